@@ -1,0 +1,105 @@
+"""Errors carry the decision: what happens next follows from the class, never from the message.
+
+ForeaskError
+├── Transient     try again, not before `retry_after`
+│   ├── RateLimited          a provider said 429
+│   └── Unavailable          an engine or provider cannot be reached, or answered 5xx
+├── Permanent     a dead letter, with a reason that a person can read
+│   ├── Unreadable           a file whose text cannot be had
+│   ├── BadReply             a reply that stayed malformed after its repairs
+│   └── Refused              the provider will not do this request, however often it is asked
+└── Rejected      the caller's fault
+    ├── InvalidInput
+    ├── NotFound
+    ├── TooLarge
+    └── Unauthorized
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class ForeaskError(Exception):
+    """An error whose message is a sentence for a person."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default rebuilds from `args` alone and would lose keyword fields across a process border.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[ForeaskError], args: tuple[object, ...], fields: dict[str, object]) -> ForeaskError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class Transient(ForeaskError):
+    """Worth another attempt, not before `retry_after`."""
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RateLimited(Transient):
+    """A provider answered 429: slow down, for everyone who calls it."""
+
+
+class Unavailable(Transient):
+    """An engine or provider cannot be reached, timed out or answered 5xx.
+
+    Args:
+        message: what happened.
+        component: which part is down: `ledger`, `broker`, `qdrant`, `llm` or `embedding`.
+        retry_after: the earliest sensible time for another attempt.
+    """
+
+    def __init__(self, message: str, *, component: str, retry_after: timedelta | None = None) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.component = component
+
+
+class Permanent(ForeaskError):
+    """No attempt will help; the message is the reason kept with the dead letter."""
+
+
+class Unreadable(Permanent):
+    """A file whose text cannot be had: encrypted, corrupt, image-only, of an unknown kind, too large inside."""
+
+
+class BadReply(Permanent):
+    """A model's reply that stayed malformed after its repairs."""
+
+
+class Refused(Permanent):
+    """The provider will not do this request, however often it is asked (refusal, content filter, invalid key)."""
+
+
+class Rejected(ForeaskError):
+    """The caller's fault; `field` names the part of the request to change, where there is one."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class InvalidInput(Rejected):
+    """The request can be understood but not done as it stands."""
+
+
+class NotFound(Rejected):
+    """No such thing for this tenant."""
+
+
+class TooLarge(Rejected):
+    """More bytes than the limit."""
+
+
+class Unauthorized(Rejected):
+    """No key, or a key that is not known."""

@@ -1,0 +1,101 @@
+"""Settings: one frozen tree, read from the environment and `.env` once per process."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PositiveInt = Annotated[int, Field(gt=0)]
+
+
+def _openai(name: str) -> AliasChoices:
+    """`OPENAI_*` is honoured where the project's own variable is absent: most people have it set already."""
+    return AliasChoices(f"FOREASK_LLM_{name}", f"OPENAI_{name}")
+
+
+class Settings(BaseSettings):
+    """Everything that can be configured. Each field is the environment variable `FOREASK_` + its name in capitals."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="FOREASK_", env_file=".env", frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True
+    )
+
+    # Where the parts are. The embedded stack fills in what is not given.
+    database_url: SecretStr | None = Field(None, description="PostgreSQL: postgresql://user:password@host:5432/name")
+    redis_url: SecretStr | None = Field(None, description="Redis or Valkey: redis://host:6379/0")
+    qdrant_url: str | None = Field(None, description="Qdrant: http://host:6333")
+    qdrant_api_key: SecretStr | None = None
+    data_dir: Path = Field(Path(".foreask"), description="uploads and embedded engines keep their files here")
+
+    # The API
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(8350, ge=0, le=65535)
+    api_keys: Annotated[dict[str, SecretStr], NoDecode] = Field(
+        default_factory=dict, description="tenant:key pairs, comma-separated; a key may be given as sha256:HEX"
+    )
+    max_upload_bytes: PositiveInt = 100 * 1024 * 1024
+    max_json_bytes: PositiveInt = 20 * 1024 * 1024
+
+    # The model that writes questions and answers
+    llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
+    llm_api_key: SecretStr | None = Field(None, validation_alias=_openai("API_KEY"))
+    llm_model: str | None = None
+    llm_timeout: timedelta = timedelta(seconds=120)
+    llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per ask worker")
+    llm_input_price: float = Field(0.0, ge=0, description="price of a million prompt tokens")
+    llm_output_price: float = Field(0.0, ge=0, description="price of a million completion tokens")
+    asking_strategy: Literal["list", "word-by-word"] | None = Field(
+        None, description="how the model is asked; default: what suits the model"
+    )
+    answering: Literal["generative", "extractive"] | None = Field(
+        None, description="default: generative where a model is configured, extractive with the embedded one"
+    )
+
+    # The model that embeds
+    embedding_base_url: str | None = None
+    embedding_api_key: SecretStr | None = None
+    embedding_model: str | None = None
+    embedding_dimensions: PositiveInt | None = Field(None, description="asked of the model where not given")
+    embedding_timeout: timedelta = timedelta(seconds=120)
+    embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
+    embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
+    embedding_max_in_flight: PositiveInt = 4
+    similarity_floor: float | None = Field(
+        None, ge=-1, le=1, description="questions less similar to their own chunk are dropped; default by model"
+    )
+
+    # Ingest
+    questions_per_chunk: Literal["auto"] | PositiveInt = "auto"
+    chunk_max_chars: int = Field(2_000, ge=200, le=100_000)
+    chunk_overlap_chars: int = Field(100, ge=0, le=10_000)
+    parse_timeout: timedelta = timedelta(seconds=30)
+    parse_memory_bytes: PositiveInt = 1024 * 1024 * 1024
+    parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text than this is refused")
+
+    # The flow of work
+    lease: timedelta = timedelta(seconds=60)
+    drain: timedelta = Field(timedelta(seconds=20), description="how long one task keeps working before it yields")
+    max_attempts: PositiveInt = 8
+    retry_base: timedelta = timedelta(seconds=1)
+    retry_ceiling: timedelta = timedelta(minutes=5)
+    reconcile_every: timedelta = timedelta(seconds=2)
+
+    # Query
+    top_k_max: PositiveInt = 200
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "json"
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _split_keys(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [item.strip().partition(":") for item in value.split(",") if item.strip()]
+        if any(not tenant or not key for tenant, _, key in pairs):
+            raise ValueError("FOREASK_API_KEYS must be tenant:key pairs separated by commas")
+        return {tenant: key for tenant, _, key in pairs}
