@@ -21,7 +21,12 @@ class Settings(BaseSettings):
     """Everything that can be configured. Each field is the environment variable `FOREASK_` + its name in capitals."""
 
     model_config = SettingsConfigDict(
-        env_prefix="FOREASK_", env_file=".env", frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True
+        env_prefix="FOREASK_",
+        env_file=".env",
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        env_ignore_empty=True,
     )
 
     # Where the parts are. The embedded stack fills in what is not given.

@@ -1,0 +1,309 @@
+"""A scripted OpenAI-compatible provider: chat completions and embeddings over HTTP, with faults, counting every call.
+
+Run it as `python -m tests.provider --port 0`; it prints its port. `POST /script` changes its behaviour while it runs,
+`GET /stats` tells what it was called for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import hashlib
+import random
+import re
+import struct
+import time
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+DIMENSIONS = 384
+_WORD = re.compile(r"\w+")
+
+
+@dataclass
+class Script:
+    """What the provider does; every share is a probability from 0 to 1."""
+
+    latency_seconds: float = 0.0
+    embedding_latency_seconds: float = 0.0
+    questions: int = 5
+    seed: int = 7
+    share_500: float = 0.0
+    share_hang: float = 0.0
+    share_truncated: float = 0.0
+    share_malformed: float = 0.0
+    share_drip: float = 0.0
+    requests_per_minute: int = 0  # 0: no limit; a sliding window of one minute scaled to `window_seconds`
+    window_seconds: float = 60.0
+    retry_after_seconds: float = 1.0
+    refuse_containing: str = ""  # embedding inputs with this text are answered 400
+    malformed_containing: str = ""  # chats with this text are always answered with broken JSON
+    down: bool = False  # everything is answered 503
+    status: int = 0  # every chat is answered with this status
+
+
+@dataclass
+class Stats:
+    chats: Counter[str] = field(default_factory=Counter)  # calls received, by prompt
+    answered: Counter[str] = field(default_factory=Counter)  # calls answered 200 in full, by prompt
+    embeddings: int = 0
+    embedded_inputs: int = 0
+    statuses: Counter[int] = field(default_factory=Counter)
+    in_flight: int = 0
+    peak_in_flight: int = 0
+    arrivals: list[float] = field(default_factory=list)
+
+
+class Provider:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.stats = Stats()
+        self._random = random.Random(script.seed)
+        self._window: list[float] = []
+        self._words: dict[str, tuple[int, float]] = {}
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.add_routes(
+            [
+                web.post("/v1/chat/completions", self.chat),
+                web.post("/v1/embeddings", self.embed),
+                web.get("/v1/models", self.models),
+                web.get("/stats", self.report),
+                web.post("/script", self.rewrite),
+                web.post("/reset", self.reset),
+            ]
+        )
+        return app
+
+    async def models(self, _: web.Request) -> web.Response:
+        return _json({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+
+    async def report(self, _: web.Request) -> web.Response:
+        s = self.stats
+        return _json(
+            {
+                "chats": dict(s.chats),
+                "answered": dict(s.answered),
+                "calls": s.chats.total(),
+                "paid_twice": sum(n - 1 for n in s.answered.values()),
+                "embeddings": s.embeddings,
+                "embedded_inputs": s.embedded_inputs,
+                "statuses": {str(k): v for k, v in s.statuses.items()},
+                "in_flight": s.in_flight,
+                "peak_in_flight": s.peak_in_flight,
+                "arrivals": s.arrivals,
+            }
+        )
+
+    async def rewrite(self, request: web.Request) -> web.Response:
+        known = {f.name for f in fields(Script)}
+        for name, value in orjson.loads(await request.read()).items():
+            if name not in known:
+                return _json({"error": f"no such setting: {name}"}, status=400)
+            setattr(self.script, name, value)
+        return _json({})
+
+    async def reset(self, _: web.Request) -> web.Response:
+        in_flight = self.stats.in_flight
+        self.stats = Stats(in_flight=in_flight)
+        self._window = []
+        return _json({})
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        body = orjson.loads(await request.read())
+        prompt = body["messages"][-1]["content"]
+        key = hashlib.sha256(orjson.dumps(body["messages"])).hexdigest()[:24]
+        stats = self.stats
+        stats.chats[key] += 1
+        stats.arrivals.append(time.time())
+        stats.in_flight += 1
+        stats.peak_in_flight = max(stats.peak_in_flight, stats.in_flight)
+        try:
+            response = await self._chat(request, body, prompt, key)
+        finally:
+            stats.in_flight -= 1
+        stats.statuses[response.status] += 1
+        return response
+
+    async def _chat(self, request: web.Request, body: dict[str, Any], prompt: str, key: str) -> web.StreamResponse:
+        s = self.script
+        fault = self._fault()
+        if fault is not None:
+            return fault
+        draw = self._random.random()
+        if draw < s.share_hang:
+            await asyncio.sleep(3600)
+        if s.latency_seconds:
+            await asyncio.sleep(s.latency_seconds)
+        self.stats.answered[key] += 1
+        if body.get("stream"):
+            return await self._stream(request, prompt)
+        content, finish = self._content(body, prompt), "stop"
+        draw -= s.share_hang
+        if 0 <= draw < s.share_truncated:
+            content, finish = content[: len(content) // 2], "length"
+        draw -= s.share_truncated
+        if 0 <= draw < s.share_malformed or (s.malformed_containing and s.malformed_containing in prompt):
+            content = "Sure! Here are the questions:" + content[: len(content) // 2]
+        reply = orjson.dumps(
+            {
+                "id": f"chatcmpl-{key}",
+                "object": "chat.completion",
+                "created": 0,
+                "model": body["model"],
+                "choices": [
+                    {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}
+                ],
+                "usage": _usage(len(prompt) // 4, len(content) // 4),
+            }
+        )
+        draw -= s.share_malformed
+        if 0 <= draw < s.share_drip:
+            return await _drip(request, reply)
+        return web.Response(body=reply, content_type="application/json")
+
+    def _fault(self) -> web.Response | None:
+        s = self.script
+        if s.down:
+            return _error(503, "the provider is down")
+        if s.status:
+            return _error(s.status, "scripted status")
+        if s.requests_per_minute and not self._admit():
+            return _error(429, "rate limit", {"retry-after": str(s.retry_after_seconds)})
+        if self._random.random() < s.share_500:
+            return _error(500, "scripted failure")
+        return None
+
+    def _admit(self) -> bool:
+        """A sliding window that counts refused requests too, as providers do."""
+        now = time.monotonic()
+        window = [t for t in self._window if t > now - self.script.window_seconds]
+        window.append(now)
+        self._window = window
+        return len(window) <= self.script.requests_per_minute * self.script.window_seconds / 60
+
+    def _content(self, body: dict[str, Any], prompt: str) -> str:
+        schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+        if "questions" in schema.get("properties", {}):
+            return orjson.dumps({"questions": questions_of(prompt, self.script.questions)}).decode()
+        if schema:
+            return orjson.dumps({name: "" for name in schema.get("properties", {})}).decode()
+        return "The documents say so [1]."
+
+    async def _stream(self, request: web.Request, prompt: str) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for piece in ("The documents ", "say so ", "[1]."):
+            await response.write(
+                _event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
+            )
+        await response.write(_event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+        await response.write(_event({"choices": [], "usage": _usage(len(prompt) // 4, 8)}))
+        await response.write(b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    async def embed(self, request: web.Request) -> web.Response:
+        body = orjson.loads(await request.read())
+        inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        s = self.script
+        self.stats.embeddings += 1
+        if s.embedding_latency_seconds:
+            await asyncio.sleep(s.embedding_latency_seconds)
+        if s.down:
+            return _error(503, "the provider is down")
+        if s.refuse_containing and any(s.refuse_containing in text for text in inputs):
+            return _error(400, "an input cannot be embedded")
+        self.stats.embedded_inputs += len(inputs)
+        encoded = body.get("encoding_format") == "base64"
+        data = []
+        for index, text in enumerate(inputs):
+            vector = self.vector(text)
+            value: object = vector
+            if encoded:
+                value = base64.b64encode(struct.pack(f"<{DIMENSIONS}f", *vector)).decode()
+            data.append({"object": "embedding", "index": index, "embedding": value})
+        tokens = sum(map(len, inputs)) // 4
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return _json({"object": "list", "data": data, "model": body["model"], "usage": usage})
+
+    def vector(self, text: str) -> list[float]:
+        """A bag of hashed words as a unit vector: texts that share words are near each other."""
+        values = [0.0] * DIMENSIONS
+        words = self._words
+        for word in _WORD.findall(text.lower()):
+            place = words.get(word)
+            if place is None:
+                code = zlib.crc32(word.encode())
+                place = words[word] = (code % DIMENSIONS, 1.0 if code & 0x10000 else -1.0)
+            values[place[0]] += place[1]
+        norm = sum(v * v for v in values) ** 0.5
+        return [v / norm for v in values] if norm else [1.0] + values[1:]
+
+
+def questions_of(prompt: str, count: int) -> list[str]:
+    """Deterministic, distinct questions made of the text's own words, a different stretch of it for each."""
+    words = _WORD.findall(prompt[-1500:]) or ["nothing"]
+    step = max(1, len(words) // count)
+    return [f"What is said of {' '.join(words[i * step : i * step + 6])}?" for i in range(count)]
+
+
+def _usage(prompt: int, completion: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(value), content_type="application/json", status=status)
+
+
+def _error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    body = orjson.dumps({"error": {"message": message, "type": "scripted", "code": None}})
+    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
+
+
+def _event(value: object) -> bytes:
+    return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
+async def _drip(request: web.Request, reply: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"content-type": "application/json"})
+    await response.prepare(request)
+    for start in range(0, len(reply), max(1, len(reply) // 20)):
+        await response.write(reply[start : start + max(1, len(reply) // 20)])
+        await asyncio.sleep(0.1)
+    await response.write_eof()
+    return response
+
+
+async def serve(script: Script, port: int) -> None:
+    runner = web.AppRunner(Provider(script).app(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--script", default="{}", help="JSON of the settings to begin with")
+    arguments = parser.parse_args()
+    script = Script(**orjson.loads(arguments.script))
+    try:
+        import uvloop
+
+        uvloop.run(serve(script, arguments.port))
+    except (KeyboardInterrupt, ImportError):
+        pass
+
+
+if __name__ == "__main__":
+    main()
