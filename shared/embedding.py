@@ -69,7 +69,9 @@ def _vectors(reply: dict[str, Any], count: int) -> Vectors:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.all(np.isfinite(norms)):
         raise Unavailable("the embedding provider sent a vector that is not finite", component="embedding")
-    return vectors / np.where(norms == 0, 1, norms)
+    norms[norms == 0] = 1
+    scaled: Vectors = vectors / norms
+    return scaled
 
 
 def _decode(value: str | list[float]) -> Vectors:

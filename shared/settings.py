@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_KEY_MIN_CHARS = 22  # 128 bits in base 64
+
 PositiveInt = Annotated[int, Field(gt=0)]
+
+
+def _seconds(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return timedelta(seconds=float(value))
+    except ValueError:
+        return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta())]  # a bare number is seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """Who a key speaks for. Only the key's SHA-256 is kept in memory."""
+
+    tenant: str
+    sha256: bytes
+
+    @classmethod
+    def parse(cls, pair: str) -> ApiKey:
+        """Read `tenant:key` or `tenant:sha256:HEX`.
+
+        Raises:
+            ValueError: the pair has another form, or the key is too short to be safe.
+        """
+        tenant, _, key = pair.partition(":")
+        if not _TENANT.fullmatch(tenant) or not key:
+            raise ValueError(
+                "FOREASK_API_KEYS must be tenant:key pairs separated by commas; a tenant is a-z, 0-9, - and _"
+            )
+        if key.startswith("sha256:"):
+            return cls(tenant, bytes.fromhex(key.removeprefix("sha256:")))
+        if len(key) < _KEY_MIN_CHARS:
+            raise ValueError(f"the key of tenant {tenant} is too short: use at least {_KEY_MIN_CHARS} characters")
+        return cls(tenant, hashlib.sha256(key.encode()).digest())
 
 
 def _openai(name: str) -> AliasChoices:
@@ -39,8 +83,8 @@ class Settings(BaseSettings):
     # The API
     api_host: str = "127.0.0.1"
     api_port: int = Field(8350, ge=0, le=65535)
-    api_keys: Annotated[dict[str, SecretStr], NoDecode] = Field(
-        default_factory=dict, description="tenant:key pairs, comma-separated; a key may be given as sha256:HEX"
+    api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = Field(
+        (), description="tenant:key pairs, comma-separated; a key may be given as sha256:HEX"
     )
     max_upload_bytes: PositiveInt = 100 * 1024 * 1024
     max_json_bytes: PositiveInt = 20 * 1024 * 1024
@@ -49,7 +93,7 @@ class Settings(BaseSettings):
     llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
     llm_api_key: SecretStr | None = Field(None, validation_alias=_openai("API_KEY"))
     llm_model: str | None = None
-    llm_timeout: timedelta = timedelta(seconds=120)
+    llm_timeout: Duration = timedelta(seconds=120)
     llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per ask worker")
     llm_input_price: float = Field(0.0, ge=0, description="price of a million prompt tokens")
     llm_output_price: float = Field(0.0, ge=0, description="price of a million completion tokens")
@@ -65,7 +109,7 @@ class Settings(BaseSettings):
     embedding_api_key: SecretStr | None = None
     embedding_model: str | None = None
     embedding_dimensions: PositiveInt | None = Field(None, description="asked of the model where not given")
-    embedding_timeout: timedelta = timedelta(seconds=120)
+    embedding_timeout: Duration = timedelta(seconds=120)
     embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
     embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
     embedding_max_in_flight: PositiveInt = 4
@@ -77,17 +121,17 @@ class Settings(BaseSettings):
     questions_per_chunk: Literal["auto"] | PositiveInt = "auto"
     chunk_max_chars: int = Field(2_000, ge=200, le=100_000)
     chunk_overlap_chars: int = Field(100, ge=0, le=10_000)
-    parse_timeout: timedelta = timedelta(seconds=30)
+    parse_timeout: Duration = timedelta(seconds=30)
     parse_memory_bytes: PositiveInt = 1024 * 1024 * 1024
     parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text than this is refused")
 
     # The flow of work
-    lease: timedelta = timedelta(seconds=60)
-    drain: timedelta = Field(timedelta(seconds=20), description="how long one task keeps working before it yields")
+    lease: Duration = timedelta(seconds=60)
+    drain: Duration = Field(timedelta(seconds=20), description="how long one task keeps working before it yields")
     max_attempts: PositiveInt = 8
-    retry_base: timedelta = timedelta(seconds=1)
-    retry_ceiling: timedelta = timedelta(minutes=5)
-    reconcile_every: timedelta = timedelta(seconds=2)
+    retry_base: Duration = timedelta(seconds=1)
+    retry_ceiling: Duration = timedelta(minutes=5)
+    reconcile_every: Duration = timedelta(seconds=2)
 
     # Query
     top_k_max: PositiveInt = 200
@@ -100,7 +144,4 @@ class Settings(BaseSettings):
     def _split_keys(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        pairs = [item.strip().partition(":") for item in value.split(",") if item.strip()]
-        if any(not tenant or not key for tenant, _, key in pairs):
-            raise ValueError("FOREASK_API_KEYS must be tenant:key pairs separated by commas")
-        return {tenant: key for tenant, _, key in pairs}
+        return tuple(ApiKey.parse(item.strip()) for item in value.split(",") if item.strip())
