@@ -1,0 +1,150 @@
+"""MiniLM behind OpenAI's `/v1/embeddings`: `python -m embedded.embeddings --port P`."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import sys
+from asyncio import get_running_loop
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from embedded.asgi import Json, serve
+from embedded.health import http_ok
+from embedded.supervisor import Child
+
+if TYPE_CHECKING:
+    from embedded.minilm import MiniLM, Vectors
+
+MODEL = "all-minilm-l6-v2-int8"
+MAX_INPUTS = 2048
+DIMENSIONS = 384
+
+
+def child(port: int, log: Path) -> Child:
+    return Child(
+        name="embedding",
+        command=[sys.executable, "-m", "embedded.embeddings", "--port", str(port)],
+        log=log,
+        healthy=lambda: http_ok(port, "/health"),
+    )
+
+
+def url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/v1"
+
+
+class BadRequest(Exception):  # noqa: N818 - a reply, not a failure of ours
+    """Answered as OpenAI answers it."""
+
+    def __init__(
+        self, message: str, parameter: str | None = None, *, status: int = 400, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = {"message": message, "type": "invalid_request_error", "param": parameter, "code": code}
+
+
+def application(model: MiniLM) -> Starlette:
+    """The server over a loaded model; one thread computes, so that health answers at any time."""
+    worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
+
+    async def embeddings(request: Request) -> Response:
+        texts, encoding = _parse(await request.body())
+        body = await get_running_loop().run_in_executor(worker, _reply, model, texts, encoding)
+        return Response(body, media_type="application/json")
+
+    async def models(_: Request) -> Response:
+        return Json({"object": "list", "data": [_MODEL_CARD]})
+
+    async def health(_: Request) -> Response:
+        return Json({"status": "ok"})
+
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, BadRequest)
+        return Json({"error": error.error}, status_code=error.status)
+
+    routes = [
+        Route("/v1/embeddings", embeddings, methods=["POST"]),
+        Route("/v1/models", models),
+        Route("/health", health),
+    ]
+    return Starlette(routes=routes, exception_handlers={BadRequest: refused})
+
+
+_MODEL_CARD = {"id": MODEL, "object": "model", "created": 0, "owned_by": "foreask"}
+
+
+def _parse(body: bytes) -> tuple[list[str], str]:
+    try:
+        request = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"The body is not JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise BadRequest("The body must be a JSON object.")
+    _check_model(request)
+    encoding = request.get("encoding_format") or "float"
+    if encoding not in ("float", "base64"):
+        raise BadRequest("'encoding_format' must be 'float' or 'base64'.", "encoding_format")
+    return _texts(request.get("input")), encoding
+
+
+def _check_model(request: dict[str, Any]) -> None:
+    name = request.get("model")
+    if name is None:
+        raise BadRequest("You must provide a model parameter.", "model")
+    if name != MODEL:
+        message = f"The model '{name}' does not exist; this server has '{MODEL}'."
+        raise BadRequest(message, "model", status=404, code="model_not_found")
+    if request.get("dimensions") not in (None, DIMENSIONS):
+        raise BadRequest(f"'{MODEL}' has {DIMENSIONS} dimensions and cannot be shortened.", "dimensions")
+
+
+def _texts(value: object) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise BadRequest("'input' must be a string or an array of strings.", "input")
+    if not texts:
+        raise BadRequest("'input' cannot be an empty array.", "input")
+    if len(texts) > MAX_INPUTS:
+        raise BadRequest(f"'input' has {len(texts)} items; at most {MAX_INPUTS} are allowed.", "input")
+    if not all(texts):
+        raise BadRequest("'input' cannot contain an empty string.", "input")
+    return texts
+
+
+def _reply(model: MiniLM, texts: list[str], encoding: str) -> bytes:
+    vectors, tokens = model.embed(texts)
+    data = [
+        {"object": "embedding", "index": index, "embedding": vector}
+        for index, vector in enumerate(_rows(vectors, encoding))
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    reply = {"object": "list", "data": data, "model": MODEL, "usage": usage}
+    return orjson.dumps(reply, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _rows(vectors: Vectors, encoding: str) -> list[Any]:
+    if encoding == "base64":
+        return [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
+    return list(vectors)
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    from embedded.minilm import MiniLM  # noqa: PLC0415 - loads native code, which the launcher does not need
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    serve(application(MiniLM()), parser.parse_args().port)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Asking an engine over its own protocol whether it can serve."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import subprocess
+from pathlib import Path
+
+TIMEOUT_SECONDS = 2.0
+LOOPBACK = "127.0.0.1"
+
+
+def http_ok(port: int, path: str) -> bool:
+    """Whether GET of the path answers 200; OSError while nobody listens."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
+    except http.client.HTTPException:
+        return False
+    finally:
+        connection.close()
+
+
+def redis_pong(port: int, password: str) -> bool:
+    """Whether PING is answered: while the log is being replayed it is not."""
+    with socket.create_connection((LOOPBACK, port), TIMEOUT_SECONDS) as connection:
+        connection.sendall(f"AUTH {password}\r\nPING\r\n".encode())
+        answer = b""
+        while answer.count(b"\n") < 2:  # noqa: PLR2004
+            received = connection.recv(256)
+            if not received:
+                return False
+            answer += received
+    return answer.endswith(b"+PONG\r\n")
+
+
+def postgres_ready(pg_isready: Path, port: int) -> bool:
+    """Whether the server accepts connections: during recovery it does not."""
+    command = [str(pg_isready), "-q", "-h", LOOPBACK, "-p", str(port), "-d", "postgres"]
+    return subprocess.run(command, check=False, timeout=10, stdin=subprocess.DEVNULL).returncode == 0  # noqa: S603

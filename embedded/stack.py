@@ -1,0 +1,206 @@
+"""The real engines, started for you: one for each URL that the settings do not give."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import socket
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Literal, Self
+
+from pydantic import SecretStr
+
+from embedded import embeddings, llama, postgres, valkey
+from embedded.health import LOOPBACK, http_ok
+from embedded.supervisor import Child, Supervisor
+from shared.errors import InvalidInput
+from shared.settings import Settings
+
+Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]
+ENGINES: tuple[Engine, ...] = ("postgres", "valkey", "qdrant", "llm", "embedding")  # stopped in reverse order
+# Below the ports that the kernel hands to outgoing connections, which could take an engine's between two starts.
+PORTS = range(15_000, 32_000)
+EMBEDDED_KEY = SecretStr("embedded")  # so that a key meant for a provider is not sent to a process of ours
+
+
+class Stack:
+    """The embedded engines as child processes, between `with` and its end.
+
+    Args:
+        settings: an engine is started only where these give no URL (and, for a model, no other model's name).
+        data_dir: where the engines keep their data, logs and ports; one stack at a time.
+        engines: the engines that are wanted at all.
+    """
+
+    def __init__(
+        self, settings: Settings, data_dir: Path | None = None, *, engines: Iterable[Engine] = ENGINES
+    ) -> None:
+        self.data_dir = (data_dir or settings.data_dir).resolve()
+        self.settings = settings
+        self.engines = tuple(engine for engine in ENGINES if engine in set(engines) and _absent(settings, engine))
+        self._given = settings
+        self._lock: IO[str] | None = None
+        self._supervisor: Supervisor | None = None
+
+    def start(self) -> Self:
+        """Start the engines and wait until all are healthy.
+
+        Raises:
+            InvalidInput: another stack uses the data directory.
+            Unavailable: an engine did not come up; the message holds the end of its log.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(self.data_dir)
+        try:
+            ports = _ports(self.data_dir, self.engines)
+            # PostgreSQL's first start makes its cluster, which takes a second: the others are prepared meanwhile.
+            with ThreadPoolExecutor() as pool:
+                children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
+            self._supervisor = Supervisor(children)
+            self._supervisor.start()
+            self.settings = self._given.model_copy(update=self._urls(ports))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the engines, PostgreSQL last, and let go of the data directory."""
+        if self._supervisor is not None:
+            self._supervisor.stop()
+            self._supervisor = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def environment(self) -> dict[str, str]:
+        """The settings as FOREASK_* variables, for the API and the workers."""
+        dumped = self.settings.model_dump(mode="json", exclude={"api_keys"}, exclude_none=True)
+        variables = {f"FOREASK_{name.upper()}": str(value) for name, value in dumped.items()}
+        secret = {name: value for name, value in self.settings if isinstance(value, SecretStr)}
+        variables |= {f"FOREASK_{name.upper()}": value.get_secret_value() for name, value in secret.items()}
+        variables["FOREASK_API_KEYS"] = ",".join(
+            f"{key.tenant}:sha256:{key.sha256.hex()}" for key in self.settings.api_keys
+        )
+        return variables
+
+    def pids(self) -> dict[str, int]:
+        """The process id of each engine that is running now."""
+        return {} if self._supervisor is None else self._supervisor.pids()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    def _child(self, engine: Engine, port: int) -> Child:
+        log = self.data_dir / "logs" / f"{engine}.log"
+        match engine:
+            case "postgres":
+                return postgres.child(self.data_dir / "postgres", port, log)
+            case "valkey":
+                return valkey.child(self.data_dir / "valkey", port, log)
+            case "qdrant":
+                return _qdrant_child(self.data_dir / "qdrant", port, log)
+            case "llm":
+                return llama.child(port, log)
+            case "embedding":
+                return embeddings.child(port, log)
+
+    def _urls(self, ports: dict[str, int]) -> dict[str, Any]:
+        filled: dict[str, Any] = {"data_dir": self.data_dir}
+        for engine in self.engines:
+            match engine:
+                case "postgres":
+                    filled["database_url"] = SecretStr(postgres.url(self.data_dir / "postgres", ports[engine]))
+                case "valkey":
+                    filled["redis_url"] = SecretStr(valkey.url(self.data_dir / "valkey", ports[engine]))
+                case "qdrant":
+                    filled |= {"qdrant_url": f"http://{LOOPBACK}:{ports[engine]}", "qdrant_api_key": None}
+                case "llm":
+                    filled |= _model("llm", llama.url(ports[engine]), llama.MODEL)
+                case "embedding":
+                    filled |= _model("embedding", embeddings.url(ports[engine]), embeddings.MODEL)
+        return filled
+
+
+def _absent(settings: Settings, engine: Engine) -> bool:
+    """Whether the settings leave the engine to us. A model named without a URL is a provider's."""
+    match engine:
+        case "postgres":
+            return settings.database_url is None
+        case "valkey":
+            return settings.redis_url is None
+        case "qdrant":
+            return settings.qdrant_url is None
+        case "llm":
+            return settings.llm_base_url is None and settings.llm_model in (None, llama.MODEL)
+        case "embedding":
+            return settings.embedding_base_url is None and settings.embedding_model in (None, embeddings.MODEL)
+
+
+def _model(kind: str, url: str, name: str) -> dict[str, Any]:
+    return {f"{kind}_base_url": url, f"{kind}_model": name, f"{kind}_api_key": EMBEDDED_KEY}
+
+
+def _qdrant_child(data_dir: Path, port: int, log: Path) -> Child:
+    return Child(
+        name="qdrant",
+        command=[sys.executable, "-m", "embedded.qdrant", "--data-dir", str(data_dir), "--port", str(port)],
+        log=log,
+        healthy=lambda: http_ok(port, "/readyz"),
+    )
+
+
+def _locked(data_dir: Path) -> IO[str]:
+    """Hold the data directory until the file is closed or this process ends, however it ends."""
+    file = (data_dir / "stack.lock").open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        message = f"The data directory {data_dir} is in use by process {holder}: stop it first, or choose another."
+        raise InvalidInput(message, field="data_dir") from error
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def _ports(data_dir: Path, engines: Iterable[Engine]) -> dict[str, int]:
+    """A port for each engine: the one it had, where that is still free."""
+    path = data_dir / "ports.json"
+    ports: dict[str, int] = {}
+    with suppress(OSError, ValueError):
+        ports = {str(name): int(port) for name, port in json.loads(path.read_text()).items()}
+    for engine in engines:
+        if not _is_free(ports.get(engine, 0)):
+            ports[engine] = _free_port(taken=set(ports.values()))
+    path.write_text(json.dumps(ports, indent=2) + "\n")
+    return ports
+
+
+def _free_port(taken: set[int]) -> int:
+    return next(port for port in random.sample(PORTS, len(PORTS)) if port not in taken and _is_free(port))
+
+
+def _is_free(port: int) -> bool:
+    if not port:
+        return False
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True

