@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+import hashlib
+
+import orjson
+
+from shared.asking import listing, wording
+from shared.asking.prompts import PROMPT_VERSION
 from shared.asking.subject import Asked, AskingOptions, Strategy, Subject
-from shared.llm import ChatModel
+from shared.llm import ChatModel, ChatRequest
+
+_SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
 
 
 def strategy_for(model_name: str) -> Strategy:
-    return "word-by-word" if "smollm2-135m" in model_name.lower() else "list"
+    """How a model is best asked: very small ones word by word, all others for a list in one call."""
+    return "word-by-word" if model_name.lower().startswith(_SMALL_MODELS) else "list"
 
 
 def content_key(tenant: str, model: str, subject: Subject, options: AskingOptions) -> bytes:
-    raise NotImplementedError
+    """The key under which a chunk's questions are kept: 32 bytes that change whenever what would be sent does.
+
+    It covers the very requests, so neither a new parameter nor a new placeholder can be forgotten in it.
+    `PROMPT_VERSION` stands for what the first requests do not show: the repairs and the reading of replies.
+    """
+    bodies = [request.body(model) for request in requests(subject, options)]
+    return hashlib.sha256(orjson.dumps([tenant, PROMPT_VERSION, options.strategy, bodies])).digest()
+
+
+def requests(subject: Subject, options: AskingOptions) -> list[ChatRequest]:
+    """The calls that a chunk takes where no reply needs repair."""
+    if options.strategy == "word-by-word":
+        return wording.requests(subject, options)
+    return [listing.request(subject, options)]
 
 
 async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Asked:
-    raise NotImplementedError
+    """Have the questions of one chunk written; malformed replies are asked for again, at most twice.
+
+    What comes back is what the model wrote, not yet screened.
+
+    Raises:
+        Transient: worth another attempt later; nothing of this attempt is kept.
+        Refused: the provider will not answer this request.
+        BadQuestions: the replies stayed malformed; it says what they cost.
+    """
+    if options.strategy == "word-by-word":
+        return await wording.ask(model, subject, options)
+    return await listing.ask(model, subject, options)
