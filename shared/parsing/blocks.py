@@ -149,7 +149,8 @@ class _Scanner:
         for end in range(at + 1, min(self.count, at + 200)):
             if self.bare[end] == "---":
                 return end + 1
-            if not self.bare[end] or ":" not in self.bare[end] and self.bare[end][0] not in "-#":
+            bare = self.bare[end]
+            if not bare or (":" not in bare and bare[0] not in "-#"):
                 return None
         return None
 

@@ -13,7 +13,7 @@ from shared.parsing.document import ChunkingOptions
 SMALLEST_PIECE_CHARS = 80
 """Sentences and lines shorter than this stay with the next one: pieces are for packing, not for reading."""
 
-_SENTENCE_END = re.compile(r"[.!?…]['\")\]»”’]*\s+|[。！？]|\n")
+_SENTENCE_END = re.compile(r"[.!?\u2026]['\")\]\u00bb\u201d\u2019]*\s+|[\u3002\uff01\uff1f]|\n")
 _JOINERS = frozenset("\u200d\ufe0e\ufe0f")
 _LONGEST_CLUSTER = 16
 
@@ -67,7 +67,7 @@ def _lines(block: Block, text: str, options: ChunkingOptions) -> Iterator[Piece]
 
 
 def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
-    while 0 <= (newline := text.find("\n", start, end)):
+    while (newline := text.find("\n", start, end)) >= 0:
         start = newline + 1
         yield start
 
@@ -86,8 +86,7 @@ def _spans(start: int, end: int, ends: Iterable[int], text: str, room: int) -> I
     for boundary in (*ends, end):
         if boundary - start < min(SMALLEST_PIECE_CHARS, room) and boundary < end:
             continue
-        for span in _words(start, boundary, text, room):
-            yield span
+        yield from _words(start, boundary, text, room)
         start = boundary
 
 
@@ -125,9 +124,7 @@ def _continues(text: str, at: int) -> bool:
 def _overlap_chars(text: str, block_start: int, start: int, overlap: int) -> int:
     """How much to repeat before a piece: whole words of the same paragraph, at most `overlap` characters."""
     earliest = max(block_start, start - overlap)
-    if earliest == start or earliest == block_start:
+    if earliest in (start, block_start):
         return start - earliest
-    space = min(
-        (found for mark in " \n\t" if (found := text.find(mark, earliest - 1, start)) >= 0), default=earliest - 1
-    )
-    return start - (space + 1)
+    spaces = (text.find(mark, earliest - 1, start) for mark in " \n\t")
+    return start - 1 - min((at for at in spaces if at >= 0), default=earliest - 1)
