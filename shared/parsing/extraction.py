@@ -132,6 +132,11 @@ def _why_empty(kind: kinds.Kind, page_count: int) -> str:
     return f"the {kind.name} file has no text inside"
 
 
+def native_files() -> int:
+    """How many files native code has read in this process."""
+    return _kreuzberg().files if _kreuzberg.cache_info().currsize else 0
+
+
 @cache
 def _kreuzberg() -> _Kreuzberg:
     return _Kreuzberg()
@@ -143,6 +148,7 @@ class _Kreuzberg:
     def __init__(self) -> None:
         import kreuzberg  # noqa: PLC0415 - most files of a bulk load never need it
 
+        self.files = 0
         self._module = kreuzberg
         self._config = self._options()
         self._pdf_config = self._options(include_document_structure=True)
@@ -160,12 +166,14 @@ class _Kreuzberg:
         )
 
     def from_bytes(self, data: bytes, media_type: str) -> Any:
+        self.files += 1
         try:
             return self._module.extract_bytes_sync(data, media_type, config=self._config)
         except self._module.KreuzbergError as error:
             raise _explained(error, media_type) from error
 
     def from_file(self, path: Path, kind: kinds.Kind) -> Any:
+        self.files += 1
         config = self._pdf_config if kind is kinds.PDF else self._config
         try:
             return self._module.extract_file_sync(str(path), mime_type=kind.media_type, config=config)
