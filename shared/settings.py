@@ -71,6 +71,7 @@ class Settings(BaseSettings):
         extra="ignore",
         populate_by_name=True,
         env_ignore_empty=True,
+        hide_input_in_errors=True,  # a value may be a secret
     )
 
     # Where the parts are. The embedded stack fills in what is not given.

@@ -1,0 +1,16 @@
+"""The ledger: every unit of work is a row in PostgreSQL, and what it says is the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.ledger.collections import Collections
+from shared.ledger.documents import Documents
+from shared.ledger.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    collections: Collections
+    documents: Documents
+    work: Work

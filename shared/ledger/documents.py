@@ -1,0 +1,306 @@
+"""Documents as their owners see them: handed in, looked at, retried, deleted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+from sqlalchemy import RowMapping, Select, func, select, text, tuple_, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.errors import InvalidInput, NotFound
+from shared.ledger import tables as t
+from shared.ledger.database import Database
+from shared.ledger.records import ChunkState, ChunkView, Document, DocumentState, NewDocument, Progress
+
+_d = t.documents.c
+_UNCLAIMED: dict[str, Any] = {"attempts": 0, "kills": 0, "lease_token": None, "leased_by": None, "error": None}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What became of a document that was handed in.
+
+    `accepted` is false where the same content is there already; `obsolete_upload` is no longer needed by any document.
+    """
+
+    document: Document
+    accepted: bool
+    obsolete_upload: str | None
+
+
+class Documents:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def submit(self, new: NewDocument) -> Submission:
+        """Write a document's row, or begin its next generation where other content stands under its external id.
+
+        Idempotent: handing in the same again changes nothing. The document is durable when this returns; it is not yet
+        parsed.
+        """
+        async with self._database.begin() as connection:
+            inserted = await _insert(connection, new)
+            if inserted is not None:
+                return Submission(_document(inserted, new.collection.name), accepted=True, obsolete_upload=None)
+            found = select(t.documents).where(
+                _d.collection_id == new.collection.id, _d.external_id == new.external_id, _d.state != "deleting"
+            )
+            row = (await connection.execute(found.with_for_update())).mappings().one()
+            if row["content_hash"] == new.content_hash:
+                document = _document(row, new.collection.name)
+                return Submission(document, accepted=False, obsolete_upload=new.upload)
+            row_after = await _supersede(connection, row, new)
+            document = _document(row_after, new.collection.name)
+            return Submission(document, accepted=True, obsolete_upload=row["upload"])
+
+    async def get(self, tenant: str, document_id: UUID) -> Document:
+        """Return a document with its progress.
+
+        Raises:
+            NotFound: this tenant has none of that id.
+        """
+        statement = _visible(tenant).where(_d.id == document_id)
+        async with self._database.begin() as connection:
+            row = (await connection.execute(statement)).mappings().one_or_none()
+            if row is None:
+                raise _not_found(document_id)
+            return await _with_progress(connection, row)
+
+    async def page(
+        self,
+        tenant: str,
+        *,
+        collection: str | None = None,
+        state: DocumentState | None = None,
+        external_id: str | None = None,
+        after: tuple[datetime, UUID] | None = None,
+        limit: int = 50,
+    ) -> list[Document]:
+        """Return documents with their progress, newest first, from behind `after` on."""
+        statement = _visible(tenant).order_by(_d.created_at.desc(), _d.id.desc()).limit(limit)
+        if collection is not None:
+            statement = statement.where(t.collections.c.name == collection)
+        if state is not None:
+            statement = statement.where(_d.state == state)
+        if external_id is not None:
+            statement = statement.where(_d.external_id == external_id)
+        if after is not None:
+            statement = statement.where(tuple_(_d.created_at, _d.id) < tuple_(*after))
+        async with self._database.begin() as connection:
+            rows = (await connection.execute(statement)).mappings().all()
+            progress = await _progress(connection, [row["id"] for row in rows])
+        return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
+
+    async def chunks(self, tenant: str, document_id: UUID, *, after: int = -1, limit: int = 50) -> list[ChunkView]:
+        """Return the chunks of a document's newest generation in order, from behind ordinal `after` on."""
+        async with self._database.begin() as connection:
+            row = (await connection.execute(_visible(tenant).where(_d.id == document_id))).mappings().one_or_none()
+            if row is None:
+                raise _not_found(document_id)
+            parameters = {"id": document_id, "generation": row["generation"], "after": after, "limit": limit}
+            return [_chunk(chunk) for chunk in (await connection.execute(_CHUNKS, parameters)).mappings()]
+
+    async def delete(self, tenant: str, document_id: UUID) -> None:
+        """Make a document vanish for every caller at once; its points are removed by the index worker.
+
+        The generation rises, so that whatever is still being written for it is refused.
+        """
+        statement = (
+            update(t.documents)
+            .where(_d.id == document_id, _d.tenant == tenant, _d.state != "deleting")
+            .values(
+                state="deleting", generation=_d.generation + 1, due_at=func.now(), updated_at=func.now(), **_UNCLAIMED
+            )
+            .returning(_d.id)
+        )
+        async with self._database.begin() as connection:
+            if (await connection.execute(statement)).one_or_none() is None:
+                raise _not_found(document_id)
+            await connection.execute(t.chunks.delete().where(t.chunks.c.document_id == document_id))
+
+    async def retry(self, tenant: str, document_id: UUID) -> Document:
+        """Give a failed document, or the dead chunks of a degraded one, another round of attempts.
+
+        Raises:
+            InvalidInput: there is nothing to retry.
+        """
+        async with self._database.begin() as connection:
+            statement = _visible(tenant).where(_d.id == document_id).with_for_update(of=t.documents)
+            row = (await connection.execute(statement)).mappings().one_or_none()
+            if row is None:
+                raise _not_found(document_id)
+            if row["state"] == DocumentState.FAILED:
+                state = DocumentState.QUEUED
+            elif row["state"] == DocumentState.DEGRADED:
+                state = DocumentState.ASKING
+                await connection.execute(_REVIVE, {"id": document_id, "generation": row["generation"]})
+            else:
+                raise InvalidInput(
+                    f"The document is {row['state']}: only failed and degraded documents can be retried."
+                )
+            values = {"state": state, "due_at": func.now(), "updated_at": func.now(), **_UNCLAIMED}
+            await connection.execute(update(t.documents).where(_d.id == document_id).values(values))
+        return await self.get(tenant, document_id)
+
+    async def counts(self, tenant: str) -> dict[DocumentState, int]:
+        """Return how many documents are in each state."""
+        statement = select(_d.state, func.count()).where(_d.tenant == tenant).group_by(_d.state)
+        async with self._database.begin() as connection:
+            rows = (await connection.execute(statement)).all()
+        return {DocumentState(state): count for state, count in rows}
+
+    async def uploads_in_use(self, uploads: Sequence[str]) -> set[str]:
+        """Return those of the given uploads that a document still needs."""
+        async with self._database.begin() as connection:
+            return set((await connection.execute(select(_d.upload).where(_d.upload.in_(uploads)))).scalars())
+
+
+async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:
+    values = _content(new) | {
+        "id": uuid4(),
+        "tenant": new.collection.tenant,
+        "collection_id": new.collection.id,
+        "external_id": new.external_id,
+    }
+    statement = insert(t.documents).values(values)
+    statement = statement.on_conflict_do_nothing(
+        index_elements=["collection_id", "external_id"], index_where=text("state <> 'deleting'")
+    )
+    row: RowMapping | None = (await connection.execute(statement.returning(t.documents))).mappings().one_or_none()
+    return row
+
+
+async def _supersede(connection: AsyncConnection, row: RowMapping, new: NewDocument) -> RowMapping:
+    unfinished = t.chunks.delete().where(
+        t.chunks.c.document_id == row["id"], t.chunks.c.generation > (row["live_generation"] or 0)
+    )
+    await connection.execute(unfinished)
+    values = (
+        _content(new)
+        | _UNCLAIMED
+        | {
+            "generation": row["generation"] + 1,
+            "state": "queued",
+            "due_at": func.now(),
+            "updated_at": func.now(),
+        }
+    )
+    statement = update(t.documents).where(_d.id == row["id"]).values(values).returning(t.documents)
+    after: RowMapping = (await connection.execute(statement)).mappings().one()
+    return after
+
+
+def _content(new: NewDocument) -> dict[str, Any]:
+    given = None
+    if new.given_questions is not None:
+        given = [{k: v for k, v in dataclasses.asdict(q).items() if v is not None} for q in new.given_questions]
+    return {
+        "filename": new.filename,
+        "title": new.title,
+        "media_type": new.media_type,
+        "metadata": dict(new.metadata),
+        "given_questions": given,
+        "upload": new.upload,
+        "size_bytes": new.size_bytes,
+        "content_hash": new.content_hash,
+        "lane": new.lane,
+    }
+
+
+def _visible(tenant: str) -> Select[Any]:
+    return (
+        select(t.documents, t.collections.c.name.label("collection"))
+        .join(t.collections, t.collections.c.id == _d.collection_id)
+        .where(_d.tenant == tenant, _d.state != "deleting")
+    )
+
+
+def _not_found(document_id: UUID) -> NotFound:
+    return NotFound(f"There is no document {document_id}. GET /v1/documents lists those that exist.")
+
+
+_PROGRESS = text("""
+    SELECT d.id, count(*) AS total,
+           count(*) FILTER (WHERE c.state IN ('asked', 'indexed')) AS asked,
+           count(*) FILTER (WHERE c.state = 'indexed') AS indexed,
+           count(*) FILTER (WHERE c.state = 'dead') AS dead,
+           sum(c.questions_kept)::int AS questions,
+           sum(c.prompt_tokens)::int AS prompt_tokens,
+           sum(c.completion_tokens)::int AS completion_tokens,
+           sum(c.calls)::int AS calls
+    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.generation = d.generation
+    WHERE d.id = ANY(CAST(:ids AS uuid[]))
+    GROUP BY d.id
+""")
+
+_CHUNKS = text("""
+    SELECT c.id, c.ordinal, c.text, c.heading_path, c.span_start, c.span_end, c.page, c.state, c.error, c.questions,
+           coalesce(c.given_questions, p.questions, '{}') AS raw_questions
+    FROM chunks c LEFT JOIN completions p ON p.content_key = c.content_key
+    WHERE c.document_id = :id AND c.generation = :generation AND c.ordinal > :after
+    ORDER BY c.ordinal LIMIT :limit
+""")
+
+# A chunk that is paid for finds its completion when it is claimed, so it needs no call to start again from the front.
+_REVIVE = text("""
+    UPDATE chunks
+    SET state = CASE WHEN given_questions IS NULL THEN 'pending' ELSE 'asked' END, error = NULL, attempts = 0, kills = 0,
+        due_at = now(), leased_by = NULL, lease_token = NULL
+    WHERE document_id = :id AND generation = :generation AND state = 'dead'
+""")
+
+
+async def _progress(connection: AsyncConnection, document_ids: Sequence[UUID]) -> dict[UUID, Progress]:
+    rows = (await connection.execute(_PROGRESS, {"ids": list(document_ids)})).mappings()
+    return {row["id"]: Progress(**{k: v for k, v in row.items() if k != "id"}) for row in rows}
+
+
+async def _with_progress(connection: AsyncConnection, row: RowMapping) -> Document:
+    progress = await _progress(connection, [row["id"]])
+    return _document(row, row["collection"], progress.get(row["id"]))
+
+
+def _document(row: RowMapping, collection: str, progress: Progress | None = None) -> Document:
+    return Document(
+        id=row["id"],
+        external_id=row["external_id"],
+        collection=collection,
+        state=DocumentState(row["state"]),
+        generation=row["generation"],
+        live_generation=row["live_generation"],
+        filename=row["filename"],
+        title=row["title"],
+        media_type=row["media_type"],
+        metadata=row["metadata"],
+        size_bytes=row["size_bytes"],
+        error=row["error"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        progress=progress or Progress(),
+    )
+
+
+def _chunk(row: RowMapping) -> ChunkView:
+    questions = row["questions"]
+    if questions is None:
+        questions = [{"text": question, "kept": None, "reason": None} for question in row["raw_questions"]]
+    elif isinstance(questions, str):
+        questions = orjson.loads(questions)
+    return ChunkView(
+        id=row["id"],
+        ordinal=row["ordinal"],
+        text=row["text"],
+        heading_path=tuple(row["heading_path"]),
+        span=(row["span_start"], row["span_end"]),
+        page=row["page"],
+        state=ChunkState(row["state"]),
+        error=row["error"],
+        questions=tuple(questions),
+    )

@@ -1,0 +1,170 @@
+"""The ledger's tables. A row is either done, leased, or due: `due_at` says when it may next be claimed.
+
+A claim moves `due_at` to the end of its lease and draws a fencing token; a settlement names that token and is refused
+when another claim has drawn a newer one. So a row whose worker died becomes due by itself, and "neither done nor leased"
+is one comparison with one index.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Sequence,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+fencing = Sequence("fencing", metadata=metadata)
+
+
+def _now() -> Column[object]:
+    return Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now())
+
+
+def _work() -> list[Column[object]]:
+    """The columns of whatever can be claimed."""
+    return [
+        Column("lane", SmallInteger, nullable=False, server_default="0"),  # 0 interactive, 1 bulk
+        Column("due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+        Column("attempts", Integer, nullable=False, server_default="0"),
+        Column("kills", Integer, nullable=False, server_default="0"),  # leases that ended without a settlement
+        Column("lease_token", BigInteger),
+        Column("leased_by", Text),
+        Column("error", Text),
+        Column("history", JSONB, nullable=False, server_default=text("'[]'::jsonb")),  # failed attempts, oldest first
+    ]
+
+
+collections = Table(
+    "collections",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("options", JSONB, nullable=False),
+    Column("embedding_model", Text, nullable=False),
+    Column("index_name", Text, nullable=False),  # the collection in Qdrant
+    _now(),
+    Index("uq_collections_name", "tenant", "name", unique=True),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("collection_id", Uuid, ForeignKey("collections.id", ondelete="CASCADE"), nullable=False),
+    Column("external_id", Text, nullable=False),
+    Column("filename", Text),
+    Column("title", Text),
+    Column("media_type", Text),
+    Column("metadata", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("given_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
+    Column("upload", Text, nullable=False),  # where the upload store keeps the bytes
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("content_hash", LargeBinary, nullable=False),
+    Column("generation", Integer, nullable=False, server_default="1"),
+    Column("live_generation", Integer),  # the last one that was indexed in full
+    Column("state", Text, nullable=False, server_default="queued"),
+    *_work(),
+    _now(),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index(
+        "uq_documents_external_id",
+        "collection_id",
+        "external_id",
+        unique=True,
+        postgresql_where=text("state <> 'deleting'"),
+    ),
+    Index(
+        "ix_documents_open",
+        "state",
+        "lane",
+        "due_at",
+        postgresql_where=text("state IN ('queued', 'parsing', 'asking', 'indexing', 'deleting')"),
+    ),
+    Index("ix_documents_list", "tenant", "created_at", "id"),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("document_id", Uuid, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("heading_path", ARRAY(Text), nullable=False),
+    Column("span_start", Integer, nullable=False),
+    Column("span_end", Integer, nullable=False),
+    Column("page", Integer),
+    Column("content_key", LargeBinary, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("pending", Boolean, nullable=False),  # its points stay hidden until the generation is whole
+    Column("given_questions", ARRAY(Text)),
+    Column("questions", JSONB(none_as_null=True)),  # what the filter kept and dropped, and why
+    Column("questions_kept", Integer, nullable=False, server_default="0"),
+    Column("prompt_tokens", Integer, nullable=False, server_default="0"),
+    Column("completion_tokens", Integer, nullable=False, server_default="0"),
+    Column("calls", Integer, nullable=False, server_default="0"),
+    *_work(),
+    Index("ix_chunks_document", "document_id", "generation", "ordinal"),
+    Index("ix_chunks_open", "state", "lane", "due_at", postgresql_where=text("state IN ('pending', 'asked')")),
+    Index("ix_chunks_pending_key", "content_key", postgresql_where=text("state = 'pending'")),
+    # Two workers never pay for the same content at the same time.
+    Index(
+        "uq_chunks_leased_key",
+        "content_key",
+        unique=True,
+        postgresql_where=text("state = 'pending' AND leased_by IS NOT NULL"),
+    ),
+)
+
+completions = Table(
+    "completions",
+    metadata,
+    Column("content_key", LargeBinary, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("questions", ARRAY(Text), nullable=False),
+    Column("prompt_tokens", Integer, nullable=False),
+    Column("completion_tokens", Integer, nullable=False),
+    Column("calls", Integer, nullable=False),
+    _now(),
+)
+
+# Points that a late writer may have left behind a newer generation; removed once no lease can still be held.
+sweeps = Table(
+    "sweeps",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=True),
+    Column("index_name", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("document_id", Uuid, nullable=False),
+    Column("below_generation", Integer, nullable=False),
+    Column("due_at", DateTime(timezone=True), nullable=False),
+    Index("ix_sweeps_due_at", "due_at"),
+)

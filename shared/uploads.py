@@ -1,0 +1,101 @@
+"""The bytes that were handed in: one file each under the data directory, durable before the ledger names it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from shared.errors import TooLarge
+
+_FLUSH_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """`name` finds the bytes again; `sha256` is over the bytes alone."""
+
+    name: str
+    size_bytes: int
+    sha256: bytes
+
+
+class Uploads:
+    """A folder of uploads. Several machines share it as a network file system."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, name: str) -> Path:
+        return self._folder / name[:2] / name
+
+    async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
+        """Write a stream to disk while its bytes are counted; it is durable when this returns.
+
+        Raises:
+            TooLarge: more than `max_bytes` came; nothing is kept.
+        """
+        name = uuid4().hex
+        path = self.path(name)
+        digest, size, buffer = hashlib.sha256(), 0, bytearray()
+        file = await asyncio.to_thread(_create, path)
+        try:
+            async for piece in pieces:
+                size += len(piece)
+                if size > max_bytes:
+                    raise TooLarge(f"The document is larger than {max_bytes:,} bytes (FOREASK_MAX_UPLOAD_BYTES).")
+                digest.update(piece)
+                buffer += piece
+                if len(buffer) >= _FLUSH_BYTES:
+                    await asyncio.to_thread(file.write, bytes(buffer))
+                    buffer.clear()
+            await asyncio.to_thread(_finish, file, bytes(buffer), path)
+        except BaseException:
+            file.close()
+            path.unlink(missing_ok=True)
+            raise
+        return Upload(name, size, digest.digest())
+
+    async def store_bytes(self, content: bytes, *, max_bytes: int) -> Upload:
+        """Write what is in memory already."""
+        if len(content) > max_bytes:
+            raise TooLarge(f"The document is larger than {max_bytes:,} bytes (FOREASK_MAX_UPLOAD_BYTES).")
+        name = uuid4().hex
+        path = self.path(name)
+        await asyncio.to_thread(lambda: _finish(_create(path), content, path))
+        return Upload(name, len(content), hashlib.sha256(content).digest())
+
+    def remove(self, name: str) -> None:
+        self.path(name).unlink(missing_ok=True)
+
+    def older_than(self, seconds: float, now: Callable[[], float] = time.time) -> Iterator[str]:
+        """Names of uploads that are at least so old; those that no document needs were left by a crash."""
+        for path in self._folder.glob("??/*"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < now() - seconds:
+                    yield path.name
+
+
+def _create(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("xb")
+
+
+def _finish(file: BinaryIO, rest: bytes, path: Path) -> None:
+    with file:
+        file.write(rest)
+        file.flush()
+        os.fsync(file.fileno())
+    # The name must be as durable as the bytes: a ledger row is about to point to it.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
