@@ -1,0 +1,1 @@
+"""Qdrant's own engine behind the subset of Qdrant's REST API that the project uses."""

@@ -1,0 +1,133 @@
+"""Filters: REST JSON to the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import qdrant_edge as engine
+
+from embedded.qdrant.errors import malformed, unsupported, wrong_input
+
+PointId = int | str
+MAX_NUMBER = 2**64 - 1
+
+_MATCHES = {
+    "value": engine.MatchValue,
+    "text": engine.MatchText,
+    "text_any": engine.MatchTextAny,
+    "phrase": engine.MatchPhrase,
+    "prefix": engine.MatchPrefix,
+    "substring": engine.MatchSubstring,
+    "any": engine.MatchAny,
+    "except": engine.MatchExcept,
+}
+_CLAUSES = frozenset({"must", "should", "must_not", "min_should"})
+_FIELD_TESTS = ("match", "range", "values_count", "is_empty", "is_null")
+
+
+def point_id(value: object) -> PointId:
+    """An unsigned 64-bit number or a UUID, as the engine takes it."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER:
+        return value
+    if isinstance(value, str):
+        try:
+            return str(UUID(value))
+        except ValueError:
+            pass
+    raise malformed(f"value {value!r} is not a valid point ID, valid values are either an unsigned integer or a UUID")
+
+
+def point_ids(values: object) -> list[int | UUID | str]:
+    if not isinstance(values, list):
+        raise malformed("point ids must be a list")
+    return [point_id(value) for value in values]
+
+
+def optional_filter(value: object) -> engine.Filter | None:
+    return None if value is None else parse_filter(value)
+
+
+def parse_filter(value: object) -> engine.Filter:
+    """Raises ApiError 400 for what is no filter and 501, by name, for conditions that are not mapped."""
+    if not isinstance(value, dict):
+        raise malformed("a filter must be an object")
+    unknown = value.keys() - _CLAUSES
+    if unknown:
+        raise malformed(f"unknown field `{min(unknown)}` in a filter")
+    return engine.Filter(
+        must=_conditions(value.get("must")),
+        should=_conditions(value.get("should")),
+        must_not=_conditions(value.get("must_not")),
+        min_should=_min_should(value.get("min_should")),
+    )
+
+
+def _min_should(value: Any) -> engine.MinShould | None:
+    if value is None:
+        return None
+    return engine.MinShould(_conditions(value["conditions"]) or [], value["min_count"])
+
+
+def _conditions(value: object) -> list[Any] | None:
+    if value is None:
+        return None
+    return [_condition(item) for item in (value if isinstance(value, list) else [value])]
+
+
+def _condition(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise malformed("a condition must be an object")
+    if "key" in value:
+        return _field(value)
+    if value.keys() & _CLAUSES or not value:
+        return parse_filter(value)
+    name = next(iter(value))
+    if len(value) > 1 or name not in _CONDITIONS:
+        raise unsupported(f"the condition `{', '.join(value)}`")
+    return _CONDITIONS[name](value[name])
+
+
+_CONDITIONS: dict[str, Callable[[Any], Any]] = {
+    "has_id": lambda ids: engine.HasIdCondition(set(point_ids(ids))),
+    "is_empty": lambda field: engine.IsEmptyCondition(field["key"]),
+    "is_null": lambda field: engine.IsNullCondition(field["key"]),
+    "has_vector": engine.HasVectorCondition,
+    "nested": lambda nested: engine.NestedCondition(nested["key"], parse_filter(nested["filter"])),
+}
+
+
+def _field(value: dict[str, Any]) -> engine.FieldCondition:
+    given = {name: test for name, test in value.items() if test is not None and name != "key"}
+    for name in given.keys() - set(_FIELD_TESTS):
+        raise unsupported(f"the condition `{name}`")
+    if not given:
+        raise wrong_input("at least one condition must be specified for a field")
+    if "match" in given:
+        given["match"] = _match(given["match"])
+    if "range" in given:
+        given["range"] = _range(given["range"])
+    if "values_count" in given:
+        given["values_count"] = engine.ValuesCount(**_bounds(given["values_count"]))
+    return engine.FieldCondition(value["key"], **given)
+
+
+def _match(value: dict[str, Any]) -> Any:
+    if len(value) != 1:
+        raise malformed("a match must hold exactly one of " + ", ".join(_MATCHES))
+    ((name, operand),) = value.items()
+    if name not in _MATCHES:
+        raise unsupported(f"the match `{name}`")
+    return _MATCHES[name](operand)
+
+
+def _range(value: dict[str, Any]) -> Any:
+    bounds = _bounds(value)
+    if any(isinstance(bound, str) for bound in bounds.values()):
+        return engine.RangeDateTime(**bounds)
+    return engine.RangeFloat(**bounds)
+
+
+def _bounds(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: bound for name, bound in value.items() if bound is not None}

@@ -1,0 +1,171 @@
+"""Updates: REST JSON to the engine's operations. The hot path of ingest: little Python for each point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import qdrant_edge as engine
+
+from embedded.qdrant.errors import ApiError, malformed, unsupported, wrong_input
+from embedded.qdrant.filters import optional_filter, parse_filter, point_ids
+from embedded.qdrant.schema import Json, Shape
+
+Operation = engine.UpdateOperation
+Counted = tuple[engine.UpdateOperation, int]  # and how many points it writes
+# The engine keeps the interpreter lock for a whole operation: larger ones would hold up queries for longer.
+OPERATION_POINTS = 64
+_MODES = {
+    "upsert": engine.UpdateMode.Upsert,
+    "insert_only": engine.UpdateMode.InsertOnly,
+    "update_only": engine.UpdateMode.UpdateOnly,
+}
+
+
+def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
+    """Operations that insert or overwrite the points, in the order given.
+
+    All points are checked before the first operation is made: the engine would apply those before a bad one.
+
+    Args:
+        request: `points` or `batch`; with `update_filter` an existing point is overwritten only if it matches.
+        shape: what the vectors must look like.
+    """
+    _refuse(request, "shard_key")
+    points = _batch_points(request["batch"], shape) if "batch" in request else _list_points(request["points"], shape)
+    condition = optional_filter(request.get("update_filter"))
+    mode = _MODES[request.get("update_mode") or "upsert"]
+    slices = (points[start : start + OPERATION_POINTS] for start in range(0, len(points), OPERATION_POINTS))
+    return ((Operation.upsert_points(some, condition, mode), len(some)) for some in slices)
+
+
+def delete(request: Json) -> Iterator[Counted]:
+    return _selected(request, Operation.delete_points, Operation.delete_points_by_filter)
+
+
+def set_payload(request: Json) -> Iterator[Counted]:
+    arguments = (_payload(request), request.get("key"))
+    return _selected(request, Operation.set_payload, Operation.set_payload_by_filter, *arguments)
+
+
+def overwrite_payload(request: Json) -> Iterator[Counted]:
+    arguments = (_payload(request), request.get("key"))
+    return _selected(request, Operation.overwrite_payload, Operation.overwrite_payload_by_filter, *arguments)
+
+
+def delete_payload(request: Json) -> Iterator[Counted]:
+    return _selected(request, Operation.delete_payload, Operation.delete_payload_by_filter, request["keys"])
+
+
+def clear_payload(request: Json) -> Iterator[Counted]:
+    return _selected(request, Operation.clear_payload, Operation.clear_payload_by_filter)
+
+
+def batch(request: Json, shape: Shape) -> list[Iterator[Counted]]:
+    """The operations of `points/batch`, in order; all are read before the first is applied."""
+    return [_one(operation, shape) for operation in request["operations"]]
+
+
+def _one(operation: Json, shape: Shape) -> Iterator[Counted]:
+    ((name, request),) = operation.items()
+    if name == "upsert":
+        return upsert(request, shape)
+    if name not in _NAMED:
+        raise unsupported(f"the batch operation `{name}`")
+    return _NAMED[name](request)
+
+
+_NAMED = {
+    "delete": delete,
+    "set_payload": set_payload,
+    "overwrite_payload": overwrite_payload,
+    "delete_payload": delete_payload,
+    "clear_payload": clear_payload,
+}
+
+
+def _selected(request: Json, by_id: Any, by_filter: Any, *arguments: Any) -> Iterator[Counted]:
+    """An operation on the points that the request names by id or by filter."""
+    _refuse(request, "shard_key")
+    if request.get("points") is not None:
+        return iter([(by_id(point_ids(request["points"]), *arguments), 0)])
+    if request.get("filter") is not None:
+        return iter([(by_filter(parse_filter(request["filter"]), *arguments), 0)])
+    raise wrong_input("either `points` or `filter` must be given")
+
+
+def _payload(request: Json) -> Json:
+    payload = request["payload"]
+    if not isinstance(payload, dict):
+        raise malformed("`payload` must be an object")
+    return payload
+
+
+def _list_points(points: Any, shape: Shape) -> list[engine.Point]:
+    if not isinstance(points, list):
+        raise malformed("`points` must be a list")
+    return [engine.Point(_id(point["id"]), vectors(point["vector"], shape), point.get("payload")) for point in points]
+
+
+def _batch_points(batch: Json, shape: Shape) -> list[engine.Point]:
+    ids, columns = batch["ids"], batch["vectors"]
+    payloads = batch.get("payloads") or [None] * len(ids)
+    if isinstance(columns, dict):
+        rows = [
+            dict(zip(columns, row, strict=True)) for row in zip(*(columns[name] for name in columns), strict=True)
+        ] or [{} for _ in ids]
+    else:
+        rows = columns
+    if not len(ids) == len(rows) == len(payloads):
+        raise wrong_input("`ids`, `vectors` and `payloads` of a batch differ in length")
+    return [
+        engine.Point(_id(number), vectors(row, shape), payload or {})
+        for number, row, payload in zip(ids, rows, payloads, strict=True)
+    ]
+
+
+def _id(value: Any) -> Any:
+    # The engine parses UUIDs itself; it would take true for 1.
+    if value.__class__ is str or (value.__class__ is int and value >= 0):
+        return value
+    raise malformed(f"value {value!r} is not a valid point ID, valid values are either an unsigned integer or a UUID")
+
+
+def vectors(given: Any, shape: Shape) -> Any:
+    """A point's vectors for the engine, checked against the collection's: the engine checks too late."""
+    if given.__class__ is list:
+        return _dense("", given, shape)
+    return {name: _vector(name, vector, shape) for name, vector in given.items()}
+
+
+def _vector(name: str, vector: Any, shape: Shape) -> Any:
+    if vector.__class__ is list:
+        return _dense(name, vector, shape)
+    if name not in shape.sparse:
+        raise _no_such_vector(name) if name not in shape.dense else malformed(f"vector `{name}` must be a list")
+    indices, values = vector["indices"], vector["values"]
+    if len(indices) != len(values):
+        raise ApiError(422, "Validation error in JSON body: a sparse vector's indices and values differ in length")
+    if len(set(indices)) != len(indices):
+        raise ApiError(422, "Validation error in JSON body: a sparse vector's indices must be unique")
+    return engine.SparseVector(indices, values)
+
+
+def _dense(name: str, vector: list[Any], shape: Shape) -> list[Any]:
+    size = shape.dense.get(name)
+    if size is None:
+        raise _no_such_vector(name) if name not in shape.sparse else wrong_input(f"vector `{name}` is sparse")
+    rows = vector if name in shape.multi else (vector,)
+    for row in rows:
+        if len(row) != size:
+            raise wrong_input(f"Vector dimension error: expected dim: {size}, got {len(row)}")
+    return vector
+
+
+def _no_such_vector(name: str) -> ApiError:
+    return wrong_input(f"Not existing vector name error: {name}")
+
+
+def _refuse(request: Json, name: str) -> None:
+    if request.get(name) is not None:
+        raise unsupported(f"`{name}`")

@@ -1,0 +1,33 @@
+"""Optimizes a copy of a shard in a process of its own: `python -m embedded.qdrant.optimizer DIR`.
+
+The engine keeps Python's interpreter lock while it optimizes, for a minute at 100,000 points, during which its process
+answers nothing. So the process that serves copies the shard, goes on, and takes the optimized copy over when it is
+ready (see `embedded.qdrant.shard`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import orjson
+import qdrant_edge as engine
+
+from embedded.qdrant.schema import edge_config
+
+NICENESS = 10
+
+
+def main(directory: str, configuration: str) -> None:
+    """Optimize the shard in `directory` under the collection's configuration, and close it."""
+    os.nice(NICENESS)
+    config = orjson.loads(Path(configuration).read_bytes())["config"]
+    shard = engine.EdgeShard.load(directory, edge_config(config))
+    shard.optimize()
+    shard.flush()
+    shard.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

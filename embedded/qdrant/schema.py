@@ -1,0 +1,210 @@
+"""What a collection is made of: REST JSON to the engine's configuration and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import qdrant_edge as engine
+
+from embedded.qdrant.errors import malformed, unsupported
+
+Json = dict[str, Any]
+
+HNSW = {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000, "max_indexing_threads": 0}
+OPTIMIZERS = {
+    "deleted_threshold": 0.2,
+    "vacuum_min_vector_number": 1000,
+    "default_segment_number": 0,
+    "max_segment_size": None,
+    "indexing_threshold": 10_000,
+    "flush_interval_sec": 5,
+}
+WAL = {"wal_capacity_mb": 32, "wal_segments_ahead": 0}
+_CREATED = frozenset(
+    {"vectors", "sparse_vectors", "hnsw_config", "optimizers_config", "on_disk_payload", "wal_config", "metadata"}
+)
+_IGNORED = frozenset({"shard_number", "replication_factor", "write_consistency_factor"})  # one process has one of each
+_VECTOR = frozenset({"size", "distance", "on_disk", "datatype", "hnsw_config", "multivector_config", "memory"})
+_SPARSE = frozenset({"index", "modifier"})
+_INDEX_PARAMS = {
+    "keyword": engine.KeywordIndexParams,
+    "integer": engine.IntegerIndexParams,
+    "float": engine.FloatIndexParams,
+    "bool": engine.BoolIndexParams,
+    "datetime": engine.DatetimeIndexParams,
+    "uuid": engine.UuidIndexParams,
+    "text": engine.TextIndexParams,
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a point's vectors must look like: dimensions by dense name, and the sparse names."""
+
+    dense: dict[str, int]
+    multi: frozenset[str]
+    sparse: frozenset[str]
+
+
+def creation(request: Json) -> Json:
+    """The configuration to keep of a request to create a collection, without the fields given as null."""
+    kept = {name: value for name, value in request.items() if value is not None}
+    for name in kept.keys() - _CREATED - _IGNORED:
+        raise unsupported(f"`{name}` of a collection")
+    if not kept.get("vectors") and not kept.get("sparse_vectors"):
+        raise malformed("a collection needs `vectors` or `sparse_vectors`")
+    return {name: value for name, value in kept.items() if name in _CREATED}
+
+
+def changed(config: Json, request: Json) -> Json:
+    """The configuration after a PATCH of its indexing and optimizing."""
+    given = {name: value for name, value in request.items() if value}
+    for name in given.keys() - {"hnsw_config", "optimizers_config", "metadata"}:
+        raise unsupported(f"a change of `{name}`")
+    merged = {name: {**config.get(name, {}), **_given(value)} for name, value in given.items()}
+    return {**config, **merged}
+
+
+def named_vectors(config: Json) -> dict[str, Json]:
+    """Parameters by vector name; the unnamed vector's name is empty."""
+    vectors = config.get("vectors") or {}
+    return {"": vectors} if "size" in vectors else vectors
+
+
+def shape(config: Json) -> Shape:
+    vectors = named_vectors(config)
+    return Shape(
+        dense={name: parameters["size"] for name, parameters in vectors.items()},
+        multi=frozenset(name for name, parameters in vectors.items() if parameters.get("multivector_config")),
+        sparse=frozenset(config.get("sparse_vectors") or {}),
+    )
+
+
+def edge_config(config: Json) -> engine.EdgeConfig:
+    """The engine's configuration for a collection's."""
+    return engine.EdgeConfig(
+        vectors={name: _dense(parameters) for name, parameters in named_vectors(config).items()},
+        sparse_vectors={name: _sparse(parameters or {}) for name, parameters in _sparse_vectors(config).items()},
+        on_disk_payload=config.get("on_disk_payload"),
+        hnsw_config=hnsw(config.get("hnsw_config") or {}),
+        optimizers=engine.EdgeOptimizersConfig(
+            **{name: value for name, value in optimizers(config).items() if name in _EDGE_OPTIMIZERS}
+        ),
+    )
+
+
+_EDGE_OPTIMIZERS = frozenset(OPTIMIZERS) - {"flush_interval_sec"}
+
+
+def optimizers(config: Json) -> Json:
+    return {**OPTIMIZERS, **_given(config.get("optimizers_config") or {})}
+
+
+def hnsw(given: Json) -> engine.HnswIndexConfig:
+    return engine.HnswIndexConfig(**{**HNSW, **_given(given)})
+
+
+def index_params(schema: object) -> Any:
+    """The engine's parameters for a payload index given by type name or by parameters."""
+    if schema is None:
+        raise unsupported("a payload index without `field_schema`")
+    given = {"type": schema} if isinstance(schema, str) else dict(schema) if isinstance(schema, dict) else {}
+    kind = given.pop("type", None)
+    if kind == "geo" or kind not in _INDEX_PARAMS:
+        raise unsupported(f"a payload index of type `{kind}`") if kind else malformed("`field_schema` needs a type")
+    return _INDEX_PARAMS[kind](**{name: _index_value(name, value) for name, value in _given(given).items()})
+
+
+def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> Json:
+    """The reply to GET of a collection."""
+    return {
+        "status": status,
+        "optimizer_status": "ok",
+        "indexed_vectors_count": shard.indexed_vectors_count,
+        "points_count": shard.points_count,
+        "segments_count": shard.segments_count,
+        "config": {
+            "params": {
+                "vectors": config.get("vectors") or {},
+                "shard_number": 1,
+                "replication_factor": 1,
+                "write_consistency_factor": 1,
+                "on_disk_payload": config.get("on_disk_payload", True),
+                **({"sparse_vectors": _sparse_vectors(config)} if _sparse_vectors(config) else {}),
+            },
+            "hnsw_config": {**HNSW, **_given(config.get("hnsw_config") or {})},
+            "optimizer_config": optimizers(config),
+            "wal_config": {**WAL, **_given(config.get("wal_config") or {})},
+            **({"metadata": config["metadata"]} if "metadata" in config else {}),
+        },
+        "payload_schema": {
+            field: _index_info(indexes.get(field), index.points) for field, index in shard.payload_schema.items()
+        },
+    }
+
+
+def _index_info(schema: Any, points: int) -> Json:
+    if isinstance(schema, str):
+        return {"data_type": schema, "points": points}
+    return {"data_type": schema["type"], "params": schema, "points": points}
+
+
+def _sparse_vectors(config: Json) -> Json:
+    return config.get("sparse_vectors") or {}
+
+
+def _dense(parameters: Json) -> engine.EdgeVectorParams:
+    given = _given(parameters)
+    for name in given.keys() - _VECTOR:
+        raise unsupported(f"`{name}` of a vector")
+    if "hnsw_config" in given:
+        given["hnsw_config"] = hnsw(given["hnsw_config"])
+    if "multivector_config" in given:
+        given["multivector_config"] = engine.MultiVectorConfig(engine.MultiVectorComparator.MaxSim)
+    return engine.EdgeVectorParams(**{name: _vector_value(name, value) for name, value in given.items()})
+
+
+def _vector_value(name: str, value: Any) -> Any:
+    match name:
+        case "distance":
+            return _member(engine.Distance, value)
+        case "datatype":
+            return _member(engine.VectorStorageDatatype, value.capitalize())
+        case "memory":
+            return _member(engine.Memory, value.capitalize())
+    return value
+
+
+def _sparse(parameters: Json) -> engine.EdgeSparseVectorParams:
+    given = _given(parameters)
+    for name in given.keys() - _SPARSE:
+        raise unsupported(f"`{name}` of a sparse vector")
+    index = _given(given.get("index") or {})
+    modifier = given.get("modifier")
+    return engine.EdgeSparseVectorParams(
+        modifier=engine.Modifier.Idf if modifier == "idf" else None,
+        **{name: value for name, value in index.items() if name in ("full_scan_threshold", "on_disk")},
+    )
+
+
+def _index_value(name: str, value: Any) -> Any:
+    match name:
+        case "tokenizer":
+            return _member(engine.TokenizerType, value.capitalize())
+        case "memory":
+            return _member(engine.Memory, value.capitalize())
+        case "stopwords" | "stemmer" | "scoring":
+            raise unsupported(f"`{name}` of a payload index")
+    return value
+
+
+def _member(kind: Any, name: str) -> Any:
+    member = getattr(kind, name, None)
+    if member is None:
+        raise malformed(f"unknown variant `{name}` of {kind.__name__}")
+    return member
+
+
+def _given(value: Json) -> Json:
+    return {name: item for name, item in value.items() if item is not None}

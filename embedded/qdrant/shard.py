@@ -1,0 +1,275 @@
+"""One collection: its files, its one writer, and its optimizer.
+
+The engine keeps Python's interpreter lock during every call, so a call is atomic for all threads and reads need no
+lock; writes go through one thread, in the order of their arrival. Files:
+
+    collection.json   configuration, payload indexes, and which directory is the shard
+    shard-N/          the engine's; N grows by one with every optimization
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+import qdrant_edge as engine
+import structlog
+
+from embedded.qdrant import operations, schema
+from embedded.qdrant.errors import ApiError, engine_errors
+from embedded.qdrant.operations import Counted
+from embedded.qdrant.schema import Json
+
+Result = TypeVar("Result")
+
+GUARD = str(Path(__file__).parent.parent / "guard.py")
+CONFIGURATION = "collection.json"
+FLUSH_AFTER_SECONDS = 5.0
+IDLE_SECONDS = 1.0
+BACKLOG_FACTOR = 8  # this many times the indexing threshold is optimized without waiting for a pause
+SIGKILL = 9
+
+log = structlog.get_logger(__name__)
+
+
+class Shard:
+    """An open collection."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        kept = orjson.loads((directory / CONFIGURATION).read_bytes())
+        self.config: Json = kept["config"]
+        self.indexes: Json = kept["indexes"]
+        self._number: int = kept["shard"]
+        self._optimized_points: int = kept["optimized_points"]
+        self.shape = schema.shape(self.config)
+        self._remove_leftovers()
+        self.engine = engine.EdgeShard.load(str(self._engine_directory()))
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
+        self._recorded: list[engine.UpdateOperation] | None = None
+        self._written_points = self._unindexed_at_start()
+        self._last_write = self._last_flush = time.monotonic()
+        self._dirty = False
+        self._optimization: asyncio.Task[None] | None = None
+
+    @staticmethod
+    def create(directory: Path, config: Json) -> None:
+        """Make an empty collection; it exists once its configuration file does."""
+        shutil.rmtree(directory, ignore_errors=True)
+        (directory / "shard-0").mkdir(parents=True)
+        with engine_errors():
+            shard = engine.EdgeShard.create(str(directory / "shard-0"), schema.edge_config(config))
+            shard.flush()
+            shard.close()
+        _write_configuration(directory, {"config": config, "indexes": {}, "shard": 0, "optimized_points": 0})
+
+    async def update(self, body: bytes, make: Callable[[Json, schema.Shape], Iterable[Counted]]) -> None:
+        """Apply the operations of a request; when this returns they survive the death of this process."""
+
+        def apply() -> None:
+            with engine_errors():
+                self._apply(make(parse(body), self.shape))
+
+        await self._write(apply)
+
+    async def update_batch(self, body: bytes) -> int:
+        """Apply the operations of `points/batch` in order and return how many there were."""
+
+        def apply() -> int:
+            with engine_errors():
+                batch = operations.batch(parse(body), self.shape)
+                for one in batch:
+                    self._apply(one)
+                return len(batch)
+
+        return await self._write(apply)
+
+    async def create_index(self, field: str, field_schema: Any) -> None:
+        def apply() -> None:
+            with engine_errors():
+                self._apply([(engine.UpdateOperation.create_field_index(field, schema.index_params(field_schema)), 0)])
+            self.indexes[field] = field_schema
+            self._keep()
+
+        await self._write(apply)
+
+    async def delete_index(self, field: str) -> None:
+        def apply() -> None:
+            with engine_errors():
+                self._apply([(engine.UpdateOperation.delete_field_index(field), 0)])
+            self.indexes.pop(field, None)
+            self._keep()
+
+        await self._write(apply)
+
+    async def change(self, request: Json) -> None:
+        """Change indexing and optimizing; the next optimization builds what the new configuration asks for."""
+
+        def apply() -> None:
+            config = schema.changed(self.config, request)
+            with engine_errors():
+                schema.edge_config(config)
+            self.config = config
+            self._written_points = max(self._written_points, self.engine.info().points_count)
+            self._keep()
+
+        await self._write(apply)
+
+    def info(self) -> Json:
+        return schema.info(self.config, self.engine.info(), self.indexes, self._status())
+
+    async def maintain(self) -> None:
+        """Flush and optimize where it is time to; called every second or so."""
+        now = time.monotonic()
+        idle = now - self._last_write > IDLE_SECONDS
+        if self._dirty and (idle or now - self._last_flush > FLUSH_AFTER_SECONDS):
+            await self._write(self._flush)
+        if self._optimization is not None and self._optimization.done():
+            finished, self._optimization = self._optimization, None
+            finished.result()
+        if self._optimization is None and self._backlog() >= (1 if idle else BACKLOG_FACTOR):
+            self._optimization = asyncio.get_running_loop().create_task(self._optimize())
+
+    async def close(self) -> None:
+        """Flush and close; a running optimization is given up, for nothing depends on it."""
+        if self._optimization is not None:
+            self._optimization.cancel()
+            await asyncio.wait([self._optimization])
+        await self._write(self.engine.flush)
+        self._writer.shutdown()
+        self.engine.close()
+
+    async def _write(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    def _apply(self, batch: Iterable[Counted]) -> None:
+        for operation, points in batch:
+            if self._recorded is not None:
+                self._recorded.append(operation)
+            self._dirty = True
+            self._last_write = time.monotonic()
+            before = self.engine.info().points_count
+            self.engine.update(operation)
+            deleted = max(0, before - self.engine.info().points_count)
+            self._written_points += points + deleted
+
+    def _flush(self) -> None:
+        self.engine.flush()
+        self._dirty = False
+        self._last_flush = time.monotonic()
+
+    def _status(self) -> str:
+        if self._optimization is not None:
+            return "yellow"
+        return "grey" if self._backlog() >= 1 else "green"
+
+    def _backlog(self) -> float:
+        """What was written since the last optimization, in indexing thresholds; 0 where no index is wanted."""
+        threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
+        bytes_a_point = 4 * sum(self.shape.dense.values())
+        if not threshold_kb or not self._wants_index() or not bytes_a_point:
+            return 0.0
+        return float(self._written_points * bytes_a_point / 1024 / threshold_kb)
+
+    def _wants_index(self) -> bool:
+        return bool((self.config.get("hnsw_config") or {}).get("m", schema.HNSW["m"]))
+
+    def _unindexed_at_start(self) -> int:
+        return max(0, int(self.engine.info().points_count) - self._optimized_points)
+
+    async def _optimize(self) -> None:
+        """Optimize a copy elsewhere while this one serves, then replay on it what was written meanwhile, and swap."""
+        target = self.directory / f"shard-{self._number + 1}"
+        await self._write(lambda: self._copy(target))
+        configuration = self.directory / CONFIGURATION
+        module = [sys.executable, "-m", "embedded.qdrant.optimizer", str(target), str(configuration)]
+        guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), str(SIGKILL), "-1", "-1"]
+        process = await asyncio.create_subprocess_exec(*guard, *module, stdin=subprocess.PIPE)
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        if code:
+            log.error("the optimizer failed", directory=str(target), code=code)
+        await self._write(lambda: self._give_up(target) if code else self._take_over(target))
+
+    def _copy(self, target: Path) -> None:
+        self._flush()
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self._engine_directory(), target)
+        self._recorded = []
+        self._written_points = 0
+
+    def _take_over(self, target: Path) -> None:
+        replayed = self._recorded or []
+        self._recorded = None
+        optimized = engine.EdgeShard.load(str(target))
+        points = optimized.info().points_count
+        for operation in replayed:
+            with suppress(ApiError), engine_errors():  # what was refused the first time is refused again
+                optimized.update(operation)
+        optimized.flush()
+        before = self._engine_directory()
+        self._number += 1
+        self._optimized_points = points
+        self._keep()
+        # A reader may be using the old engine now: it is closed when its last reader lets go of it.
+        self.engine = optimized
+        shutil.rmtree(before, ignore_errors=True)
+
+    def _give_up(self, target: Path) -> None:
+        self._recorded = None
+        shutil.rmtree(target, ignore_errors=True)
+
+    def _engine_directory(self) -> Path:
+        return self.directory / f"shard-{self._number}"
+
+    def _remove_leftovers(self) -> None:
+        for path in self.directory.glob("shard-*"):
+            if path != self._engine_directory():
+                shutil.rmtree(path)
+
+    def _keep(self) -> None:
+        kept = {
+            "config": self.config,
+            "indexes": self.indexes,
+            "shard": self._number,
+            "optimized_points": self._optimized_points,
+        }
+        _write_configuration(self.directory, kept)
+
+
+def parse(body: bytes) -> Json:
+    """The JSON object of a request; an empty body is an empty object."""
+    try:
+        value = orjson.loads(body) if body else {}
+    except orjson.JSONDecodeError as error:
+        raise ApiError(400, f"Format error in JSON body: {error}") from error
+    if not isinstance(value, dict):
+        raise ApiError(400, "Format error in JSON body: an object is expected")
+    return value
+
+
+def write_whole(path: Path, value: Json) -> None:
+    """Replace a JSON file whole or not at all."""
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        file.write(orjson.dumps(value))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def _write_configuration(directory: Path, kept: Json) -> None:
+    write_whole(directory / CONFIGURATION, kept)
