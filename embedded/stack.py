@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import random
-import socket
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, Self
@@ -18,15 +13,14 @@ from typing import IO, Any, Literal, Self
 from pydantic import SecretStr
 
 from embedded import embeddings, llama, postgres, valkey
-from embedded.health import LOOPBACK, http_ok
+from embedded.ports import kept_ports
+from embedded.qdrant import process
 from embedded.supervisor import Child, Supervisor
 from shared.errors import InvalidInput
 from shared.settings import Settings
 
 Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]
 ENGINES: tuple[Engine, ...] = ("postgres", "valkey", "qdrant", "llm", "embedding")  # stopped in reverse order
-# Below the ports that the kernel hands to outgoing connections, which could take an engine's between two starts.
-PORTS = range(15_000, 32_000)
 EMBEDDED_KEY = SecretStr("embedded")  # so that a key meant for a provider is not sent to a process of ours
 
 
@@ -59,7 +53,7 @@ class Stack:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.data_dir)
         try:
-            ports = _ports(self.data_dir, self.engines)
+            ports = kept_ports(self.data_dir / "ports.json", self.engines)
             # PostgreSQL's first start makes its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
                 children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
@@ -109,7 +103,7 @@ class Stack:
             case "valkey":
                 return valkey.child(self.data_dir / "valkey", port, log)
             case "qdrant":
-                return _qdrant_child(self.data_dir / "qdrant", port, log)
+                return process.child(self.data_dir / "qdrant", port, log)
             case "llm":
                 return llama.child(port, log)
             case "embedding":
@@ -124,7 +118,7 @@ class Stack:
                 case "valkey":
                     filled["redis_url"] = SecretStr(valkey.url(self.data_dir / "valkey", ports[engine]))
                 case "qdrant":
-                    filled |= {"qdrant_url": f"http://{LOOPBACK}:{ports[engine]}", "qdrant_api_key": None}
+                    filled |= {"qdrant_url": process.url(ports[engine]), "qdrant_api_key": None}
                 case "llm":
                     filled |= _model("llm", llama.url(ports[engine]), llama.MODEL)
                 case "embedding":
@@ -151,15 +145,6 @@ def _model(kind: str, url: str, name: str) -> dict[str, Any]:
     return {f"{kind}_base_url": url, f"{kind}_model": name, f"{kind}_api_key": EMBEDDED_KEY}
 
 
-def _qdrant_child(data_dir: Path, port: int, log: Path) -> Child:
-    return Child(
-        name="qdrant",
-        command=[sys.executable, "-m", "embedded.qdrant", "--data-dir", str(data_dir), "--port", str(port)],
-        log=log,
-        healthy=lambda: http_ok(port, "/readyz"),
-    )
-
-
 def _locked(data_dir: Path) -> IO[str]:
     """Hold the data directory until the file is closed or this process ends, however it ends."""
     file = (data_dir / "stack.lock").open("a+")
@@ -175,32 +160,3 @@ def _locked(data_dir: Path) -> IO[str]:
     file.write(str(os.getpid()))
     file.flush()
     return file
-
-
-def _ports(data_dir: Path, engines: Iterable[Engine]) -> dict[str, int]:
-    """A port for each engine: the one it had, where that is still free."""
-    path = data_dir / "ports.json"
-    ports: dict[str, int] = {}
-    with suppress(OSError, ValueError):
-        ports = {str(name): int(port) for name, port in json.loads(path.read_text()).items()}
-    for engine in engines:
-        if not _is_free(ports.get(engine, 0)):
-            ports[engine] = _free_port(taken=set(ports.values()))
-    path.write_text(json.dumps(ports, indent=2) + "\n")
-    return ports
-
-
-def _free_port(taken: set[int]) -> int:
-    return next(port for port in random.sample(PORTS, len(PORTS)) if port not in taken and _is_free(port))
-
-
-def _is_free(port: int) -> bool:
-    if not port:
-        return False
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-    return True
