@@ -1,0 +1,89 @@
+"""Citations in answers: `[1]` and nothing else, and none that cites nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+_LONGEST_CITATION = 48  # characters, brackets included; a longer bracket is prose
+_WIDEST_RANGE = 50
+_CITATION = re.compile(
+    r"(?P<space>[ \t]*)[\[\u3010]\s*(?:(?:passages?|sources?|documents?)\s+)?"
+    r"(?P<numbers>\d{1,3}(?:\s*[,;\u2013-]\s*\d{1,3})*)\s*(?:\u2020[^\]\u3011]*)?[\]\u3011]",
+    re.IGNORECASE,
+)
+_PART = re.compile(r"(\d+)(?:\s*[\u2013-]\s*(\d+))?")
+
+
+class CitationCleaner:
+    """Cleans the citations of a text that comes in pieces.
+
+    `[1, 2]`, `[1-3]`, `[Passage 1]` and `【1】` become `[1][2]` and so on; what cites nothing goes. An open bracket
+    is held back until it closes, so that no citation leaves in halves.
+
+    Args:
+        numbers: the passages that may be cited.
+
+    Attributes:
+        cited: the passages cited so far, in order of appearance.
+        removed: the numbers cited so far that are no passage.
+    """
+
+    def __init__(self, numbers: Collection[int]) -> None:
+        self._numbers = frozenset(numbers)
+        self._held = ""
+        self._begun = False
+        self.cited: list[int] = []
+        self.removed: list[int] = []
+
+    def feed(self, piece: str) -> str:
+        """Take a piece of text; return what can be shown of it and of what was held back."""
+        text = self._held + piece
+        held = _held_back(text)
+        self._held = text[held:]
+        return self._clean(text[:held])
+
+    def end(self) -> str:
+        """Return what is still held back, without the white space that ends the text."""
+        rest, self._held = self._held, ""
+        return self._clean(rest).rstrip()
+
+    def _clean(self, text: str) -> str:
+        clean = _CITATION.sub(self._normalised, text)
+        if not self._begun:
+            clean = clean.lstrip()
+            self._begun = bool(clean)
+        return clean
+
+    def _normalised(self, match: re.Match[str]) -> str:
+        wanted = list(dict.fromkeys(_numbers(match["numbers"])))
+        for number in wanted:
+            known = self.cited if number in self._numbers else self.removed
+            if number not in known:
+                known.append(number)
+        good = "".join(f"[{number}]" for number in wanted if number in self._numbers)
+        return match["space"] + good if good else ""
+
+
+def _held_back(text: str) -> int:
+    """Where the part begins that may still become a citation: an open bracket and the space before it."""
+    window = max(0, len(text) - _LONGEST_CITATION)
+    bracket = max(text.rfind("[", window), text.rfind("\u3010", window))
+    if bracket < 0 or _closed(text, bracket):
+        bracket = len(text)
+    while bracket > 0 and text[bracket - 1].isspace():
+        bracket -= 1
+    return bracket
+
+
+def _closed(text: str, bracket: int) -> bool:
+    return any(mark in text[bracket:] for mark in "]\u3011")
+
+
+def _numbers(text: str) -> Iterator[int]:
+    for part in _PART.finditer(text):
+        first, last = int(part[1]), int(part[2] or part[1])
+        if first <= last <= first + _WIDEST_RANGE:
+            yield from range(first, last + 1)
+        else:
+            yield from (first, last)
