@@ -54,8 +54,10 @@ def cut(block: Block, text: str, options: ChunkingOptions) -> Iterable[Piece]:
 def _prose(block: Block, text: str, options: ChunkingOptions) -> Iterator[Piece]:
     overlap = min(options.overlap_chars, options.max_chars // 2)
     ends = (match.end() for match in _SENTENCE_END.finditer(text, block.start, block.end))
+    floor = block.start
     for start, end in _spans(block.start, block.end, ends, text, options.max_chars - overlap):
-        yield Piece(start, end, start > block.start, _overlap_chars(text, block.start, start, overlap))
+        yield Piece(start, end, start > block.start, _overlap_chars(text, max(floor, start - overlap), start))
+        floor = start + 1
 
 
 def _lines(block: Block, text: str, options: ChunkingOptions) -> Iterator[Piece]:
@@ -121,10 +123,9 @@ def _continues(text: str, at: int) -> bool:
     )
 
 
-def _overlap_chars(text: str, block_start: int, start: int, overlap: int) -> int:
-    """How much to repeat before a piece: whole words of the same paragraph, at most `overlap` characters."""
-    earliest = max(block_start, start - overlap)
-    if earliest in (start, block_start):
-        return start - earliest
-    spaces = (text.find(mark, earliest - 1, start) for mark in " \n\t")
+def _overlap_chars(text: str, earliest: int, start: int) -> int:
+    """How much to repeat before a piece: whole words from `earliest` on, or part of one that is longer."""
+    if earliest >= start:
+        return 0
+    spaces = (text.find(mark, max(0, earliest - 1), start) for mark in " \n\t")
     return start - 1 - min((at for at in spaces if at >= 0), default=earliest - 1)

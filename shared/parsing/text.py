@@ -11,6 +11,9 @@ SAMPLE_BYTES = 4096
 BINARY_SHARE = 0.1
 """More control characters than this and it is not text; text that went through a broken tool has a few."""
 
+FEW_BYTES = 2
+"""As many are no evidence in a file however short."""
+
 WIDE_SHARE = 0.4
 """Every other byte of UTF-16 text in a European language is NUL, and of this many at the least."""
 
@@ -29,7 +32,7 @@ def is_text(sample: bytes) -> bool:
     """Whether the first bytes of a file look like text, in whatever encoding."""
     if _mark(sample) or _wide(sample):
         return True
-    return len(sample) - len(sample.translate(None, _CONTROLS)) <= len(sample) * BINARY_SHARE
+    return len(sample) - len(sample.translate(None, _CONTROLS)) <= max(FEW_BYTES, len(sample) * BINARY_SHARE)
 
 
 def decode(data: bytes, *, charset: str | None = None) -> str:

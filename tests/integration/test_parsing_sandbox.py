@@ -1,0 +1,433 @@
+"""Files go in, documents or plain sentences come out, and the sandbox outlives all of them."""
+
+import asyncio
+import io
+import os
+import signal
+import zipfile
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+import uvloop
+
+from shared.errors import Transient, Unreadable
+from shared.parsing import sandbox as sandboxes
+from shared.parsing.document import ChunkingOptions, ParsedDocument
+from shared.parsing.sandbox import ParsingSandbox
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "parsing"
+GOOD = sorted(path for path in SAMPLES.glob("good/*") if not path.name.endswith(".expected.md"))
+HOSTILE = sorted(SAMPLES.glob("hostile/*"))
+NO_TEXT = {"test_documents__pdfs__image_only_german_pdf.pdf"}
+
+Parse = Callable[..., "asyncio.Future[ParsedDocument]"]
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[ParsingSandbox]:
+    async with ParsingSandbox(workers=2) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def parse(sandbox, tmp_path) -> Parse:
+    async def parse_(content: bytes | str | Path, name: str | None = None, media_type: str | None = None):
+        path = tmp_path / "stored"
+        if isinstance(content, Path):
+            path, name = content, name or content.name
+        else:
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return await sandbox.parse(path, filename=name, media_type=media_type, options=ChunkingOptions())
+
+    return parse_
+
+
+def text_of(document: ParsedDocument) -> str:
+    return "\n".join(chunk.text for chunk in document.chunks)
+
+
+# Made here, so that they are always there
+
+
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+def docx(body: bytes | str, doctype: str = "") -> bytes:
+    document = body if isinstance(body, bytes) else f"<w:document {W}><w:body>{body}</w:body></w:document>".encode()
+    return zipped(
+        {
+            "[Content_Types].xml": b'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+            b'<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            b'<Default Extension="xml" ContentType="application/xml"/><Override PartName="/word/document.xml" '
+            b'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>',
+            "_rels/.rels": b'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+            b'<Relationship Id="r1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'
+            b'officeDocument" Target="word/document.xml"/></Relationships>',
+            "word/document.xml": b'<?xml version="1.0"?>' + doctype.encode() + document,
+        }
+    )
+
+
+def zipped(parts: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def paragraph(text: str) -> str:
+    return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def pdf(*pages: str, encrypt: bool = False) -> bytes:
+    """A PDF with a line of text on each page."""
+    kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, text in enumerate(pages):
+        stream = f"BT /F1 12 Tf 50 700 Td ({text}) Tj ET" if text else ""
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R "
+            "/Resources << /Font << /F1 3 0 R >> >> >>"
+        )
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    out = b"%PDF-1.4\n"
+    offsets = []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += f"{number} 0 obj\n{body}\nendobj\n".encode()
+    table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
+    locked = (
+        f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'41' * 32}> /U <{'42' * 32}> >> /ID [<{'43' * 16}> <{'43' * 16}>]"
+        if encrypt
+        else ""
+    )
+    trailer = f"trailer << /Size {len(objects) + 1} /Root 1 0 R {locked} >>\nstartxref\n{len(out)}\n%%EOF"
+    return out + f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{trailer}".encode()
+
+
+def ole(*streams: str) -> bytes:
+    return (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512) + b"".join(f"{name}\0".encode("utf-16-le") for name in streams)
+    )
+
+
+NOTEBOOK = orjson.dumps(
+    {
+        "cells": [
+            {"cell_type": "markdown", "metadata": {}, "source": ["# Notes\n", "The ferry"]},
+            {"cell_type": "code", "metadata": {}, "source": ["print(42)"], "outputs": [], "execution_count": 1},
+        ],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+)
+MAIL = (
+    "From: Ann <ann@example.org>\nTo: Bob <bob@example.org>\nSubject: Ferry\nMIME-Version: 1.0\n\nThe ferry is late.\n"
+)
+FEED = (
+    '<?xml version="1.0"?><rss version="2.0"><channel><title>Port</title><item><title>Ferry late</title>'
+    "<description>&lt;p&gt;By &lt;b&gt;an hour&lt;/b&gt;.&lt;/p&gt;</description></item></channel></rss>"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "media_type", "title", "words"),
+    [
+        ("# Ferry\n\nIt is late.", "a.md", "text/markdown", "Ferry", "# Ferry\n\nIt is late."),
+        ("---\ntitle: Ferry\n---\nIt is late.", "a.md", "text/markdown", "Ferry", "It is late."),
+        ("The ferry is late.", "a.txt", "text/plain", None, "The ferry is late."),
+        ("The ferry is late.", None, None, None, "The ferry is late."),
+        ("The ferry: tr\u00e8s tard".encode("utf-16"), "a.txt", "text/plain", None, "tr\u00e8s tard"),
+        ("The ferry: tr\u00e8s tard".encode("latin-1"), "a.txt", "text/plain", None, "tr\u00e8s tard"),
+        ("# not a title\nx = 1\n", "a.py", None, None, "# not a title\nx = 1"),
+        ("<html><head><title>Port</title></head><body><h1>Ferry</h1><p>Late</p></body></html>", None, None)
+        + ("Port", "# Ferry\n\nLate"),
+        ("name,time\nFerry,noon\n", "a.csv", "text/csv", None, "| Ferry | noon |"),
+        ('{"ferry": {"time": "noon"}}', "a.json", "application/json", "ferry", "time: noon"),
+        (NOTEBOOK, "a.ipynb", None, "Notes", "print(42)"),
+        (MAIL, "a.eml", None, "Ferry", "The ferry is late."),
+        (FEED, "a.xml", "text/xml", "Port", "By **an hour**."),
+        ("<?xml version='1.0'?><port><ferry>late</ferry></port>", "a.xml", None, "port", "late"),
+        (r"{\rtf1\ansi The ferry is late.\par}", "a.rtf", None, None, "The ferry is late."),
+        (docx(paragraph("The ferry is late.")), "a.docx", None, None, "The ferry is late."),
+        (pdf("The ferry is late."), "a.pdf", None, None, "The ferry is late."),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("a.") else "",
+)
+async def test_every_kind_gives_its_text(parse, content, name, media_type, title, words):
+    document = await parse(content, name, media_type)
+
+    assert words in text_of(document)
+    assert document.title == title
+
+
+async def test_content_counts_before_what_is_declared_and_named(parse):
+    document = await parse(pdf("The ferry is late."), "a.docx", "text/plain")
+
+    assert document.media_type == "application/pdf"
+
+
+async def test_pages_are_known(parse):
+    text = "The ferry leaves the harbour at seven in the morning and at noon. " * 4
+
+    document = await parse(pdf(f"First page. {text}", "", f"Third page. {text}"), "a.pdf")
+
+    pages = {chunk.text.partition(".")[0].strip("# "): chunk.page for chunk in document.chunks}
+    assert pages.get("First page") == 1
+    assert all(chunk.page in (1, 3) for chunk in document.chunks)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "sentence"),
+    [
+        (b"", "a.pdf", "the file is empty"),
+        (b" \n \n", "a.txt", "the text file has no text inside"),
+        (pdf("", ""), "a.pdf", "the PDF has 2 pages but no text; run OCR on it first"),
+        (pdf("x", encrypt=True), "a.pdf", "protected with a password"),
+        (ole("EncryptionInfo", "EncryptedPackage"), "a.docx", "protected with a password"),
+        (ole("EncryptionInfo", "EncryptedPackage"), "a.xlsx", "protected with a password"),
+        (b"no pdf at all", "a.pdf", "is called a PDF but does not begin like one"),
+        (pdf("The ferry")[:60], "a.pdf", "is damaged"),
+        (docx(paragraph("x"))[:300], "a.docx", "is damaged"),
+        (zipped({"a.txt": b"x"}), "a.zip", "is a ZIP archive"),
+        (b"\x1f\x8b\x08" + bytes(100), "a.gz", "is a gzip archive"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "a.png", "is a picture (PNG); run OCR on it first"),
+        (bytes(range(256)) * 40, "a.xyz", "of the kind .xyz and cannot be read"),
+        (bytes(range(256)) * 40, None, "of no known kind"),
+        (docx(paragraph(" " * 120_000_000)), "a.docx", "too large inside"),
+        (docx(paragraph("a b") * 2_500_000), "a.docx", "needed more than 1.0 GB of memory"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_every_bad_file_has_its_own_sentence(parse, content, name, sentence):
+    with pytest.raises(Unreadable) as caught:
+        await parse(content, name)
+
+    assert sentence in caught.value.message
+    assert text_of(await parse("still alive", "b.txt")) == "still alive"
+
+
+async def test_a_bomb_of_a_gigabyte_is_refused_unopened(parse, tmp_path):
+    path = tmp_path / "bomb.docx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("word/document.xml", "w") as part:
+        for _ in range(1024):
+            part.write(b" " * 1024 * 1024)
+
+    with pytest.raises(Unreadable, match="too large inside: 1 parts, 1,024 MB unpacked"):
+        await parse(path)
+
+
+async def test_more_text_than_allowed_is_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("word " * 1000)
+    async with ParsingSandbox(max_text_chars=1000) as sandbox:
+        with pytest.raises(Unreadable, match="5,000 characters of text, more than the 1,000 allowed"):
+            await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (docx(paragraph("&f;"), '<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]>'), "a.docx"),
+        ('<?xml version="1.0"?><!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><a>see &f;</a>', "a.xml"),
+        (
+            FEED.replace("?>", '?><!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]>', 1).replace("By", "&f;"),
+            "a.rss",
+        ),
+        ('<html><body>x<iframe src="file:///etc/passwd"></iframe></body></html>', "a.html"),
+        ("``` {include} /etc/passwd\n```\n.. include:: /etc/passwd\n", "a.rst"),
+        (r"\documentclass{article}\begin{document}x \input{/etc/passwd}\end{document}", "a.tex"),
+        ("#+INCLUDE: /etc/passwd\n* x\n", "a.org"),
+        (
+            zipped(
+                {
+                    "mimetype": b"application/epub+zip",
+                    "../../../../etc/passwd": b"x",
+                    "META-INF/container.xml": b"<container xmlns='urn:oasis:names:tc:opendocument:xmlns:container'><rootfiles><rootfile full-path='../../../../etc/passwd'/></rootfiles></container>",
+                }
+            ),
+            "a.epub",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 9 else "",
+)
+async def test_no_file_makes_the_parser_read_another(parse, content, name):
+    try:
+        told = text_of(await parse(content, name))
+    except Unreadable as error:
+        told = error.message
+
+    assert "root:" not in told
+
+
+@pytest.mark.parametrize(
+    "page", ["<div>" * 100_000 + "deep" + "</div>" * 100_000, "<p>above</p>" + "<div>" * 300 + "deep" + "</div>" * 300]
+)
+async def test_what_is_nested_deep_is_not_lost(parse, page):
+    assert "deep" in text_of(await parse(f"<html><body>{page}</body></html>", "a.html"))
+
+
+# The children
+
+
+def child_of(sandbox: ParsingSandbox) -> int:
+    (child,) = sandbox._idle
+    return child._process.pid
+
+
+async def test_one_child_parses_many_files_and_is_given_up_when_native_code_has_read_enough(
+    parse, sandbox, monkeypatch
+):
+    await parse("one")
+    first = child_of(sandbox)
+    for _ in range(3):
+        await parse("more")
+    assert child_of(sandbox) == first
+
+    monkeypatch.setattr(sandboxes, "MAX_NATIVE_FILES", 2)
+    await parse("<html><body>one</body></html>")
+    assert child_of(sandbox) == first
+    await parse("<html><body>two</body></html>")
+    assert sandbox._idle == []
+
+
+async def test_files_are_parsed_side_by_side(sandbox, tmp_path):
+    paths = [tmp_path / str(number) for number in range(6)]
+    for path in paths:
+        path.write_text(f"text of {path.name}")
+
+    documents = await asyncio.gather(
+        *(sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions()) for path in paths)
+    )
+
+    assert [text_of(document) for document in documents] == [f"text of {path.name}" for path in paths]
+    assert len(sandbox._idle) == 2
+
+
+async def test_a_child_that_was_killed_between_files_costs_no_file(parse, sandbox):
+    await parse("one")
+    os.kill(child_of(sandbox), signal.SIGKILL)
+
+    assert text_of(await parse("two")) == "two"
+
+
+async def test_a_file_that_takes_too_long(tmp_path):
+    fifo = tmp_path / "endless"
+    os.mkfifo(fifo)
+    (tmp_path / "next").write_text("next")
+    async with ParsingSandbox(timeout=timedelta(seconds=0.3)) as sandbox:
+        with pytest.raises(Unreadable, match=r"the file took longer than 0\.3 s to read"):
+            await sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions())
+        assert await sandbox.parse(tmp_path / "next", filename=None, media_type=None, options=ChunkingOptions())
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", r"the file crashed the parser \(signal 11\)"),
+        ("os._exit(3)", r"the file crashed the parser \(status 3\)"),
+        ("bytearray(2 << 30)", r"the file needed more than 1\.0 GB of memory to read"),
+        ("while True: pass", "the file took longer than 1 s to read"),
+        ("os.write(1, b'noise' * 100); os.write(2, b'noise'); raise ValueError('odd')", r"parsed \(ValueError: odd\)"),
+    ],
+)
+async def test_a_parser_that_goes_wrong(tmp_path, monkeypatch, code, sentence):
+    package = tmp_path / "kreuzberg"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"import os, signal\n{code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    page = tmp_path / "page"
+    page.write_text("<html></html>")
+    (tmp_path / "next").write_text("next")
+    async with ParsingSandbox(timeout=timedelta(seconds=1)) as sandbox:
+        await sandbox.parse(tmp_path / "next", filename=None, media_type=None, options=ChunkingOptions())
+        with pytest.raises(Unreadable, match=sentence):
+            await sandbox.parse(page, filename=None, media_type=None, options=ChunkingOptions())
+        assert await sandbox.parse(tmp_path / "next", filename=None, media_type=None, options=ChunkingOptions())
+
+
+async def test_a_child_inherits_no_secret_and_no_open_file(parse, sandbox, monkeypatch):
+    monkeypatch.setenv("FOREASK_LLM_API_KEY", "secret")
+    await parse("one")
+    process = Path("/proc") / str(child_of(sandbox))
+
+    assert b"secret" not in (process / "environ").read_bytes()
+    assert len(list((process / "fd").iterdir())) <= 4
+    limits = (process / "limits").read_text()
+    assert "Max core file size        0 " in limits
+
+
+async def test_children_that_cannot_start_are_worth_another_attempt(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandboxes.sys, "executable", str(tmp_path / "missing"))
+    async with ParsingSandbox() as sandbox:
+        with pytest.raises(Transient, match="no process to parse in can be started"):
+            await sandbox.parse(tmp_path, filename=None, media_type=None, options=ChunkingOptions())
+
+    monkeypatch.setattr(sandboxes.sys, "executable", "/bin/false")
+    async with ParsingSandbox() as sandbox:
+        with pytest.raises(Transient, match="did not start"):
+            await sandbox.parse(tmp_path, filename=None, media_type=None, options=ChunkingOptions())
+
+
+async def test_a_cancelled_parse_leaves_no_child(sandbox, tmp_path):
+    fifo = tmp_path / "endless"
+    os.mkfifo(fifo)
+    task = asyncio.create_task(sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions()))
+    await asyncio.sleep(0.5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert sandbox._idle == []
+
+
+async def test_a_closed_sandbox_turns_files_away(sandbox, tmp_path):
+    await sandbox.close()
+    with pytest.raises(Transient, match="closed"):
+        await sandbox.parse(tmp_path, filename=None, media_type=None, options=ChunkingOptions())
+
+
+def test_it_runs_on_uvloop(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("text")
+
+    async def parse_one() -> ParsedDocument:
+        async with ParsingSandbox() as sandbox:
+            return await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
+
+    assert text_of(uvloop.run(parse_one())) == "text"
+
+
+# Real files, where they are present
+
+
+async def test_every_good_file_gives_text(parse):
+    refused = {}
+    for path in GOOD:
+        try:
+            assert (await parse(path)).chunks
+        except Unreadable as error:
+            refused[path.name] = error.message
+
+    assert refused.keys() <= NO_TEXT, refused
+
+
+async def test_every_hostile_file_gives_text_or_a_sentence(parse):
+    for path in HOSTILE:
+        try:
+            told = text_of(await parse(path))
+        except Unreadable as error:
+            told = error.message
+        assert "crashed" not in told
+        assert "could not be parsed" not in told
+        assert "root:" not in told
+    assert text_of(await parse("still alive", "b.txt")) == "still alive"

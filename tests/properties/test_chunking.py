@@ -1,0 +1,98 @@
+from collections import Counter
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.parsing.chunking import divide
+from shared.parsing.document import Chunk, ChunkingOptions, ExtractedText
+
+LINES = st.one_of(
+    st.sampled_from(
+        ["", "", "# One", "## Two", "###### Six", "Title\n=====", "Sub\n---", "- item", "  - deep", "1. first", "```py"]
+        + ["```", "~~~", "| a | b |", "| - | - |", "| 1 | 2 |", "---", "key: value", "> quoted", "\t", "  text", "#no"]
+    ),
+    st.text(max_size=120),
+    st.text(alphabet="ab .!?\n#|-`", max_size=400),
+    st.builds("{} ".format, st.text(alphabet="word. ", min_size=1, max_size=30)).map(lambda text: text * 12),
+)
+TEXTS = st.lists(LINES, max_size=40).map("\n".join)
+OPTIONS = st.builds(ChunkingOptions, st.integers(1, 700), st.integers(0, 150))
+
+
+def chunks_of(text: str, options: ChunkingOptions, *, markdown: bool = True) -> tuple[Chunk, ...]:
+    return divide(ExtractedText(text, None, "text/markdown", markdown=markdown), options)
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS, OPTIONS, st.booleans())
+def test_spans_hold_every_character_that_is_not_white_space(text, options, markdown):
+    covered = bytearray(len(text))
+    for chunk in chunks_of(text, options, markdown=markdown):
+        start, end = chunk.span
+        covered[start:end] = b"\1" * (end - start)
+
+    assert [char for char, inside in zip(text, covered, strict=True) if not inside and not char.isspace()] == []
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS, OPTIONS, st.booleans())
+def test_chunks_are_in_order_within_the_limit_and_cut_from_the_text(text, options, markdown):
+    chunks = chunks_of(text, options, markdown=markdown)
+
+    assert [chunk.ordinal for chunk in chunks] == list(range(len(chunks)))
+    for chunk in chunks:
+        start, end = chunk.span
+        assert len(chunk.text) <= options.max_chars
+        assert chunk.text.strip()
+        assert chunk.text.endswith(text[start:end])
+    for one, other in zip(chunks, chunks[1:], strict=False):
+        assert one.span[0] < other.span[0]
+        assert one.span[1] < other.span[1]
+        assert one.span[1] - other.span[0] <= options.overlap_chars
+
+
+@given(TEXTS, OPTIONS)
+def test_the_same_text_gives_the_same_chunks(text, options):
+    assert chunks_of(text, options) == chunks_of(text, options)
+
+
+PROSE = st.lists(st.sampled_from("the quick brown fox jumps over a lazy dog".split()), min_size=60, max_size=300)
+SECTIONS = st.lists(PROSE.map(" ".join), min_size=2, max_size=6)
+
+
+@settings(deadline=None)
+@given(SECTIONS, st.integers(0, 5), PROSE.map(" ".join))
+def test_an_edit_leaves_the_chunks_of_other_sections_as_they_were(sections, edited, replacement):
+    edited %= len(sections)
+    changed = [*sections[:edited], replacement, *sections[edited + 1 :]]
+
+    before, after = (by_section(version) for version in (sections, changed))
+
+    assert before.keys() == after.keys()
+    for path in before:
+        assert path[-1] == f"Section {edited}" or before[path] == after[path]
+
+
+def by_section(bodies: list[str]) -> dict[tuple[str, ...], list[str]]:
+    text = "\n\n".join(f"## Section {number}\n\n{body}" for number, body in enumerate(bodies))
+    found: dict[tuple[str, ...], list[str]] = {}
+    for chunk in chunks_of(text, ChunkingOptions(500, 50)):
+        found.setdefault(chunk.heading_path, []).append(chunk.text)
+    return found
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(), st.integers(0, 9))
+def test_an_edit_of_a_long_text_without_headings_moves_the_cuts_near_it_only(seed, edited):
+    random = Random(seed)
+    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
+    paragraphs = [" ".join(random.choices(words, k=random.randint(20, 60))) + f" {n}." for n in range(200)]
+    changed = [*paragraphs]
+    changed[edited] = "Something else altogether."
+
+    before, after = (
+        Counter(c.text for c in chunks_of("\n\n".join(v), ChunkingOptions())) for v in (paragraphs, changed)
+    )
+
+    assert (before - after).total() <= before.total() // 2

@@ -1,0 +1,198 @@
+from time import perf_counter
+
+import pytest
+
+from shared.parsing.blocks import scan, scan_plain
+from shared.parsing.chunking import divide
+from shared.parsing.document import Chunk, ChunkingOptions, ExtractedText
+
+PROSE = "The harbour was quiet. A boat came in, then another. Nobody spoke of the storm. "
+
+
+def chunks_of(text: str, max_chars: int = 400, overlap_chars: int = 40, **more) -> tuple[Chunk, ...]:
+    return divide(ExtractedText(text, None, "text/markdown", **more), ChunkingOptions(max_chars, overlap_chars))
+
+
+def kinds(text: str) -> list[tuple[str, str]]:
+    return [(block.kind, text[block.start : block.end]) for block in scan(text)]
+
+
+@pytest.mark.parametrize(
+    ("line", "level", "title"),
+    [
+        ("# Plain", 1, "Plain"),
+        ("### Closed ###", 3, "Closed"),
+        ("   ## Indented", 2, "Indented"),
+        ("# **Bold** and `code`", 1, "Bold and code"),
+        ("## [Home](/index.html)", 2, "Home"),
+        (r"# A \& B \#1", 1, "A & B #1"),
+        ("Underlined\n=====", 1, "Underlined"),
+        ("Underlined\n-----", 2, "Underlined"),
+        ("#", 1, ""),
+    ],
+)
+def test_headings(line, level, title):
+    (block,) = scan(line)
+
+    assert (block.kind, block.level, block.title) == ("heading", level, title)
+
+
+@pytest.mark.parametrize("line", ["#hashtag", "####### seven", "    # indented code", "text # not a heading"])
+def test_what_only_looks_like_a_heading(line):
+    assert [block.kind for block in scan(line)] == ["paragraph"]
+
+
+def test_blocks_are_told_apart():
+    text = "Intro\nmore\n\n- a\n  more\n\n- b\n\n| x |\n| - |\n```py\n# no heading\n\n```\nEnd"
+
+    assert kinds(text) == [
+        ("paragraph", "Intro\nmore"),
+        ("list", "- a\n  more\n\n- b"),
+        ("table", "| x |\n| - |"),
+        ("code", "```py\n# no heading\n\n```"),
+        ("paragraph", "End"),
+    ]
+
+
+def test_front_matter_is_no_heading():
+    assert kinds("---\ntitle: A\ntags:\n- b\n---\n\n# H") == [
+        ("paragraph", "---\ntitle: A\ntags:\n- b\n---"),
+        ("heading", "# H"),
+    ]
+
+
+def test_source_code_has_no_headings():
+    text = "# a comment\nx = 1\n\n# another\ny = 2"
+
+    assert [text[block.start : block.end] for block in scan_plain(text)] == ["# a comment\nx = 1", "# another\ny = 2"]
+
+
+def test_a_section_is_a_chunk_that_knows_its_headings():
+    text = f"# Book\n\n{PROSE * 3}\n\n## One\n\n{PROSE * 3}\n\n## Two\n\n{PROSE * 3}"
+
+    chunks = chunks_of(text)
+
+    assert [chunk.heading_path for chunk in chunks] == [("Book",), ("Book", "One"), ("Book", "Two")]
+    assert [chunk.text.partition("\n")[0] for chunk in chunks] == ["# Book", "## One", "## Two"]
+    assert all(chunk.text == text[slice(*chunk.span)] for chunk in chunks)
+
+
+def test_a_heading_without_text_joins_its_first_child():
+    (chunk,) = chunks_of(f"# Book\n\n## One\n\n{PROSE * 2}")
+
+    assert chunk.heading_path == ("Book", "One")
+    assert chunk.text.startswith("# Book\n\n## One")
+
+
+def test_short_sections_join_and_share_the_path_above_them():
+    (chunk,) = chunks_of("# Book\n\n## One\n\nShort.\n\n## Two\n\nAlso short.")
+
+    assert chunk.heading_path == ("Book",)
+
+
+def test_a_short_section_joins_the_one_before_rather_than_a_new_chapter():
+    chunks = chunks_of(f"# A\n\n## A1\n\n{PROSE * 2}\n\n## A2\n\nShort.\n\n# B\n\n{PROSE * 3}")
+
+    assert [chunk.heading_path for chunk in chunks] == [("A",), ("B",)]
+    assert chunks[0].text.endswith("Short.")
+
+
+def test_a_short_section_stays_alone_rather_than_have_its_neighbour_cut():
+    long = ("word " * 78).strip()
+
+    chunks = chunks_of(f"## A\n\n{long}\n\n## B\n\nShort.\n\n## C\n\n{long}")
+
+    assert [chunk.heading_path for chunk in chunks] == [("A",), ("B",), ("C",)]
+
+
+def test_a_long_paragraph_is_cut_between_sentences_with_overlap():
+    text = PROSE * 20
+
+    chunks = chunks_of(text)
+
+    assert len(chunks) > 3
+    assert all(chunk.text.endswith(".") for chunk in chunks)
+    for one, other in zip(chunks, chunks[1:], strict=False):
+        repeated = one.span[1] - other.span[0]
+        assert 0 < repeated <= 40
+        assert text[other.span[0] - 1].isspace()
+
+
+def test_whole_paragraphs_are_not_repeated():
+    chunks = chunks_of("\n\n".join([PROSE * 3] * 4))
+
+    assert len(chunks) == 4
+    assert all(one.span[1] < other.span[0] for one, other in zip(chunks, chunks[1:], strict=False))
+
+
+def test_a_word_that_never_ends_is_cut_between_whole_characters():
+    family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+    for unit in ("e\u0301", "\N{WAVING HAND SIGN}\U0001f3fd", family):
+        pieces = [chunk.text for chunk in chunks_of(unit * 500, 100, 0)]
+
+        assert len(pieces) > 1
+        assert "".join(pieces) == unit * 500
+        assert not any(piece.startswith(("\u0301", "\U0001f3fd", "\u200d")) for piece in pieces)
+
+
+def test_a_table_that_must_be_cut_repeats_its_header():
+    header = "| name | age |\n| --- | --- |"
+    rows = [f"| person number {number} | {number} |" for number in range(40)]
+
+    chunks = chunks_of("\n".join((header, *rows)))
+
+    assert len(chunks) > 2
+    assert all(chunk.text.startswith(header) for chunk in chunks)
+    assert [row for chunk in chunks for row in chunk.text.split("\n")[2:]] == rows
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "\n".join(f"- item number {number}" for number in range(15)),
+        "| a | b |\n| - | - |\n" + "\n".join(f"| {number} | value |" for number in range(15)),
+        "```\n" + "\n\n".join(f"line_{number} = {number}" for number in range(15)) + "\n```",
+    ],
+)
+def test_a_list_table_or_code_that_fits_is_not_cut(block):
+    text = f"{PROSE * 3}\n\n{block}\n\n{PROSE * 3}"
+
+    assert any(block in chunk.text for chunk in chunks_of(text))
+
+
+def test_a_chunk_begins_on_its_page():
+    pages = [PROSE * 4, PROSE * 4, PROSE * 4]
+    starts = ((0, 1), (len(pages[0]) + 2, 2), (2 * (len(pages[0]) + 2), 3))
+
+    chunks = chunks_of("\n\n".join(pages), page_starts=starts)
+
+    assert [chunk.page for chunk in chunks] == [1, 2, 3]
+
+
+def test_nothing_gives_no_chunks():
+    assert chunks_of(" \n\t\n") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 1_000_000,
+        "word " * 200_000,
+        "x" * 1_000_000,
+        "# " + "[a](" * 250_000,
+        "." * 1_000_000,
+        ".'" * 500_000,
+        "```\n" * 250_000,
+        "|\n" * 500_000,
+        "a\n\n" * 333_000,
+        "# a\n" * 250_000,
+        "".join("  " * min(depth, 20) + "- x\n" for depth in range(100_000)),
+    ],
+    ids=lambda text: repr(text[:6]),
+)
+def test_a_megabyte_of_anything_takes_seconds_at_most(text):
+    began = perf_counter()
+
+    assert chunks_of(text, 2_000, 100)
+
+    assert perf_counter() - began < 20  # a quadratic scan takes hours

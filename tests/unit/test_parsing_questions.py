@@ -1,0 +1,44 @@
+from shared.parsing.document import Chunk
+from shared.parsing.questions import ReadyQuestion, assign
+
+CHUNKS = tuple(
+    Chunk(ordinal, text, path, (0, 1), None)
+    for ordinal, (path, text) in enumerate(
+        [
+            (("Boats",), "The harbour master keeps the list of boats."),
+            (("Boats",), "The ferry leaves the harbour at\nseven and at noon."),
+            (("Fares",), "Children travel free of charge."),
+        ]
+    )
+)
+
+
+def placed(*questions: ReadyQuestion) -> list[list[str]]:
+    return [[question.text for question in row] for row in assign(questions, CHUNKS)]
+
+
+def test_a_quote_decides_whatever_the_words_say():
+    question = ReadyQuestion("Do children travel free?", quote="leaves the  Harbour at seven")
+
+    assert placed(question) == [[], [question.text], []]
+
+
+def test_rare_words_decide_where_there_is_no_quote():
+    assert placed(ReadyQuestion("When does the ferry leave the harbour?")) == [
+        [],
+        ["When does the ferry leave the harbour?"],
+        [],
+    ]
+    assert placed(ReadyQuestion("What are the fares?"))[2]
+
+
+def test_a_quote_that_stands_nowhere_lends_its_words():
+    assert placed(ReadyQuestion("How?", quote="children who travel"))[2] == ["How?"]
+
+
+def test_the_first_chunk_wins_a_tie_and_takes_what_fits_nowhere():
+    assert placed(ReadyQuestion("Boats?"), ReadyQuestion("Qwerty?"))[0] == ["Boats?", "Qwerty?"]
+
+
+def test_without_chunks_there_is_nowhere_to_put_a_question():
+    assert assign([ReadyQuestion("Why?")], ()) == []
