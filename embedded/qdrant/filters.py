@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import qdrant_edge as engine
 
 from embedded.qdrant.errors import malformed, unsupported, wrong_input
@@ -13,8 +14,15 @@ from embedded.qdrant.errors import malformed, unsupported, wrong_input
 PointId = int | str
 MAX_NUMBER = 2**64 - 1
 
-_MATCHES = {
-    "value": engine.MatchValue,
+
+def _match_value(value: Any) -> engine.MatchValue:
+    # The engine takes Python's True for the number 1, but not NumPy's.
+    taken: Any = np.bool_(value) if isinstance(value, bool) else value
+    return engine.MatchValue(taken)
+
+
+_MATCHES: dict[str, Callable[[Any], Any]] = {
+    "value": _match_value,
     "text": engine.MatchText,
     "text_any": engine.MatchTextAny,
     "phrase": engine.MatchPhrase,

@@ -1,0 +1,564 @@
+"""One suite for everything that answers as Qdrant: local mode, the embedded engine and, at QDRANT_URL, a server."""
+
+import asyncio
+import os
+import uuid
+
+import pytest
+from qdrant_client import AsyncQdrantClient
+from qdrant_client import models as q
+
+from embedded.ports import free_port
+from embedded.qdrant import process
+from embedded.supervisor import Supervisor
+
+TARGETS = ["local", "embedded"] + (["server"] if os.environ.get("QDRANT_URL") else [])
+
+
+@pytest.fixture(scope="module")
+def embedded_url(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("qdrant")
+    port = free_port()
+    with Supervisor([process.child(directory / "data", port, directory / "qdrant.log")]):
+        yield process.url(port)
+
+
+@pytest.fixture(params=TARGETS)
+async def client(request):
+    if request.param == "local":
+        client = AsyncQdrantClient(":memory:")
+    elif request.param == "embedded":
+        client = AsyncQdrantClient(url=request.getfixturevalue("embedded_url"), timeout=60)
+    else:
+        client = AsyncQdrantClient(url=os.environ["QDRANT_URL"], api_key=os.environ.get("QDRANT_API_KEY"), timeout=60)
+    client.is_local = request.param == "local"
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def collection(client):
+    name = f"test-{uuid.uuid4().hex}"
+    await client.create_collection(
+        name,
+        vectors_config={
+            "question": q.VectorParams(size=3, distance=q.Distance.COSINE),
+            "text": q.VectorParams(size=2, distance=q.Distance.DOT),
+        },
+        sparse_vectors_config={"bm25": q.SparseVectorParams(modifier=q.Modifier.IDF)},
+    )
+    if not client.is_local:  # local mode has no payload indexes and says so with a warning
+        await client.create_payload_index(name, "tenant", q.KeywordIndexParams(type="keyword", is_tenant=True))
+        await client.create_payload_index(name, "chunk", "keyword")
+        await client.create_payload_index(name, "generation", "integer")
+    yield name
+    await client.delete_collection(name)
+
+
+POINTS = [
+    (
+        [1.0, 0.0, 0.0],
+        {"tenant": "a", "chunk": "c1", "generation": 1, "tags": ["x", "y"], "at": "2024-01-01T00:00:00Z"},
+    ),
+    ([0.9, 0.1, 0.0], {"tenant": "a", "chunk": "c1", "generation": 2, "tags": ["y"], "at": "2024-06-01T00:00:00Z"}),
+    ([0.8, 0.3, 0.0], {"tenant": "a", "chunk": "c2", "generation": 2, "tags": [], "none": None}),
+    ([0.0, 1.0, 0.0], {"tenant": "b", "chunk": "c3", "generation": 3, "nest": [{"p": 1, "q": 2}, {"p": 2, "q": 1}]}),
+    ([0.0, 0.9, 0.2], {"tenant": "b", "chunk": "c3", "generation": 4, "flag": True, "score": 0.5}),
+    ([0.0, 0.0, 1.0], {"tenant": "b", "chunk": "c4", "generation": 5, "deep": {"field": "value"}}),
+]
+
+
+@pytest.fixture
+async def filled(client, collection):
+    points = [q.PointStruct(id=i, vector={"question": v}, payload=p) for i, (v, p) in enumerate(POINTS, start=1)]
+    await client.upsert(collection, points, wait=True)
+    return collection
+
+
+def must(*conditions, **clauses):
+    return q.Filter(must=list(conditions), **clauses)
+
+
+def match(key, value):
+    return q.FieldCondition(key=key, match=q.MatchValue(value=value))
+
+
+async def ids_of(client, collection, condition):
+    points, _ = await client.scroll(collection, scroll_filter=condition, limit=100)
+    return [point.id for point in points]
+
+
+async def ids_near(client, collection, vector, **kwargs):
+    found = await client.query_points(collection, query=vector, using="question", **kwargs)
+    return [point.id for point in found.points]
+
+
+# --- collections ---
+
+
+async def test_a_collection_says_what_it_was_made_with(client, collection):
+    info = await client.get_collection(collection)
+
+    assert info.config.params.vectors["question"].size == 3
+    assert info.config.params.vectors["text"].distance == q.Distance.DOT
+    assert info.config.params.sparse_vectors["bm25"].modifier == q.Modifier.IDF
+    assert info.points_count == 0
+    assert info.status == q.CollectionStatus.GREEN
+    if not client.is_local:
+        assert info.payload_schema["tenant"].data_type == q.PayloadSchemaType.KEYWORD
+        assert info.payload_schema["tenant"].params.is_tenant is True
+        assert info.payload_schema["generation"].data_type == q.PayloadSchemaType.INTEGER
+
+
+async def test_collections_are_listed_exist_and_go(client):
+    name = f"test-{uuid.uuid4().hex}.with a strange näme"
+    await client.create_collection(name, vectors_config=q.VectorParams(size=2, distance=q.Distance.DOT))
+
+    assert await client.collection_exists(name)
+    assert name in [collection.name for collection in (await client.get_collections()).collections]
+    assert await client.delete_collection(name)
+    assert not await client.collection_exists(name)
+    assert not await client.delete_collection(name)
+
+
+@pytest.mark.parametrize("call", ["get_collection", "count", "scroll", "delete_missing_points"])
+async def test_a_missing_collection_is_an_error(client, call):
+    calls = {
+        "get_collection": lambda: client.get_collection("nowhere"),
+        "count": lambda: client.count("nowhere"),
+        "scroll": lambda: client.scroll("nowhere"),
+        "delete_missing_points": lambda: client.delete("nowhere", [1]),
+    }
+    with pytest.raises(Exception, match=r"(?i)not found|doesn't exist") as caught:
+        await calls[call]()
+    if not client.is_local:  # local mode raises ValueError, which has no status
+        assert caught.value.status_code == 404
+
+
+async def test_a_collection_is_made_once(client, collection):
+    with pytest.raises(Exception, match="already exists") as caught:
+        await client.create_collection(collection, vectors_config=q.VectorParams(size=2, distance=q.Distance.DOT))
+    if not client.is_local:
+        assert caught.value.status_code == 409
+
+
+async def test_one_unnamed_vector(client):
+    name = f"test-{uuid.uuid4().hex}"
+    await client.create_collection(name, vectors_config=q.VectorParams(size=2, distance=q.Distance.DOT))
+    await client.upsert(name, [q.PointStruct(id=1, vector=[1.0, 2.0], payload={})], wait=True)
+
+    (point,) = (await client.query_points(name, query=[1.0, 1.0], with_vectors=True)).points
+
+    assert (point.score, point.vector) == (3.0, [1.0, 2.0])
+    assert (await client.get_collection(name)).config.params.vectors.size == 2
+    await client.delete_collection(name)
+
+
+async def test_an_alias_is_the_collection_and_moves_atomically(client, filled):
+    alias, other = f"alias-{uuid.uuid4().hex}", f"test-{uuid.uuid4().hex}"
+    await client.create_collection(other, vectors_config={"question": q.VectorParams(size=3, distance=q.Distance.DOT)})
+    create = q.CreateAliasOperation(create_alias=q.CreateAlias(collection_name=filled, alias_name=alias))
+    await client.update_collection_aliases([create])
+
+    assert (await client.count(alias)).count == len(POINTS)
+    listed = (await client.get_collection_aliases(filled)).aliases
+    assert [(item.alias_name, item.collection_name) for item in listed] == [(alias, filled)]
+
+    delete = q.DeleteAliasOperation(delete_alias=q.DeleteAlias(alias_name=alias))
+    create = q.CreateAliasOperation(create_alias=q.CreateAlias(collection_name=other, alias_name=alias))
+    await client.update_collection_aliases([delete, create])
+
+    assert (await client.count(alias)).count == 0
+    await client.delete_collection(other)
+
+
+# --- points ---
+
+
+async def test_points_are_retrieved_as_they_were_written(client, collection):
+    identity = str(uuid.uuid4())
+    vectors = {
+        "question": [0.0, 3.0, 4.0],
+        "text": [1.5, -2.0],
+        "bm25": q.SparseVector(indices=[7, 900_000], values=[0.5, 1.5]),
+    }
+    payload = {"text": "Köln 😀", "n": 7, "f": 0.25, "b": True, "none": None, "list": [1, "x"], "deep": {"a": {"b": 1}}}
+    await client.upsert(collection, [q.PointStruct(id=identity, vector=vectors, payload=payload)], wait=True)
+
+    (point,) = await client.retrieve(collection, [identity], with_vectors=True)
+
+    assert point.id == identity
+    assert point.payload == payload
+    assert point.vector["question"] == pytest.approx([0.0, 0.6, 0.8])  # cosine vectors are kept normalised
+    assert point.vector["text"] == [1.5, -2.0]
+    assert point.vector["bm25"].indices == [7, 900_000]
+    assert point.vector["bm25"].values == [0.5, 1.5]
+
+
+async def test_columns_are_another_form_of_points(client, collection):
+    batch = q.Batch(
+        ids=[1, 2],
+        vectors={"question": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], "text": [[1.0, 2.0], [3.0, 4.0]]},
+        payloads=[{"n": 1}, {"n": 2}],
+    )
+    await client.upsert(collection, batch, wait=True)
+
+    points = await client.retrieve(collection, [1, 2], with_vectors=["text"])
+
+    assert {point.id: (point.payload, point.vector["text"]) for point in points} == {
+        1: ({"n": 1}, [1.0, 2.0]),
+        2: ({"n": 2}, [3.0, 4.0]),
+    }
+
+
+async def test_an_upsert_replaces_the_whole_point(client, filled):
+    await client.upsert(filled, [q.PointStruct(id=1, vector={"text": [1.0, 1.0]}, payload={"new": 1})], wait=True)
+
+    (point,) = await client.retrieve(filled, [1], with_vectors=True)
+
+    assert point.payload == {"new": 1}
+    assert set(point.vector) == {"text"}
+    assert (await client.count(filled)).count == len(POINTS)
+
+
+async def test_an_update_filter_overwrites_only_what_matches_and_inserts_what_is_new(client, filled):
+    older = q.Filter(must=[q.FieldCondition(key="generation", range=q.Range(lt=2))])
+    points = [q.PointStruct(id=i, vector={"question": [1, 1, 1]}, payload={"generation": 9}) for i in (1, 2, 99)]
+
+    await client.upsert(filled, points, wait=True, update_filter=older)
+
+    found = {point.id: point.payload["generation"] for point in await client.retrieve(filled, [1, 2, 99])}
+    assert found == {1: 9, 2: 2, 99: 9}
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [{"question": [1.0, 2.0]}, {"nope": [1.0, 2.0, 3.0]}, [1.0, 2.0, 3.0], {"bm25": [1.0, 2.0]}],
+    ids=["size", "name", "unnamed", "dense-for-sparse"],
+)
+async def test_a_wrong_vector_is_refused_and_nothing_is_written(client, collection, vector):
+    good = {"question": [1.0, 0.0, 0.0]}
+    points = [q.PointStruct(id=i, vector=v, payload={}) for i, v in enumerate([good, vector, good], start=1)]
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - local mode raises whatever comes
+        await client.upsert(collection, points, wait=True)
+
+    if not client.is_local:  # local mode checks late and keeps the points before the bad one
+        assert caught.value.status_code == 400
+        assert (await client.count(collection)).count == 0
+
+
+async def test_points_go_by_id_and_by_filter(client, filled):
+    await client.delete(filled, [1, 4, 12345], wait=True)
+    assert await ids_of(client, filled, None) == [2, 3, 5, 6]
+
+    await client.delete(filled, q.FilterSelector(filter=must(match("tenant", "b"))), wait=True)
+    assert await ids_of(client, filled, None) == [2, 3]
+
+
+async def test_payload_is_set_overwritten_and_deleted(client, filled):
+    await client.set_payload(filled, {"generation": 7}, [1], wait=True)
+    await client.overwrite_payload(filled, {"only": 1}, [2], wait=True)
+    await client.delete_payload(filled, ["tenant", "none"], [3], wait=True)
+    await client.set_payload(filled, {"seen": True}, q.Filter(must=[match("tenant", "b")]), wait=True)
+    await client.clear_payload(filled, [6], wait=True)
+
+    payloads = {point.id: point.payload for point in await client.retrieve(filled, [1, 2, 3, 4, 6])}
+    assert payloads[1] == {**POINTS[0][1], "generation": 7}
+    assert payloads[2] == {"only": 1}
+    assert set(payloads[3]) == {"chunk", "generation", "tags"}
+    assert payloads[4]["seen"] is True
+    assert payloads[6] == {}
+
+
+async def test_a_batch_of_updates_is_applied_in_order(client, filled):
+    point = q.PointStruct(id=50, vector={"question": [1.0, 0.0, 0.0]}, payload={"a": 1})
+    results = await client.batch_update_points(
+        filled,
+        [
+            q.UpsertOperation(upsert=q.PointsList(points=[point])),
+            q.SetPayloadOperation(set_payload=q.SetPayload(payload={"b": 2}, points=[50])),
+            q.DeletePayloadOperation(delete_payload=q.DeletePayload(keys=["a"], points=[50])),
+            q.DeleteOperation(delete=q.PointIdsList(points=[1])),
+            q.OverwritePayloadOperation(overwrite_payload=q.SetPayload(payload={"c": 3}, points=[2])),
+        ],
+        wait=True,
+    )
+
+    assert [result.status for result in results] == [q.UpdateStatus.COMPLETED] * 5
+    assert [p.payload for p in await client.retrieve(filled, [50, 1, 2])] in (
+        [{"b": 2}, {"c": 3}],
+        [{"c": 3}, {"b": 2}],
+    )
+
+
+async def test_a_reply_that_waited_says_completed(client, collection):
+    point = q.PointStruct(id=1, vector={"question": [1.0, 0.0, 0.0]}, payload={})
+
+    assert (await client.upsert(collection, [point], wait=True)).status == q.UpdateStatus.COMPLETED
+
+
+# --- filters ---
+
+DATE = "2024-03-01T00:00:00Z"
+FILTERS = {
+    "value": (must(match("tenant", "a")), [1, 2, 3]),
+    "bool": (must(match("flag", value=True)), [5]),
+    "nested path": (must(match("deep.field", "value")), [6]),
+    "any": (must(q.FieldCondition(key="chunk", match=q.MatchAny(any=["c1", "c4"]))), [1, 2, 6]),
+    "any of a list": (must(q.FieldCondition(key="tags", match=q.MatchAny(any=["x"]))), [1]),
+    "except": (must(q.FieldCondition(key="chunk", match=q.MatchExcept(**{"except": ["c1", "c3"]}))), [3, 6]),
+    "range": (must(q.FieldCondition(key="generation", range=q.Range(gte=2, lt=4))), [2, 3, 4]),
+    "float range": (must(q.FieldCondition(key="score", range=q.Range(gt=0.4, lte=0.5))), [5]),
+    "datetime": (must(q.FieldCondition(key="at", range=q.DatetimeRange(lt=DATE))), [1]),
+    "empty": (must(q.IsEmptyCondition(is_empty=q.PayloadField(key="tags"))), [3, 4, 5, 6]),
+    "null": (must(q.IsNullCondition(is_null=q.PayloadField(key="none"))), [3]),
+    "ids": (must(q.HasIdCondition(has_id=[2, 5, 77])), [2, 5]),
+    "vector": (must(q.HasVectorCondition(has_vector="question")), [1, 2, 3, 4, 5, 6]),
+    "no vector": (must(q.HasVectorCondition(has_vector="text")), []),
+    "count": (must(q.FieldCondition(key="tags", values_count=q.ValuesCount(gte=2))), [1]),
+    "nested": (must(q.NestedCondition(nested=q.Nested(key="nest", filter=must(match("p", 1), match("q", 2))))), [4]),
+    "not nested": (must(q.NestedCondition(nested=q.Nested(key="nest", filter=must(match("p", 1), match("q", 1))))), []),
+    "must not": (q.Filter(must_not=[match("tenant", "a"), match("chunk", "c4")]), [4, 5]),
+    "should": (q.Filter(should=[match("chunk", "c1"), match("generation", 5)]), [1, 2, 6]),
+    "min should": (
+        q.Filter(min_should=q.MinShould(conditions=[match("tenant", "a"), match("generation", 2)], min_count=2)),
+        [2, 3],
+    ),
+    "filter in a filter": (
+        must(match("tenant", "b"), q.Filter(should=[match("chunk", "c4"), match("flag", value=True)])),
+        [5, 6],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+async def test_filters(client, filled, name):
+    condition, expected = FILTERS[name]
+
+    assert await ids_of(client, filled, condition) == expected
+    assert (await client.count(filled, count_filter=condition, exact=True)).count == len(expected)
+    assert sorted(await ids_near(client, filled, [1.0, 0.0, 0.0], query_filter=condition)) == expected
+
+
+async def test_words_and_phrases_of_an_indexed_text(client, collection):
+    if client.is_local:
+        pytest.skip("local mode has no text index: it compares substrings")
+    await client.create_payload_index(
+        collection, "body", q.TextIndexParams(type="text", tokenizer="word", lowercase=True, phrase_matching=True)
+    )
+    texts = ["The quick brown fox", "brown and quick", "nothing"]
+    points = [q.PointStruct(id=i, vector={}, payload={"body": text}) for i, text in enumerate(texts, start=1)]
+    await client.upsert(collection, points, wait=True)
+
+    words = must(q.FieldCondition(key="body", match=q.MatchText(text="QUICK brown")))
+    phrase = must(q.FieldCondition(key="body", match=q.MatchPhrase(phrase="quick brown")))
+    either = must(q.FieldCondition(key="body", match=q.MatchTextAny(text_any="fox nothing")))
+
+    assert await ids_of(client, collection, words) == [1, 2]
+    assert await ids_of(client, collection, phrase) == [1]
+    assert await ids_of(client, collection, either) == [1, 3]
+
+
+async def test_an_index_can_go_and_its_filter_still_answers(client, filled):
+    if client.is_local:
+        pytest.skip("local mode has no payload indexes")
+    await client.delete_payload_index(filled, "tenant", wait=True)
+
+    assert "tenant" not in (await client.get_collection(filled)).payload_schema
+    assert await ids_of(client, filled, must(match("tenant", "a"))) == [1, 2, 3]
+
+
+# --- scrolling ---
+
+
+async def test_scrolling_reaches_every_point_once(client, filled):
+    seen, offset = [], None
+    while True:
+        points, offset = await client.scroll(filled, limit=4, offset=offset, with_payload=["tenant"])
+        seen += [(point.id, point.payload) for point in points]
+        if offset is None:
+            break
+
+    assert seen == [(i, {"tenant": payload["tenant"]}) for i, (_, payload) in enumerate(POINTS, start=1)]
+
+
+async def test_scrolling_by_a_field(client, filled):
+    order = q.OrderBy(key="generation", direction=q.Direction.DESC, start_from=4)
+    points, _ = await client.scroll(filled, order_by=order, limit=3, scroll_filter=must(match("tenant", "b")))
+
+    assert [point.id for point in points] == [5, 4]
+
+
+async def test_what_is_returned_of_a_point_is_chosen(client, filled):
+    only = await client.retrieve(filled, [1], with_payload=["tenant", "tags"])
+    without = await client.retrieve(
+        filled, [6], with_payload=q.PayloadSelectorExclude(exclude=["tenant", "deep.field"])
+    )
+    nothing = await client.retrieve(filled, [1], with_payload=False)
+
+    assert only[0].payload == {"tenant": "a", "tags": ["x", "y"]}
+    assert without[0].payload == {"chunk": "c4", "generation": 5, "deep": {}}
+    assert not nothing[0].payload
+    assert nothing[0].vector is None
+
+
+# --- queries ---
+
+
+async def test_the_nearest_come_first_with_their_cosine(client, filled):
+    found = (await client.query_points(filled, query=[1.0, 0.0, 0.0], using="question", limit=3)).points
+
+    assert [point.id for point in found] == [1, 2, 3]
+    assert [point.score for point in found] == pytest.approx([1.0, 0.9939, 0.9363], abs=1e-4)
+
+
+async def test_offset_threshold_and_parameters(client, filled):
+    exact = None if client.is_local else q.SearchParams(exact=True, hnsw_ef=64)  # local mode warns that it has no index
+
+    assert await ids_near(client, filled, [1.0, 0.0, 0.0], limit=2, offset=1, search_params=exact) == [2, 3]
+    assert await ids_near(client, filled, [1.0, 0.0, 0.0], score_threshold=0.99) == [1, 2]
+
+
+async def test_a_point_is_not_its_own_neighbour(client, filled):
+    assert await ids_near(client, filled, 1, limit=2) == [2, 3]
+    assert await ids_near(client, filled, 1, limit=2, query_filter=must(match("generation", 2))) == [2, 3]
+
+
+async def test_a_query_of_the_wrong_size_is_refused(client, filled):
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        await ids_near(client, filled, [1.0, 0.0])
+    if not client.is_local:
+        assert caught.value.status_code == 400
+
+
+SPARSE = {1: ([1, 2], [1.0, 1.0]), 2: ([1], [2.0]), 3: ([3], [1.0]), 4: ([1, 3], [1.0, 0.5])}
+
+
+@pytest.fixture
+async def sparse(client, filled):
+    for identity, (indices, values) in SPARSE.items():
+        vector = {"bm25": q.SparseVector(indices=indices, values=values), "question": POINTS[identity - 1][0]}
+        await client.upsert(
+            filled, [q.PointStruct(id=identity, vector=vector, payload=POINTS[identity - 1][1])], wait=True
+        )
+    return filled
+
+
+async def test_sparse_scores_are_weighted_by_rarity(client, sparse):
+    query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
+
+    found = (await client.query_points(sparse, query=query, using="bm25")).points
+
+    assert {point.id for point in found} == {1, 2, 4}
+    by_id = {point.id: point.score for point in found}
+    assert by_id[1] > by_id[2] > by_id[4]
+    assert by_id[2] == pytest.approx(2 * by_id[4], rel=1e-4)
+    assert by_id[1] / by_id[4] > 2  # token 2 is rarer than token 1
+
+
+@pytest.mark.parametrize("fusion", [q.Fusion.RRF, q.Fusion.DBSF])
+async def test_fusion_of_two_channels(client, sparse, fusion):
+    found = await client.query_points(
+        sparse,
+        prefetch=[
+            q.Prefetch(query=[1.0, 0.0, 0.0], using="question", limit=3),
+            q.Prefetch(query=q.SparseVector(indices=[1], values=[1.0]), using="bm25", limit=3),
+        ],
+        query=q.FusionQuery(fusion=fusion),
+        limit=10,
+    )
+
+    ids = [point.id for point in found.points]
+    assert set(ids) == {1, 2, 3, 4}
+    assert set(ids[:2]) == {1, 2}  # the two that both channels found
+    scores = [point.score for point in found.points]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_weights_of_rank_fusion(client, sparse):
+    prefetch = [
+        q.Prefetch(query=[1.0, 0.0, 0.0], using="question", limit=1),
+        q.Prefetch(query=q.SparseVector(indices=[3], values=[1.0]), using="bm25", limit=1),
+    ]
+
+    async def first(weights):
+        query = q.RrfQuery(rrf=q.Rrf(k=2, weights=weights))
+        return (await client.query_points(sparse, prefetch=prefetch, query=query, limit=1)).points[0].id
+
+    assert await first([5.0, 1.0]) == 1
+    assert await first([1.0, 5.0]) == 3
+
+
+async def test_a_prefetch_is_rescored(client, filled):
+    found = await client.query_points(
+        filled,
+        prefetch=q.Prefetch(query=[0.0, 1.0, 0.0], using="question", limit=2, filter=must(match("tenant", "b"))),
+        query=[0.0, 0.0, 1.0],
+        using="question",
+    )
+
+    assert [point.id for point in found.points] == [5, 4]
+
+
+async def test_a_batch_of_queries_is_answered_in_order(client, filled):
+    requests = [
+        q.QueryRequest(query=[1.0, 0.0, 0.0], using="question", limit=1, with_payload=True),
+        q.QueryRequest(query=[0.0, 0.0, 1.0], using="question", limit=2, filter=must(match("tenant", "b"))),
+        q.QueryRequest(query=2, using="question", limit=1, with_vector=True),
+    ]
+    first, second, third = await client.query_batch_points(filled, requests)
+
+    assert [(point.id, point.payload) for point in first.points] == [(1, POINTS[0][1])]
+    assert [point.id for point in second.points] == [6, 5]
+    assert third.points[0].id == 1
+    assert third.points[0].vector["question"] == pytest.approx([1.0, 0.0, 0.0])
+
+
+async def test_groups_are_distinct_and_in_order(client, filled):
+    found = await client.query_points_groups(
+        filled, group_by="chunk", query=[1.0, 0.2, 0.0], using="question", limit=3, group_size=2, with_payload=True
+    )
+
+    groups = [(group.id, [hit.id for hit in group.hits]) for group in found.groups]
+    assert groups == [("c1", [2, 1]), ("c2", [3]), ("c3", [4, 5])]
+    assert found.groups[0].hits[0].payload == POINTS[1][1]
+
+
+async def test_groups_are_filled_from_far_down_the_list(client, collection):
+    near = [q.PointStruct(id=i, vector={"text": [100.0 - i, 0.0]}, payload={"chunk": "near"}) for i in range(1, 60)]
+    far = [q.PointStruct(id=100 + i, vector={"text": [10.0 - i, 0.0]}, payload={"chunk": f"far{i}"}) for i in range(5)]
+    last = [q.PointStruct(id=200, vector={"text": [0.5, 0.0]}, payload={"chunk": "far0"})]
+    await client.upsert(collection, near + far + last, wait=True)
+
+    found = await client.query_points_groups(
+        collection, group_by="chunk", query=[1.0, 0.0], using="text", limit=3, group_size=2
+    )
+
+    groups = [(group.id, [hit.id for hit in group.hits]) for group in found.groups]
+    assert groups == [("near", [1, 2]), ("far0", [100, 200]), ("far1", [101])]
+
+
+async def test_facets_count_values(client, filled):
+    hits = (await client.facet(filled, "chunk", exact=True, facet_filter=must(match("tenant", "b")))).hits
+
+    assert [(hit.value, hit.count) for hit in hits] == [("c3", 2), ("c4", 1)]
+
+
+async def test_queries_are_answered_while_points_are_written(client, filled):
+    async def write(stream):
+        for batch in range(10):
+            base = 1000 + stream * 10_000 + batch * 100
+            points = [
+                q.PointStruct(id=base + i, vector={"question": [0.0, 0.0, -1.0]}, payload={"tenant": "z"})
+                for i in range(100)
+            ]
+            await client.upsert(filled, points, wait=True)
+
+    async def read():
+        for _ in range(30):
+            assert await ids_near(client, filled, [1.0, 0.0, 0.0], limit=2) == [1, 2]
+
+    await asyncio.gather(write(0), write(1), read(), read())
+
+    assert (await client.count(filled)).count == len(POINTS) + 2000

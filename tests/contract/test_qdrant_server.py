@@ -1,0 +1,397 @@
+"""What the embedded Qdrant server promises beyond its answers: status codes, durability, one owner, optimizing."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+from qdrant_client import AsyncQdrantClient
+
+from embedded.ports import free_port
+from embedded.qdrant import process
+from embedded.supervisor import Supervisor
+
+DIMENSIONS = 64
+
+
+class Server:
+    """A server that can be killed and started again on the same data."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.port = free_port()
+        self.supervisor = None
+
+    def start(self):
+        child = process.child(self.directory / "data", self.port, self.directory / "qdrant.log")
+        self.supervisor = Supervisor([child])
+        self.supervisor.start()
+        return self
+
+    def kill(self):
+        pid = self.supervisor.pids()["qdrant"]
+        os.kill(pid, signal.SIGKILL)
+        self.supervisor.stop()
+
+    def stop(self):
+        self.supervisor.stop()
+
+    @property
+    def url(self):
+        return process.url(self.port)
+
+    def client(self):
+        return AsyncQdrantClient(url=self.url, timeout=60)
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = Server(tmp_path).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def http(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        yield http
+
+
+@pytest.fixture(scope="module")
+def lasting_server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("lasting")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def replies(lasting_server):
+    """A client of a server that tests share, which is emptied after each."""
+    async with httpx.AsyncClient(base_url=lasting_server.url, timeout=60) as http:
+        yield http
+        await http.delete("/collections/c")
+
+
+async def create(http, name="c", **extra):
+    body = {"vectors": {"v": {"size": DIMENSIONS, "distance": "Cosine"}}, "sparse_vectors": {"s": {"modifier": "idf"}}}
+    assert (await http.put(f"/collections/{name}", json={**body, **extra})).status_code == 200
+
+
+def vector(number):
+    return [1.0 + (number * 7919 % 101) / 10 if i == number % DIMENSIONS else 0.5 for i in range(DIMENSIONS)]
+
+
+def points(first, count, **payload):
+    return [{"id": i, "vector": {"v": vector(i)}, "payload": {"n": i, **payload}} for i in range(first, first + count)]
+
+
+async def upsert(http, batch, name="c", **extra):
+    reply = await http.put(f"/collections/{name}/points?wait=true", json={"points": batch, **extra})
+    assert reply.json()["result"]["status"] == "completed"
+
+
+async def count(http, name="c", condition=None):
+    reply = await http.post(f"/collections/{name}/points/count", json={"filter": condition, "exact": True})
+    return reply.json()["result"]["count"]
+
+
+# --- replies ---
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/collections/c/snapshots", {}),
+        ("GET", "/cluster", None),
+        ("GET", "/collections/c/cluster", None),
+        ("POST", "/collections/c/points/search/matrix/pairs", {}),
+        ("PUT", "/collections/c/points/vectors", {"points": []}),
+        ("POST", "/collections/c/points/query", {"query": {"recommend": {"positive": [1]}}, "using": "v"}),
+        ("POST", "/collections/c/points/query", {"query": {"text": "words", "model": "some/model"}, "using": "v"}),
+        ("POST", "/collections/c/points/query/groups", {"query": 1, "using": "v", "group_by": "n", "with_lookup": "x"}),
+        ("POST", "/collections/c/points/count", {"filter": {"must": [{"key": "n", "geo_radius": {}}]}}),
+        ("POST", "/collections/c/points/count", {"filter": {"must": [{"telepathy": 1}]}}),
+        ("PUT", "/collections/c/index", {"field_name": "n"}),
+        ("PUT", "/collections/c/index", {"field_name": "n", "field_schema": "geo"}),
+        ("PUT", "/collections/d", {"vectors": {"size": 2, "distance": "Dot"}, "quantization_config": {"scalar": {}}}),
+    ],
+)
+async def test_what_is_not_supported_is_answered_501_by_name(replies, method, path, body):
+    await create(replies)
+    await upsert(replies, points(1, 2))
+
+    reply = await replies.request(method, path, json=body)
+
+    assert reply.status_code == 501
+    error = reply.json()["status"]["error"]
+    assert error.startswith("Not supported by the embedded engine: ")
+    assert "time" in reply.json()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("query", b"{", 400),
+        ("query", b"[]", 400),
+        ("query", {"query": [1.0], "using": "v"}, 400),
+        ("query", {"query": [1.0], "using": "nope"}, 400),
+        ("query", {"query": 77, "using": "v"}, 404),
+        ("query", {"query": "no-uuid", "using": "v"}, 400),
+        ("query", {"query": [0.1] * DIMENSIONS, "using": "v", "limit": -1}, 400),
+        ("query", {"query": [0.1] * DIMENSIONS, "using": "v", "filter": {"musst": []}}, 400),
+        ("query", {"query": [0.1] * DIMENSIONS, "using": "v", "filter": {"must": [{"key": "n"}]}}, 400),
+        ("delete", {}, 400),
+        ("payload", {"payload": {"a": 1}, "points": [77]}, 404),
+        ("payload", {"payload": 7, "points": [1]}, 400),
+        ("payload/delete", {"points": [1]}, 400),
+    ],
+)
+async def test_wrong_input_has_the_status_of_the_server(replies, path, body, status):
+    await create(replies)
+    content = {"content": body} if isinstance(body, bytes) else {"json": body}
+
+    reply = await replies.post(f"/collections/c/points/{path}", **content)
+
+    assert reply.status_code == status, reply.text
+    assert reply.json()["status"]["error"]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"id": -1, "vector": {}},
+        {"id": True, "vector": {}},
+        {"id": "no-uuid", "vector": {}},
+        {"vector": {}},
+        {"id": 1},
+        {"id": 1, "vector": {"v": ["a"] * DIMENSIONS}},
+        {"id": 1, "vector": {"s": {"indices": [1, 2], "values": [1.0]}}},
+        {"id": 1, "vector": {"s": {"indices": [1, 1], "values": [1.0, 2.0]}}},
+        {"id": 1, "vector": {}, "payload": []},
+    ],
+)
+async def test_a_malformed_point_is_refused_with_its_whole_request(replies, point):
+    await create(replies)
+
+    reply = await replies.put("/collections/c/points?wait=true", json={"points": [*points(10, 200), point]})
+
+    assert reply.status_code in (400, 422), reply.text
+    assert await count(replies) == 0
+
+
+async def test_a_point_that_is_not_there(replies):
+    await create(replies)
+
+    assert (await replies.get("/collections/c/points/5")).status_code == 404
+
+
+async def test_health_and_version(replies):
+    assert [(await replies.get(path)).status_code for path in ("/healthz", "/livez", "/readyz")] == [200, 200, 200]
+    assert (await replies.get("/")).json()["version"].startswith("1.")
+
+
+# --- durability ---
+
+
+async def test_what_was_answered_survives_kill_9(server, tmp_path):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http)
+        await http.put("/collections/c/index", json={"field_name": "n", "field_schema": "integer"})
+        await upsert(http, points(1, 300))
+        await http.post("/collections/c/points/delete?wait=true", json={"points": [1, 2]})
+        await http.post("/collections/c/points/payload?wait=true", json={"payload": {"seen": 1}, "points": [3]})
+        alias = {"create_alias": {"collection_name": "c", "alias_name": "now"}}
+        await http.post("/collections/aliases", json={"actions": [alias]})
+
+    server.kill()
+    server.start()
+
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        assert await count(http, "now") == 298
+        assert await count(http, condition={"must": [{"key": "seen", "match": {"value": 1}}]}) == 1
+        info = (await http.get("/collections/c")).json()["result"]
+        assert info["payload_schema"]["n"]["data_type"] == "integer"
+        assert info["config"]["params"]["vectors"]["v"]["size"] == DIMENSIONS
+        assert info["config"]["params"]["sparse_vectors"] == {"s": {"modifier": "idf"}}
+
+
+async def test_kill_9_in_the_middle_of_a_load_loses_nothing_that_was_answered(server):
+    answered = []
+
+    async def load(stream):
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+            for first in range(stream, 1_000_000, 200):
+                batch = points(first, 100)
+                try:
+                    await upsert(http, batch)
+                except httpx.HTTPError:
+                    return
+                answered.extend(point["id"] for point in batch)
+
+    async with httpx.AsyncClient(base_url=server.url) as http:
+        await create(http)
+    streams = [asyncio.create_task(load(stream)) for stream in (0, 100)]
+    while len(answered) < 2000:
+        await asyncio.sleep(0.01)
+    server.kill()
+    await asyncio.gather(*streams)
+    server.start()
+
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        found = await http.post("/collections/c/points", json={"ids": answered, "with_payload": False})
+        assert len(found.json()["result"]) == len(answered)
+
+
+async def test_a_collection_half_made_or_half_deleted_is_cleared_away(server):
+    server.stop()
+    (server.directory / "data" / "collections" / "half" / "shard-0").mkdir(parents=True)
+    server.start()
+
+    async with httpx.AsyncClient(base_url=server.url) as http:
+        assert (await http.get("/collections")).json()["result"]["collections"] == []
+        await create(http, "half")
+
+
+def test_a_second_process_is_refused(server):
+    command = [sys.executable, "-m", "embedded.qdrant", "--data-dir", server.directory / "data", "--port", "1"]
+    second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+    assert second.returncode == 1
+    assert f"in use by process {server.supervisor.pids()['qdrant']}" in second.stderr
+    assert len(second.stderr.strip().splitlines()) == 1
+
+
+# --- optimizing ---
+
+EAGER = {"optimizers_config": {"indexing_threshold": 100}, "hnsw_config": {"m": 8, "ef_construct": 32}}
+
+
+async def until_green(http, name="c"):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        info = (await http.get(f"/collections/{name}")).json()["result"]
+        if info["status"] == "green":
+            return info
+        await asyncio.sleep(0.1)
+    raise AssertionError(info)
+
+
+async def test_a_large_collection_is_indexed_in_the_background(http, server):
+    await create(http, **EAGER)
+    await upsert(http, points(1, 2000))
+
+    assert (await http.get("/collections/c")).json()["result"]["status"] in ("grey", "yellow")
+    info = await until_green(http)
+
+    assert info["indexed_vectors_count"] >= 2000
+    assert info["points_count"] == 2000
+    assert [path.name for path in sorted((server.directory / "data/collections/c").glob("shard-*"))] == ["shard-1"]
+
+
+async def test_what_is_written_while_optimizing_is_kept_and_survives_kill_9(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http, **EAGER)
+        await upsert(http, points(1, 3000))
+        while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
+            await asyncio.sleep(0.02)
+        await upsert(http, points(10_000, 100))
+        await http.post("/collections/c/points/delete?wait=true", json={"points": [1, 2, 3]})
+        await http.put("/collections/c/points/payload?wait=true", json={"payload": {"n": -1}, "points": [10_000]})
+        await http.post("/collections/c/points/payload?wait=true", json={"payload": {"n": 0}, "points": [4, 999_999]})
+        assert (await http.get("/collections/c")).json()["result"]["status"] == "yellow"
+        await until_green(http)
+        assert await count(http) == 3097
+        assert await count(http, condition={"must": [{"key": "n", "match": {"value": -1}}]}) == 1
+        assert await count(http, condition={"must": [{"key": "n", "match": {"value": 0}}]}) == 1
+
+    server.kill()
+    server.start()
+
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        assert await count(http) == 3097
+        assert (await http.get("/collections/c")).json()["result"]["status"] == "green"
+
+
+async def test_kill_9_while_optimizing(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http, **EAGER)
+        await upsert(http, points(1, 3000))
+        while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
+            await asyncio.sleep(0.02)
+        await upsert(http, points(10_000, 50))
+    server.kill()
+    server.start()
+
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        assert await count(http) == 3050
+        await until_green(http)
+        assert await count(http) == 3050
+
+
+async def test_a_bulk_load_without_index_is_indexed_when_m_is_restored(http):
+    await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 0})
+    await upsert(http, points(1, 2000))
+    assert (await http.get("/collections/c")).json()["result"]["status"] == "green"
+
+    assert (await http.patch("/collections/c", json={"hnsw_config": {"m": 16}})).status_code == 200
+    info = await until_green(http)
+
+    assert info["config"]["hnsw_config"]["m"] == 16
+    assert info["indexed_vectors_count"] >= 2000
+
+
+async def test_a_collection_can_be_deleted_while_it_is_optimized(http):
+    await create(http, **EAGER)
+    await upsert(http, points(1, 3000))
+    while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
+        await asyncio.sleep(0.02)
+
+    assert (await http.delete("/collections/c")).json()["result"] is True
+    await create(http, **EAGER)
+    await upsert(http, points(1, 10))
+
+    assert await count(http) == 10
+
+
+async def test_the_server_answers_while_it_indexes(http):
+    await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 32, "ef_construct": 256})
+    await upsert(http, points(1, 4000))
+    query = {"query": vector(5), "using": "v", "limit": 3}
+    answered_while_optimizing = 0
+    while (status := (await http.get("/collections/c")).json()["result"]["status"]) != "green":
+        found = (await http.post("/collections/c/points/query", json=query)).json()["result"]["points"]
+        assert len(found) == 3
+        answered_while_optimizing += status == "yellow"
+
+    assert answered_while_optimizing > 10
+
+
+async def test_a_conditional_update_replayed_after_optimizing_decides_as_it_did(server):
+    newer = {"must": [{"key": "n", "range": {"lt": 5000}}]}
+    async with server_client(server) as client, httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http, **EAGER)
+        await upsert(http, points(1, 3000))
+        while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
+            await asyncio.sleep(0.02)
+        await upsert(http, [{"id": 1, "vector": {"v": vector(1)}, "payload": {"n": 6000}}], update_filter=newer)
+        await upsert(http, [{"id": 1, "vector": {"v": vector(1)}, "payload": {"n": 7000}}], update_filter=newer)
+        await until_green(http)
+        (point,) = await client.retrieve("c", [1])
+
+    assert point.payload == {"n": 6000}
+
+
+def server_client(server):
+    class Closing:
+        async def __aenter__(self):
+            self.client = server.client()
+            return self.client
+
+        async def __aexit__(self, *_):
+            await self.client.close()
+
+    return Closing()
