@@ -1,0 +1,135 @@
+"""Sentences as spans of a Markdown text, in linear time and for most scripts.
+
+A heading, a list item, a table row and a line of code are units of their own; prose is split after its final marks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["prose", "item", "row", "code", "heading"]
+
+MAX_CHARS = 600  # a longer stretch without a final mark is cut at white space
+
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_HEADING = re.compile(r" {0,3}#{1,6}\s")
+_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_ROW = re.compile(r"\s*\|")
+_RULE = re.compile(r"[\s|:=*_-]*")
+_QUOTE = re.compile(r"\s*(?:>\s?)+")
+# A run of final marks with what closes after it. Those of Chinese and Japanese need no space behind them.
+_FINAL = re.compile(r"[.!?…।؟۔]{1,10}[\"'”’»)\]*_]{0,5}(?=\s)|[。！？｡]{1,10}[」』”’）\"]{0,5}")  # noqa: RUF001
+_LAST_WORD = re.compile(r"(\w[\w.]*)\.\Z")
+_NO_END = re.compile(
+    r"mr|mrs|ms|dr|prof|sr|jr|st|vs|e\.g|i\.e|cf|al|figs?|nos?|vol|pp|ca|approx|inc|ltd|corp|dept|gen|col|sgt|capt|rev|"
+    r"hon|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|z\.b|d\.h|bzw|usw|nr|str|bspw|ggf|u\.a|p\.ex",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """The half-open span `text[start:end]`, without white space at its ends."""
+
+    start: int
+    end: int
+    kind: Kind = "prose"
+
+
+def sentences(text: str) -> Iterator[Sentence]:
+    """Yield the sentences of a Markdown text in order; together they cover all but its white space and markup lines."""
+    for start, end, kind in _blocks(text):
+        if kind in ("code", "heading", "row"):
+            yield from _pieces(text, start, end, kind)
+        else:
+            yield from _split(text, start, end, kind)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int, Kind]]:
+    """Paragraphs and list items whole; headings, rows and code by the line."""
+    start: int | None = None
+    kind: Kind = "prose"
+    end = 0
+    for line_start, line_end, line_kind, begins in _lines(text):
+        if start is not None and (begins or line_kind != "prose"):
+            yield start, end, kind
+            start = None
+        if line_kind in ("code", "heading", "row"):
+            yield line_start, line_end, line_kind
+        elif line_kind != "none":
+            if start is None:
+                start, kind = line_start, line_kind
+            end = line_end
+    if start is not None:
+        yield start, end, kind
+
+
+def _lines(text: str) -> Iterator[tuple[int, int, Kind | Literal["none"], bool]]:
+    fenced = False
+    position = 0
+    for line in text.splitlines(keepends=True):
+        start, position = position, position + len(line)
+        if _FENCE.match(line):
+            fenced = not fenced
+            yield start, position, "none", True
+        elif not line.strip() or (not fenced and _RULE.fullmatch(line)):
+            yield start, position, "none", True
+        elif fenced:
+            yield start, position, "code", True
+        else:
+            yield _line(line, start)
+
+
+def _line(line: str, start: int) -> tuple[int, int, Kind, bool]:
+    end = start + len(line)
+    if quote := _QUOTE.match(line):
+        return start + quote.end(), end, "prose", False
+    if heading := _HEADING.match(line):
+        return start + heading.end(), end, "heading", True
+    if _ROW.match(line):
+        return start, end, "row", True
+    if item := _ITEM.match(line):
+        return start + item.end(), end, "item", True
+    return start, end, "prose", False
+
+
+def _split(text: str, start: int, end: int, kind: Kind) -> Iterator[Sentence]:
+    begin = start
+    for mark in _FINAL.finditer(text, start, end):
+        if _ends_sentence(text, begin, mark, end):
+            yield from _pieces(text, begin, mark.end(), kind)
+            begin = mark.end()
+    yield from _pieces(text, begin, end, kind)
+
+
+def _ends_sentence(text: str, begin: int, mark: re.Match[str], end: int) -> bool:
+    if mark[0] != ".":
+        return True
+    following = text[mark.end() : min(end, mark.end() + 8)].lstrip()
+    if following[:1].islower():
+        return False
+    word = _LAST_WORD.search(text, max(begin, mark.start() - 20), mark.end())
+    if word is None:
+        return True
+    initial = len(word[1]) == 1 and word[1].isupper()
+    return not initial and _NO_END.fullmatch(word[1]) is None
+
+
+def _pieces(text: str, start: int, end: int, kind: Kind) -> Iterator[Sentence]:
+    """The span without white space around it, cut where it is too long."""
+    while end - start > MAX_CHARS:
+        cut = max(text.rfind(" ", start + MAX_CHARS // 2, start + MAX_CHARS), start + MAX_CHARS // 2)
+        yield from _trimmed(text, start, cut, kind)
+        start = cut
+    yield from _trimmed(text, start, end, kind)
+
+
+def _trimmed(text: str, start: int, end: int, kind: Kind) -> Iterator[Sentence]:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    end = start + len(piece.strip())
+    if start < end:
+        yield Sentence(start, end, kind)
