@@ -14,10 +14,12 @@ from shared.errors import Unreadable
 from shared.parsing import feeds, kinds, pages
 from shared.parsing.blocks import TITLE_CHARS, scan
 from shared.parsing.document import ExtractedText
-from shared.parsing.markup import page_text, page_title
+from shared.parsing.markup import nesting, page_text, page_title
 from shared.parsing.text import clean, decode
 
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(\S[^\n]*)$", re.MULTILINE)
+MAX_NESTING = 60
+
 _MIN_KEPT_WORDS = 0.8
 """A conversion that loses more of the words than this is worse than the plain text."""
 
@@ -107,12 +109,16 @@ _ROUTES = {
 
 
 def html_to_markdown(html: str) -> str:
-    """A page's Markdown; a page nested too deep for the converter, which drops what is deep, gives its plain text."""
+    """A page's Markdown.
+
+    The converter drops without a word what lies more than 64 elements deep, so such a page gives its plain text.
+    """
+    if nesting(html) >= MAX_NESTING:
+        return clean(page_text(html))
     text = clean(_kreuzberg().from_bytes(html.encode(), kinds.HTML.media_type).content)
-    if text.startswith("---\n\n## title:"):
-        text = text.partition("\n")[2].lstrip("\n").partition("\n")[2].lstrip("\n")
-    plain = page_text(html) if not text.strip() else ""
-    return text or plain
+    if text.startswith("---\n\n## title:"):  # metadata that it took for a heading
+        text = text.split("\n", 3)[3].lstrip("\n")
+    return text
 
 
 def _title(text: str, stated: object) -> str | None:

@@ -8,6 +8,12 @@ from html.parser import HTMLParser
 
 _TITLE = re.compile(r"<title\b[^<>]{0,200}>([^<]{1,1000})</title", re.IGNORECASE)
 _INLINE = frozenset(("a", "abbr", "b", "code", "em", "font", "i", "img", "mark", "s", "small", "span", "strong", "u"))
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})")
+_LEVELS = {"table": 4, "ul": 2, "ol": 2, "dl": 2}
+"""What a container adds with the rows, cells or items in it, whose own end tags pages leave out."""
+
+_VOID = frozenset(("area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"))
+_LEFT_OPEN = frozenset(("p", "li", "dd", "dt", "td", "th", "tr", "tbody", "thead", "option"))
 _UNSEEN = frozenset(("script", "style", "template", "noscript", "head"))
 
 
@@ -15,6 +21,17 @@ def page_title(page: str) -> str | None:
     """The `<title>`, which stands near the top or nowhere."""
     found = _TITLE.search(page, 0, 65_536)
     return html.unescape(found[1]).strip() if found else None
+
+
+def nesting(page: str) -> int:
+    """About how deep the elements of a page lie within each other, never much less than the truth."""
+    depth = deepest = 0
+    for closing, name in _TAG.findall(page):
+        tag = name.lower()
+        if tag not in _VOID and tag not in _LEFT_OPEN:
+            depth = max(0, depth + (-1 if closing else 1) * _LEVELS.get(tag, 1))
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def page_text(page: str) -> str:

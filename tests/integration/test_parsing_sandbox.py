@@ -104,12 +104,11 @@ def pdf(*pages: str, encrypt: bool = False) -> bytes:
         offsets.append(len(out))
         out += f"{number} 0 obj\n{body}\nendobj\n".encode()
     table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
-    locked = (
-        f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'41' * 32}> /U <{'42' * 32}> >> /ID [<{'43' * 16}> <{'43' * 16}>]"
-        if encrypt
-        else ""
+    key = f"/O <{'41' * 32}> /U <{'42' * 32}>"
+    locked = f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 {key} >> /ID [<{'43' * 16}> <{'43' * 16}>]"
+    trailer = (
+        f"trailer << /Size {len(objects) + 1} /Root 1 0 R {locked if encrypt else ''} >>\nstartxref\n{len(out)}\n%%EOF"
     )
-    trailer = f"trailer << /Size {len(objects) + 1} /Root 1 0 R {locked} >>\nstartxref\n{len(out)}\n%%EOF"
     return out + f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{trailer}".encode()
 
 
@@ -119,6 +118,10 @@ def ole(*streams: str) -> bytes:
     )
 
 
+CONTAINER = (
+    b"<container xmlns='urn:oasis:names:tc:opendocument:xmlns:container'><rootfiles>"
+    b"<rootfile full-path='../../../../etc/passwd'/></rootfiles></container>"
+)
 NOTEBOOK = orjson.dumps(
     {
         "cells": [
@@ -130,6 +133,7 @@ NOTEBOOK = orjson.dumps(
         "nbformat_minor": 5,
     }
 )
+PAGE = "<html><head><title>Port</title></head><body><h1>Ferry</h1><p>Late</p></body></html>"
 MAIL = (
     "From: Ann <ann@example.org>\nTo: Bob <bob@example.org>\nSubject: Ferry\nMIME-Version: 1.0\n\nThe ferry is late.\n"
 )
@@ -149,8 +153,7 @@ FEED = (
         ("The ferry: tr\u00e8s tard".encode("utf-16"), "a.txt", "text/plain", None, "tr\u00e8s tard"),
         ("The ferry: tr\u00e8s tard".encode("latin-1"), "a.txt", "text/plain", None, "tr\u00e8s tard"),
         ("# not a title\nx = 1\n", "a.py", None, None, "# not a title\nx = 1"),
-        ("<html><head><title>Port</title></head><body><h1>Ferry</h1><p>Late</p></body></html>", None, None)
-        + ("Port", "# Ferry\n\nLate"),
+        (PAGE, None, None, "Port", "# Ferry\n\nLate"),
         ("name,time\nFerry,noon\n", "a.csv", "text/csv", None, "| Ferry | noon |"),
         ('{"ferry": {"time": "noon"}}', "a.json", "application/json", "ferry", "time: noon"),
         (NOTEBOOK, "a.ipynb", None, "Notes", "print(42)"),
@@ -163,7 +166,7 @@ FEED = (
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("a.") else "",
 )
-async def test_every_kind_gives_its_text(parse, content, name, media_type, title, words):
+async def test_every_kind_gives_its_text(parse, content, name, media_type, title, words):  # noqa: PLR0917
     document = await parse(content, name, media_type)
 
     assert words in text_of(document)
@@ -252,7 +255,7 @@ async def test_more_text_than_allowed_is_refused(tmp_path):
                 {
                     "mimetype": b"application/epub+zip",
                     "../../../../etc/passwd": b"x",
-                    "META-INF/container.xml": b"<container xmlns='urn:oasis:names:tc:opendocument:xmlns:container'><rootfiles><rootfile full-path='../../../../etc/passwd'/></rootfiles></container>",
+                    "META-INF/container.xml": CONTAINER,
                 }
             ),
             "a.epub",

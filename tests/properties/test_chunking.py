@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 from random import Random
 
 from hypothesis import given, settings
@@ -9,8 +10,22 @@ from shared.parsing.document import Chunk, ChunkingOptions, ExtractedText
 
 LINES = st.one_of(
     st.sampled_from(
-        ["", "", "# One", "## Two", "###### Six", "Title\n=====", "Sub\n---", "- item", "  - deep", "1. first", "```py"]
-        + ["```", "~~~", "| a | b |", "| - | - |", "| 1 | 2 |", "---", "key: value", "> quoted", "\t", "  text", "#no"]
+        (
+            *("", "", "# One", "## Two", "###### Six", "Title\n=====", "Sub\n---", "- item", "  - deep", "1. first"),
+            *(
+                "```py",
+                "```",
+                "~~~",
+                "| a | b |",
+                "| - | - |",
+                "| 1 | 2 |",
+                "---",
+                "key: value",
+                "> quoted",
+                "\t",
+                "#no",
+            ),
+        )
     ),
     st.text(max_size=120),
     st.text(alphabet="ab .!?\n#|-`", max_size=400),
@@ -46,7 +61,7 @@ def test_chunks_are_in_order_within_the_limit_and_cut_from_the_text(text, option
         assert len(chunk.text) <= options.max_chars
         assert chunk.text.strip()
         assert chunk.text.endswith(text[start:end])
-    for one, other in zip(chunks, chunks[1:], strict=False):
+    for one, other in pairwise(chunks):
         assert one.span[0] < other.span[0]
         assert one.span[1] < other.span[1]
         assert one.span[1] - other.span[0] <= options.overlap_chars
@@ -57,7 +72,8 @@ def test_the_same_text_gives_the_same_chunks(text, options):
     assert chunks_of(text, options) == chunks_of(text, options)
 
 
-PROSE = st.lists(st.sampled_from("the quick brown fox jumps over a lazy dog".split()), min_size=60, max_size=300)
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
+PROSE = st.lists(st.sampled_from(WORDS), min_size=60, max_size=300)
 SECTIONS = st.lists(PROSE.map(" ".join), min_size=2, max_size=6)
 
 
@@ -86,7 +102,7 @@ def by_section(bodies: list[str]) -> dict[tuple[str, ...], list[str]]:
 @given(st.integers(), st.integers(0, 9))
 def test_an_edit_of_a_long_text_without_headings_moves_the_cuts_near_it_only(seed, edited):
     random = Random(seed)
-    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
     paragraphs = [" ".join(random.choices(words, k=random.randint(20, 60))) + f" {n}." for n in range(200)]
     changed = [*paragraphs]
     changed[edited] = "Something else altogether."

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from time import perf_counter
 
 import pytest
@@ -112,7 +113,7 @@ def test_a_long_paragraph_is_cut_between_sentences_with_overlap():
 
     assert len(chunks) > 3
     assert all(chunk.text.endswith(".") for chunk in chunks)
-    for one, other in zip(chunks, chunks[1:], strict=False):
+    for one, other in pairwise(chunks):
         repeated = one.span[1] - other.span[0]
         assert 0 < repeated <= 40
         assert text[other.span[0] - 1].isspace()
@@ -122,7 +123,7 @@ def test_whole_paragraphs_are_not_repeated():
     chunks = chunks_of("\n\n".join([PROSE * 3] * 4))
 
     assert len(chunks) == 4
-    assert all(one.span[1] < other.span[0] for one, other in zip(chunks, chunks[1:], strict=False))
+    assert all(one.span[1] < other.span[0] for one, other in pairwise(chunks))
 
 
 def test_a_word_that_never_ends_is_cut_between_whole_characters():

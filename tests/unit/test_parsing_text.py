@@ -5,7 +5,7 @@ import pytest
 from shared.errors import Unreadable
 from shared.parsing.text import decode
 
-SENTENCE = "Zürich liegt am See – „schön“, très joli, año."
+SENTENCE = "Zürich liegt am See \u2013 „schön“, très joli, año."
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
