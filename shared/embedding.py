@@ -23,6 +23,10 @@ class Embedder(Protocol):
     @property
     def name(self) -> str: ...
 
+    async def dimensions(self) -> int:
+        """The length of its vectors, asked of the model where it is not known yet."""
+        ...
+
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Embed at most one request's worth of texts.
 
@@ -42,18 +46,27 @@ class OpenAIEmbedder:
     def __init__(self, provider: Provider, model: str, dimensions: int | None = None) -> None:
         self._provider = provider
         self._model = model
-        self._dimensions = dimensions
+        self._wanted = dimensions
+        self._seen: int | None = None
 
     @property
     def name(self) -> str:
         return self._model
 
+    async def dimensions(self) -> int:
+        if self._seen is None:
+            await self.embed(["How long are the vectors of this model?"])
+        assert self._seen is not None
+        return self._seen
+
     async def embed(self, texts: Sequence[str]) -> Vectors:
         body: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "base64"}
-        if self._dimensions is not None:
-            body["dimensions"] = self._dimensions
+        if self._wanted is not None:
+            body["dimensions"] = self._wanted
         reply = await self._provider.post("/embeddings", body)
-        return _vectors(reply, len(texts))
+        vectors = _vectors(reply, len(texts))
+        self._seen = vectors.shape[1]
+        return vectors
 
 
 def _vectors(reply: dict[str, Any], count: int) -> Vectors:

@@ -122,6 +122,7 @@ class Settings(BaseSettings):
     questions_per_chunk: Literal["auto"] | PositiveInt = "auto"
     chunk_max_chars: int = Field(2_000, ge=200, le=100_000)
     chunk_overlap_chars: int = Field(100, ge=0, le=10_000)
+    parse_workers: PositiveInt = Field(2, description="files that one parse worker reads at the same time")
     parse_timeout: Duration = timedelta(seconds=30)
     parse_memory_bytes: PositiveInt = 1024 * 1024 * 1024
     parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text than this is refused")
@@ -129,6 +130,7 @@ class Settings(BaseSettings):
     # The flow of work
     lease: Duration = timedelta(seconds=60)
     drain: Duration = Field(timedelta(seconds=20), description="how long one task keeps working before it yields")
+    grace: Duration = Field(timedelta(seconds=20), description="how long a stopping worker waits for what is in work")
     max_attempts: PositiveInt = 8
     retry_base: Duration = timedelta(seconds=1)
     retry_ceiling: Duration = timedelta(minutes=5)

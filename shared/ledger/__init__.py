@@ -14,3 +14,6 @@ class Ledger:
     collections: Collections
     documents: Documents
     work: Work
+
+
+__all__ = ["Collections", "Documents", "Ledger", "Work"]

@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from shared.parsing.questions import ReadyQuestion
+
 
 class DocumentState(StrEnum):
     QUEUED = "queued"
@@ -50,14 +52,6 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenQuestion:
-    """A ready-made question; `quote` is a passage of the chunk that it belongs to."""
-
-    text: str
-    quote: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class NewDocument:
     """A document as it was handed in; its bytes are already in the upload store."""
 
@@ -67,7 +61,7 @@ class NewDocument:
     title: str | None
     media_type: str | None
     metadata: Mapping[str, Any]
-    given_questions: tuple[GivenQuestion, ...] | None
+    given_questions: tuple[ReadyQuestion, ...] | None
     upload: str
     size_bytes: int
     content_hash: bytes
@@ -141,7 +135,7 @@ class ClaimedDocument:
     filename: str | None
     title: str | None
     media_type: str | None
-    given_questions: tuple[GivenQuestion, ...] | None
+    given_questions: tuple[ReadyQuestion, ...] | None
     attempts: int
     kills: int
     live_generation: int | None

@@ -13,22 +13,23 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import RowMapping, TextClause, exc, text
+from sqlalchemy import RowMapping, exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.doorbell import QUEUES, Queue
 from shared.ledger.collections import options_of
 from shared.ledger.database import Database
 from shared.ledger.records import (
     AskedChunk,
     ClaimedDocument,
     Finishable,
-    GivenQuestion,
     Lease,
     NewChunk,
     PendingChunk,
     Sweep,
 )
 from shared.llm import Usage
+from shared.parsing.questions import ReadyQuestion
 from shared.retry import Dead, Decision, Retry
 
 
@@ -105,7 +106,8 @@ class Work:
 
     async def settle_failed_documents(self, failures: Sequence[Failed]) -> None:
         """Record failed attempts at parsing: another attempt later, or the state `failed` with its reason."""
-        await self._fail(_FAIL_DOCUMENTS, failures)
+        async with self._database.begin() as connection:
+            await connection.execute(_FAIL_DOCUMENTS, _failure_arrays(failures))
 
     # Chunks whose questions are to be written
 
@@ -154,8 +156,10 @@ class Work:
         held = {(row.id, row.generation) for row in rows}
         return {o.chunk.lease for o in outcomes if (o.chunk.lease.id, o.chunk.lease.generation) in held}
 
-    async def settle_failed_asked(self, failures: Sequence[Failed]) -> None:
-        await self._fail(_FAIL_ASKED, failures)
+    async def settle_failed_asked(self, failures: Sequence[Failed]) -> set[UUID]:
+        """Record failed attempts at indexing; return the documents that they belong to."""
+        async with self._database.begin() as connection:
+            return set((await connection.execute(_FAIL_ASKED, _failure_arrays(failures))).scalars())
 
     # Documents whose chunks have all ended
 
@@ -222,18 +226,14 @@ class Work:
         async with self._database.begin() as connection:
             await connection.execute(_GIVE_BACK[table], _lease_arrays(leases))
 
-    async def due(self) -> dict[str, int]:
-        """Return, for each queue, whether anything is due on it (1) or not (0)."""
+    async def due(self) -> list[Queue]:
+        """Return the queues on which anything is due."""
         async with self._database.begin() as connection:
             row = (await connection.execute(_DUE)).mappings().one()
-        return {queue: int(due) for queue, due in row.items()}
+        return [queue for queue in QUEUES if row[queue]]
 
     def _claim(self, limit: int) -> dict[str, Any]:
         return {"limit": limit, "worker": self._worker, "lease": self.lease}
-
-    async def _fail(self, statement: TextClause, failures: Sequence[Failed]) -> None:
-        async with self._database.begin() as connection:
-            await connection.execute(statement, _failure_arrays(failures))
 
     async def _insert_sweeps(self, connection: AsyncConnection, documents: Sequence[Finishable]) -> None:
         parameters = {
@@ -419,6 +419,7 @@ _FAIL_ASKED = text(f"""
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned, history = t.{_HISTORY},
         due_at = now() + v.after, leased_by = NULL, kills = 0
     {_FAILURES} AND t.state = 'asked'
+    RETURNING t.document_id
 """)
 
 _FINISHABLE = text("""
@@ -517,7 +518,7 @@ def _claimed_document(row: RowMapping) -> ClaimedDocument:
         filename=row["filename"],
         title=row["title"],
         media_type=row["media_type"],
-        given_questions=None if given is None else tuple(GivenQuestion(**q) for q in given),
+        given_questions=None if given is None else tuple(ReadyQuestion(**q) for q in given),
         attempts=row["attempts"],
         kills=row["kills"],
         live_generation=row["live_generation"],

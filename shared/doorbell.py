@@ -1,0 +1,115 @@
+"""The doorbell: a message in the broker that wakes a worker. It carries no work, so losing it costs time only."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Literal
+
+import structlog
+from celery import Celery
+from kombu.exceptions import KombuError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+Queue = Literal["parse", "ask", "index"]
+QUEUES: tuple[Queue, ...] = ("parse", "ask", "index")
+
+# A ring that is still in the queue will be answered by a claim that begins later than now, so it stands for everything
+# that is committed already; and rings wait only where every worker is busy. More would only fill the broker.
+_ENOUGH = 4
+_PAUSE = timedelta(seconds=2)  # before a broker that failed is tried again; the reconciler rings anyway
+
+log = structlog.get_logger()
+
+
+def celery_app(redis_url: str) -> Celery:
+    """The Celery application that the API, the workers and the scheduler share."""
+    app = Celery("foreask", broker=redis_url)
+    app.conf.update(
+        task_default_queue="parse",
+        task_routes={f"foreask.{queue}": {"queue": queue} for queue in QUEUES},
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        # A ring needs no redelivery: what a killed worker held becomes due by itself. So it is acknowledged at once.
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+        worker_send_task_events=False,
+        worker_enable_remote_control=False,
+        worker_soft_shutdown_timeout=30,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "socket_timeout": 10,  # without it a publish to a silent broker hangs for ever
+            "socket_connect_timeout": 5,
+            "socket_keepalive": True,
+            "health_check_interval": 25,
+            "visibility_timeout": 3600,
+        },
+    )
+    return app
+
+
+class Doorbell:
+    """Rings workers without ever holding up the caller: rings are sent in the background, many as one."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._app = celery_app(redis_url)
+        self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
+        self._wanted: set[Queue] = set()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def ring_from_thread(self, *queues: Queue) -> None:
+        self._loop.call_soon_threadsafe(self.ring, *queues)
+
+    def ring(self, *queues: Queue) -> None:
+        """Let a worker of each queue look for work soon; never fails, never waits."""
+        self._wanted.update(queues)
+        self._wake.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._send_all(), name="doorbell")
+
+    async def ready(self) -> None:
+        """Raise `RedisError` or `OSError` unless the broker answers."""
+        await self._redis.ping()
+
+    async def waiting(self) -> dict[Queue, int]:
+        """Return how many rings each queue holds."""
+        return {queue: int(await self._redis.llen(queue)) for queue in QUEUES}  # type: ignore[misc]
+
+    async def aclose(self) -> None:
+        """Send what is still wanted, for a moment at most, and close."""
+        if self._task is not None and not self._task.done():
+            if self._wanted:
+                await asyncio.wait([self._task], timeout=1)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._redis.aclose()
+        await asyncio.to_thread(self._app.close)
+
+    async def _send_all(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._wanted:
+                queue = self._wanted.pop()
+                try:
+                    await self._send(queue)
+                except (RedisError, KombuError, OSError) as error:
+                    # The ledger has the work and the reconciler rings again: nothing is lost, so nobody need fail.
+                    log.warning("broker_unavailable", queue=queue, kind=type(error).__name__)
+                    await asyncio.sleep(_PAUSE.total_seconds())
+
+    async def _send(self, queue: Queue) -> None:
+        waiting = await self._redis.llen(queue)  # type: ignore[misc]
+        if waiting < _ENOUGH:
+            await asyncio.to_thread(self._publish, queue)
+
+    def _publish(self, queue: Queue) -> None:
+        self._app.send_task(f"foreask.{queue}", kwargs={"rung_at": time.time()}, retry=False, expires=3600)

@@ -1,0 +1,244 @@
+"""The one border to Qdrant: collections, points, searches; its errors turned into ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+from pydantic import SecretStr
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+
+from shared.errors import Permanent, Unavailable
+from shared.points import Point
+
+_RETRY_AFTER = timedelta(seconds=2)
+_TIMEOUT_SECONDS = 60
+_REQUEST_POINTS = 512
+_REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
+_INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
+    "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    "document_id": models.PayloadSchemaType.KEYWORD,
+    "chunk_id": models.PayloadSchemaType.KEYWORD,
+    "generation": models.PayloadSchemaType.INTEGER,
+    "pending": models.PayloadSchemaType.BOOL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A point that a search found."""
+
+    id: str
+    score: float
+    payload: Mapping[str, Any]
+
+
+class Index:
+    """Qdrant, as the project uses it."""
+
+    def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
+        key = api_key.get_secret_value() if api_key else None
+        self._client = AsyncQdrantClient(
+            url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
+        )
+        self._known: set[str] = set()
+
+    async def ensure(self, name: str, dimensions: int) -> None:
+        """Make the collection with its payload indexes, where it is not there yet.
+
+        Raises:
+            Permanent: it is there with vectors of another size.
+            Unavailable: Qdrant cannot be reached.
+        """
+        if name in self._known:
+            return
+        with index_errors():
+            if not await self._client.collection_exists(name):
+                await self._create(name, dimensions)
+            info = await self._client.get_collection(name)
+        vectors = info.config.params.vectors
+        size = vectors["text"].size if isinstance(vectors, dict) else None
+        if size != dimensions:
+            raise Permanent(
+                f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
+                " set the model that it was built with, or index into a new collection."
+            )
+        self._known.add(name)
+
+    async def _create(self, name: str, dimensions: int) -> None:
+        vector = models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
+        sparse = models.SparseVectorParams(modifier=models.Modifier.IDF)
+        try:
+            await self._client.create_collection(
+                name, vectors_config={"question": vector, "text": vector}, sparse_vectors_config={"bm25": sparse}
+            )
+        except UnexpectedResponse as error:
+            if error.status_code != 409:  # noqa: PLR2004  another worker made it
+                raise
+        # Before the first point: an index made later is built over everything that is there.
+        for field, schema in _INDEXED.items():
+            await self._client.create_payload_index(name, field, field_schema=schema, wait=True)
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        """Write points and wait until they can be searched.
+
+        A point that is there already is replaced unless it belongs to a newer generation, so that a writer who slept
+        through its lease cannot take a document back.
+
+        Raises:
+            Unavailable: Qdrant did not confirm; some of the points may have been written.
+        """
+        generations = sorted({point.payload["generation"] for point in points})
+        for generation in generations:
+            same = [point for point in points if point.payload["generation"] == generation]
+            condition = {"must": [{"key": "generation", "range": {"lte": generation}}]}
+            await asyncio.gather(*(self._upsert(name, body) for body in _bodies(same, condition)))
+
+    async def _upsert(self, name: str, body: bytes) -> None:
+        # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.
+        with index_errors():
+            reply = await self._client.http.client.request(
+                type_=models.InlineResponse2008,
+                method="PUT",
+                url="/collections/{collection_name}/points",
+                path_params={"collection_name": name},
+                params={"wait": "true"},
+                headers={"content-type": "application/json"},
+                content=body,
+            )
+        _require_completed(reply.result.status if reply.result else None)
+
+    async def replace(self, name: str, tenant: str, document_id: UUID, generation: int) -> None:
+        """Let a document's new generation be seen and remove its older ones, in one request."""
+        shown = models.SetPayload(
+            payload={"pending": False}, filter=_document(tenant, document_id, generation=generation)
+        )
+        with index_errors():
+            results = await self._client.batch_update_points(
+                name,
+                [
+                    models.SetPayloadOperation(set_payload=shown),
+                    models.DeleteOperation(
+                        delete=models.FilterSelector(filter=_document(tenant, document_id, below=generation))
+                    ),
+                ],
+                wait=True,
+            )
+        for result in results:
+            _require_completed(result.status)
+
+    async def delete(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
+        """Remove a document's points, or those of its generations before `below`. No such collection: nothing to do."""
+        selector = models.FilterSelector(filter=_document(tenant, document_id, below=below))
+        with index_errors():
+            try:
+                result = await self._client.delete(name, selector, wait=True)
+            except UnexpectedResponse as error:
+                if error.status_code == 404:  # noqa: PLR2004
+                    return
+                raise
+        _require_completed(result.status)
+
+    async def drop(self, name: str) -> None:
+        self._known.discard(name)
+        with index_errors():
+            await self._client.delete_collection(name)
+
+    async def count(self, name: str, tenant: str) -> int:
+        with index_errors():
+            condition = models.Filter(must=[_equals("tenant", tenant)])
+            return (await self._client.count(name, count_filter=condition, exact=True)).count
+
+    async def search(self, name: str, requests: Sequence[models.QueryRequest]) -> list[list[Hit]] | None:
+        """Run several searches in one request, each answered best first; None where there is no such collection."""
+        with index_errors():
+            try:
+                responses = await self._client.query_batch_points(name, list(requests))
+            except UnexpectedResponse as error:
+                if error.status_code == 404:  # noqa: PLR2004
+                    return None
+                raise
+        return [[Hit(str(p.id), p.score, p.payload or {}) for p in response.points] for response in responses]
+
+    async def fetch(self, name: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the payloads of points by id; those that are gone are missing."""
+        with index_errors():
+            records = await self._client.retrieve(name, list(ids), with_payload=True)
+        return {str(record.id): record.payload or {} for record in records}
+
+    async def ready(self) -> None:
+        """Raise `Unavailable` unless Qdrant answers."""
+        with index_errors():
+            await self._client.get_collections()
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+
+def visible(tenant: str) -> models.Filter:
+    """What a tenant may see: its own points, of generations that are whole."""
+    return models.Filter(must=[_equals("tenant", tenant)], must_not=[_equals("pending", value=True)])
+
+
+def _equals(key: str, value: str | bool | int) -> models.FieldCondition:
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def _document(
+    tenant: str, document_id: UUID, *, generation: int | None = None, below: int | None = None
+) -> models.Filter:
+    must: list[models.Condition] = [_equals("tenant", tenant), _equals("document_id", str(document_id))]
+    if generation is not None:
+        must.append(_equals("generation", generation))
+    if below is not None:
+        must.append(models.FieldCondition(key="generation", range=models.Range(lt=below)))
+    return models.Filter(must=must)
+
+
+def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:
+    """Encode points into as few requests as their limits allow."""
+    batch: list[orjson.Fragment] = []
+    size = 0
+    for point in points:
+        encoded = orjson.dumps(point.as_json(), option=orjson.OPT_SERIALIZE_NUMPY)
+        if batch and (len(batch) >= _REQUEST_POINTS or size + len(encoded) > _REQUEST_BYTES):
+            yield orjson.dumps({"points": batch, "update_filter": condition})
+            batch, size = [], 0
+        batch.append(orjson.Fragment(encoded))
+        size += len(encoded)
+    if batch:
+        yield orjson.dumps({"points": batch, "update_filter": condition})
+
+
+def _require_completed(status: models.UpdateStatus | None) -> None:
+    # `acknowledged` means the write-ahead log alone, `wait_timeout` not even an attempt.
+    if status != models.UpdateStatus.COMPLETED:
+        raise Unavailable(
+            f"Qdrant did not confirm a write (status {status})", component="qdrant", retry_after=_RETRY_AFTER
+        )
+
+
+@contextmanager
+def index_errors() -> Iterator[None]:
+    """Map the client's exceptions to ours."""
+    try:
+        yield
+    except ResourceExhaustedResponse as error:
+        wait = timedelta(seconds=float(error.retry_after_s))
+        raise Unavailable("Qdrant asks for fewer requests", component="qdrant", retry_after=wait) from error
+    except UnexpectedResponse as error:
+        status = error.status_code or 0
+        said = f"Qdrant answered {status}: {error.content[:300].decode(errors='replace')}"
+        if 400 <= status < 500 and status not in {401, 403, 408, 429}:  # noqa: PLR2004
+            raise Permanent(said) from error
+        raise Unavailable(said, component="qdrant", retry_after=_RETRY_AFTER) from error
+    except (ResponseHandlingException, ApiException, OSError) as error:
+        raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=_RETRY_AFTER) from error

@@ -1,0 +1,33 @@
+"""Logs: structured, one line an event, without document text, keys or URLs."""
+
+from __future__ import annotations
+
+import logging
+
+import structlog
+
+from shared.settings import Settings
+
+
+def configure(settings: Settings, process: str) -> None:
+    """Set up logging for this process; `process` names it in every line."""
+    level = getattr(logging, settings.log_level.upper())
+    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
+    if settings.log_format == "console":
+        renderer = structlog.dev.ConsoleRenderer()
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(process=process)
+    formatter = structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared)
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)

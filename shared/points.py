@@ -1,0 +1,77 @@
+"""What stands in Qdrant: a point for each question and one for each chunk, and how their ids are made.
+
+Question points carry the vector `question`, chunk points the vectors `text` and `bm25`; both kinds live in one
+collection, so that one upsert writes a chunk whole, one filter deletes it, and one request searches every channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from shared.bm25 import document_vector
+from shared.embedding import Vectors
+from shared.ledger.records import AskedChunk
+
+_NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids must not change between releases
+
+
+def chunk_id(collection_id: UUID, document_id: UUID, text: str, occurrence: int) -> UUID:
+    """The id of the n-th chunk of a document with this text: the same in every generation that has it."""
+    return uuid5(_NAMESPACE, f"{collection_id}/{document_id}/{occurrence}/{text}")
+
+
+def question_id(chunk: UUID, ordinal: int) -> str:
+    return str(uuid5(chunk, str(ordinal)))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point as Qdrant takes it; `vector` maps a vector's name to its values."""
+
+    id: str
+    vector: Mapping[str, Any]
+    payload: Mapping[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"id": self.id, "vector": self.vector, "payload": self.payload}
+
+
+def points_of(
+    chunk: AskedChunk, text_vector: Vectors | None, questions: Sequence[str], question_vectors: Sequence[Vectors]
+) -> list[Point]:
+    """The points of a chunk and its kept questions; a chunk whose text cannot be embedded keeps its BM25 vector."""
+    common: dict[str, Any] = {
+        "tenant": chunk.tenant,
+        "document_id": str(chunk.document_id),
+        "chunk_id": str(chunk.lease.id),
+        "generation": chunk.lease.generation,
+        "heading_path": chunk.heading_path,
+        "metadata": chunk.metadata,
+    }
+    if chunk.pending:
+        common["pending"] = True
+    sparse = document_vector(chunk.text)
+    vector: dict[str, Any] = {"bm25": {"indices": sparse.indices, "values": sparse.values}}
+    if text_vector is not None:
+        vector["text"] = text_vector
+    points = [Point(str(chunk.lease.id), vector, common | _chunk_payload(chunk))]
+    for ordinal, (question, question_vector) in enumerate(zip(questions, question_vectors, strict=True)):
+        payload = common | {"question": question}
+        points.append(Point(question_id(chunk.lease.id, ordinal), {"question": question_vector}, payload))
+    return points
+
+
+def _chunk_payload(chunk: AskedChunk) -> dict[str, Any]:
+    return {
+        "text": chunk.text,
+        "title": chunk.title,
+        "filename": chunk.filename,
+        "external_id": chunk.external_id,
+        "ordinal": chunk.ordinal,
+        "span": chunk.span,
+        "page": chunk.page,
+        "created_at": chunk.created_at.isoformat(),
+    }

@@ -1,0 +1,67 @@
+"""Ask: a model writes the questions that a chunk answers, and what was paid for is committed before anything else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from shared.asking import BadQuestions, Subject, ask
+from shared.doorbell import Doorbell
+from shared.drain import Stage
+from shared.errors import ForeaskError
+from shared.ledger.records import PendingChunk
+from shared.ledger.work import Failed, Paid, Work
+from shared.llm import ChatModel, Usage
+from shared.retry import RetryPolicy, decide
+from shared.settings import Settings
+from shared.stages import quarantine
+from shared.stages.options import asking_options
+
+
+@dataclass(frozen=True, slots=True)
+class Questioner:
+    """What the stage needs."""
+
+    settings: Settings
+    work: Work
+    model: ChatModel
+    doorbell: Doorbell
+    policy: RetryPolicy
+
+
+def asking_stage(questioner: Questioner) -> Stage[PendingChunk, Paid | Failed]:
+    work = questioner.work
+    return Stage(
+        name="ask",
+        slots=questioner.settings.llm_max_in_flight,
+        linger=timedelta(milliseconds=100),
+        claim=work.claim_pending,
+        work=partial(write_questions, questioner),
+        settle=partial(_settle, questioner),
+        leases_of=lambda chunk: [chunk.lease],
+        extend=partial(work.extend, "chunks"),
+        give_back=partial(work.give_back, "chunks"),
+        full=lambda: questioner.doorbell.ring("ask"),
+    )
+
+
+async def write_questions(questioner: Questioner, chunk: PendingChunk) -> Paid | Failed:
+    """Have a chunk's questions written."""
+    options = asking_options(questioner.settings, chunk.options, questioner.model.name)
+    subject = Subject(chunk.text, chunk.title, chunk.heading_path)
+    try:
+        quarantine.check(chunk.kills)
+        asked = await ask(questioner.model, subject, options)
+    except ForeaskError as error:
+        decision = decide(error, chunk.attempts, questioner.policy, random.random)
+        usage, calls = (error.usage, error.calls) if isinstance(error, BadQuestions) else (Usage(), 0)
+        return Failed(chunk.lease, decision, usage, calls)
+    return Paid(chunk, questioner.model.name, asked.questions, asked.usage, asked.calls)
+
+
+async def _settle(questioner: Questioner, outcomes: Sequence[Paid | Failed]) -> None:
+    await questioner.work.settle_asked(outcomes)
+    questioner.doorbell.ring("index")

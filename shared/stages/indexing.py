@@ -1,0 +1,239 @@
+"""Index: questions are screened, embedded with their chunk and written to Qdrant; whole documents are finished.
+
+A batch takes chunks of many documents and goes through as one: one round of embedding requests, one upsert, one
+settlement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from itertools import groupby, islice
+from uuid import UUID
+
+import numpy as np
+
+from shared.asking import Screened, Subject, apply_similarity, screen
+from shared.doorbell import Doorbell
+from shared.drain import Stage
+from shared.embedding import Embedder, Vectors, embed_each, pack
+from shared.errors import ForeaskError, Permanent
+from shared.index import Index
+from shared.ledger.records import AskedChunk
+from shared.ledger.work import Failed, Indexed, Work
+from shared.points import Point, points_of
+from shared.retry import RetryPolicy, decide
+from shared.settings import Settings
+from shared.stages import quarantine
+from shared.uploads import Uploads
+
+_BATCH_CHUNKS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """What the stage needs."""
+
+    settings: Settings
+    work: Work
+    embedder: Embedder
+    index: Index
+    doorbell: Doorbell
+    policy: RetryPolicy
+    floor: float | None
+    uploads: Uploads
+
+
+Batch = Sequence[AskedChunk]
+Outcomes = Sequence[Indexed | Failed]
+
+
+def indexing_stage(indexer: Indexer) -> Stage[Batch, Outcomes]:
+    work = indexer.work
+    return Stage(
+        name="index",
+        slots=indexer.settings.embedding_max_in_flight,
+        linger=timedelta(milliseconds=200),
+        claim=partial(_claim, indexer),
+        work=partial(index_batch, indexer),
+        settle=partial(_settle, indexer),
+        leases_of=lambda batch: [chunk.lease for chunk in batch],
+        extend=partial(work.extend, "chunks"),
+        give_back=partial(work.give_back, "chunks"),
+        full=lambda: indexer.doorbell.ring("index"),
+    )
+
+
+async def _claim(indexer: Indexer, slots: int) -> list[Batch]:
+    chunks = await indexer.work.claim_asked(slots * _BATCH_CHUNKS)
+    # One upsert goes to one collection.
+    chunks.sort(key=lambda chunk: chunk.index_name)
+    return [
+        own[start : start + _BATCH_CHUNKS]
+        for _, group in groupby(chunks, key=lambda chunk: chunk.index_name)
+        for own in [list(group)]
+        for start in range(0, len(own), _BATCH_CHUNKS)
+    ]
+
+
+async def index_batch(indexer: Indexer, batch: Batch) -> Outcomes:
+    """Embed and upsert chunks of one collection; a chunk that cannot be indexed fails alone."""
+    sound, outcomes = _sound(indexer, batch)
+    try:
+        screened = [_screen(chunk) for chunk in sound]
+        vectors = await _embed(indexer, sound, screened)
+        written = [_write(indexer, *parts) for parts in zip(sound, screened, vectors, strict=True)]
+        await _upsert(indexer, sound, [point for points, _ in written for point in points])
+    except ForeaskError as error:
+        return outcomes + [_failed(indexer, chunk, error) for chunk in sound]
+    return outcomes + [outcome for _, outcome in written]
+
+
+def _sound(indexer: Indexer, batch: Batch) -> tuple[list[AskedChunk], list[Indexed | Failed]]:
+    """Set aside what has ended too many workers, and what another embedding model was chosen for."""
+    sound: list[AskedChunk] = []
+    failed: list[Indexed | Failed] = []
+    for chunk in batch:
+        try:
+            quarantine.check(chunk.kills)
+            _check_model(indexer, chunk)
+        except ForeaskError as error:
+            failed.append(_failed(indexer, chunk, error))
+        else:
+            sound.append(chunk)
+    return sound, failed
+
+
+def _check_model(indexer: Indexer, chunk: AskedChunk) -> None:
+    if chunk.embedding_model != indexer.embedder.name:
+        raise Permanent(
+            f"The collection was built with the embedding model {chunk.embedding_model} and the workers have"
+            f" {indexer.embedder.name}: set FOREASK_EMBEDDING_MODEL back, or index into a new collection."
+        )
+
+
+def _screen(chunk: AskedChunk) -> list[Screened]:
+    if chunk.given:
+        return [Screened(question, kept=True) for question in chunk.questions]
+    return screen(chunk.questions, Subject(chunk.text, chunk.title, chunk.heading_path))
+
+
+async def _embed(
+    indexer: Indexer, chunks: Sequence[AskedChunk], screened: Sequence[Sequence[Screened]]
+) -> list[list[Vectors | Permanent]]:
+    """Embed texts and kept questions in as few requests as the limits allow.
+
+    Returns:
+        For each chunk the vector of its text and then of each kept question, or the reason why there is none.
+    """
+    own = [[c.text, *(q.text for q in qs if q.kept)] for c, qs in zip(chunks, screened, strict=True)]
+    flat = [text for texts in own for text in texts]
+    settings = indexer.settings
+    ranges = pack(flat, max_inputs=settings.embedding_batch_size, max_tokens=settings.embedding_batch_tokens)
+    parts = await asyncio.gather(*(embed_each(indexer.embedder, flat[r.start : r.stop]) for r in ranges))
+    vectors = iter([vector for part in parts for vector in part])
+    return [list(islice(vectors, len(texts))) for texts in own]
+
+
+def _write(
+    indexer: Indexer, chunk: AskedChunk, screened: Sequence[Screened], vectors: Sequence[Vectors | Permanent]
+) -> tuple[list[Point], Indexed]:
+    """A chunk's points, and what is recorded of it once they stand."""
+    text, *others = vectors
+    text_vector = None if isinstance(text, Permanent) else text
+    judged, kept = _judge(indexer, chunk, screened, text_vector, others)
+    points = points_of(chunk, text_vector, [q.text for q, _ in kept], [v for _, v in kept])
+    recorded = [{"text": q.text, "kept": q.kept, "reason": q.reason} for q in judged]
+    error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
+    return points, Indexed(chunk, recorded, len(kept), error)
+
+
+def _judge(
+    indexer: Indexer,
+    chunk: AskedChunk,
+    screened: Sequence[Screened],
+    text_vector: Vectors | None,
+    vectors: Sequence[Vectors | Permanent],
+) -> tuple[list[Screened], list[tuple[Screened, Vectors]]]:
+    """Drop kept questions that cannot be embedded, or that their vectors speak against."""
+    passed = [question for question in screened if question.kept]
+    usable = [(q, v) for q, v in zip(passed, vectors, strict=True) if not isinstance(v, Permanent)]
+    refused = [
+        replace(q, kept=False, reason=f"could not be embedded: {v.message}")
+        for q, v in zip(passed, vectors, strict=True)
+        if isinstance(v, Permanent)
+    ]
+    judged = [question for question, _ in usable]
+    if usable and text_vector is not None and not chunk.given:
+        judged = apply_similarity(judged, np.stack([v for _, v in usable]), text_vector, indexer.floor)
+    kept = [(q, v) for q, (_, v) in zip(judged, usable, strict=True) if q.kept]
+    return [*judged, *refused, *(q for q in screened if not q.kept)], kept
+
+
+async def _upsert(indexer: Indexer, chunks: Sequence[AskedChunk], points: Sequence[Point]) -> None:
+    if not points:
+        return
+    dimensions = await indexer.embedder.dimensions()
+    await indexer.index.ensure(chunks[0].index_name, dimensions)
+    await indexer.index.upsert(chunks[0].index_name, points)
+
+
+def _failed(indexer: Indexer, chunk: AskedChunk, error: ForeaskError) -> Failed:
+    return Failed(chunk.lease, decide(error, chunk.attempts, indexer.policy, random.random))
+
+
+async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
+    outcomes = [outcome for batch in batches for outcome in batch]
+    failed = [o for o in outcomes if isinstance(o, Failed)]
+    indexed = [o for o in outcomes if isinstance(o, Indexed)]
+    ended = {o.chunk.document_id for o in indexed}
+    if failed:
+        ended |= await indexer.work.settle_failed_asked(failed)
+    if indexed:
+        held = await indexer.work.settle_indexed(indexed)
+        await _take_back(indexer, [o.chunk for o in indexed if o.chunk.lease not in held])
+    if ended:
+        await finish(indexer, sorted(ended))
+
+
+async def _take_back(indexer: Indexer, stale: Sequence[AskedChunk]) -> None:
+    """Remove what was written under a claim that had ended, where a newer generation or a deletion has come since."""
+    if not stale:
+        return
+    newest = await indexer.work.newest_generations([chunk.document_id for chunk in stale])
+    for chunk in {chunk.document_id: chunk for chunk in stale}.values():
+        below = newest.get(chunk.document_id)
+        if below is None or below > chunk.lease.generation:
+            await indexer.index.delete(chunk.index_name, chunk.tenant, chunk.document_id, below=below)
+
+
+async def finish(indexer: Indexer, document_ids: Sequence[UUID] | None = None) -> None:
+    """Finish documents whose chunks have all ended, among those given or of all; safe to do twice.
+
+    The old generation's points go only now, when every point of the new one is confirmed.
+    """
+    documents = await indexer.work.finishable(document_ids)
+    replacing = [d for d in documents if d.generation > 1]
+    await asyncio.gather(*(indexer.index.replace(d.index_name, d.tenant, d.id, d.generation) for d in replacing))
+    if documents:
+        await indexer.work.finish(documents)
+
+
+async def clean(indexer: Indexer) -> None:
+    """Finish what a killed worker left unfinished, remove deleted documents' points, and sweep after late writers."""
+    await finish(indexer)
+    deleted = await indexer.work.deleted()
+    for document in deleted:
+        await indexer.index.delete(document.index_name, document.tenant, document.id)
+    if deleted:
+        for upload in await indexer.work.forget(deleted):
+            indexer.uploads.remove(upload)
+    sweeps = await indexer.work.due_sweeps()
+    for sweep in sweeps:
+        await indexer.index.delete(sweep.index_name, sweep.tenant, sweep.document_id, below=sweep.below_generation)
+    if sweeps:
+        await indexer.work.settle_sweeps(sweeps)

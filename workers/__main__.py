@@ -1,0 +1,55 @@
+"""`python -m workers parse|ask|index|scheduler`: one worker process, or the reconciler."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import structlog
+import uvloop
+from celery import signals
+
+from shared import log
+from shared.doorbell import QUEUES, celery_app
+from shared.errors import ForeaskError
+from shared.settings import Settings
+from workers import reconciler
+from workers.loop import WorkerLoop
+from workers.tasks import register
+
+ROLES = (*QUEUES, "scheduler")
+
+
+def main(role: str) -> None:
+    """Run until asked to end."""
+    settings = Settings()
+    log.configure(settings, role)
+    if role == "scheduler":
+        uvloop.run(reconciler.run(settings))
+    else:
+        work(settings, role)
+
+
+def work(settings: Settings, queue: str) -> None:
+    loop = WorkerLoop(settings)
+    assert settings.redis_url is not None  # WorkerLoop requires it
+    app = celery_app(settings.redis_url.get_secret_value())
+    register(app, loop)
+
+    @signals.worker_shutting_down.connect(weak=False)
+    def stop(**_: Any) -> None:
+        loop.stop()
+
+    structlog.get_logger().info("worker_started", queue=queue)
+    # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
+    arguments = ["worker", "--queues", queue, "--pool", "threads", "--concurrency", "1", "--loglevel", "WARNING"]
+    app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{queue}@%h", "--quiet"])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in ROLES:  # noqa: PLR2004
+        sys.exit(f"usage: python -m workers {'|'.join(ROLES)}")
+    try:
+        main(sys.argv[1])
+    except ForeaskError as error:
+        sys.exit(error.message)

@@ -1,0 +1,48 @@
+"""One event loop for the life of a worker process; task bodies, which Celery runs in threads, submit to it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import uvloop
+
+from shared.services import Services, build
+from shared.settings import Settings
+
+T = TypeVar("T")
+
+
+class WorkerLoop:
+    """The loop's thread, and the services that live on it.
+
+    `stopping` is set when the process is asked to end: drains claim nothing from then on.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
+        self._thread.start()
+        self._stack = AsyncExitStack()
+        self.stopping = self.run(_event())
+        self.services: Services = self.run(self._stack.enter_async_context(build(settings)))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def stop(self) -> None:
+        """Ask the drains to end; returns at once."""
+        self._loop.call_soon_threadsafe(self.stopping.set)
+
+    def close(self) -> None:
+        self.run(self._stack.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+
+
+async def _event() -> asyncio.Event:
+    return asyncio.Event()

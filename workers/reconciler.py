@@ -1,0 +1,61 @@
+"""The reconciler: rings for whatever is due, so that a lost message, a dead worker or an empty broker costs seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import structlog
+from sqlalchemy import text
+
+from shared.errors import Transient
+from shared.services import Services, build
+from shared.settings import Settings
+
+_LOCK = 7_065_012  # any number, the same for all: one reconciler at a time
+_ORPHAN_SECONDS = 24 * 3600
+_TIDY_EVERY = 1800  # passes
+
+log = structlog.get_logger()
+
+
+async def run(settings: Settings) -> None:
+    """Reconcile until the process is asked to end."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with build(settings) as services:
+        passes = 0
+        while not stopping.is_set():
+            try:
+                await reconcile(services)
+                if passes % _TIDY_EVERY == 0:
+                    await tidy(services)
+            except Transient as error:
+                log.warning("reconciler_waits", reason=error.message)
+            passes += 1
+            await _pause(stopping, settings.reconcile_every.total_seconds())
+
+
+async def reconcile(services: Services) -> None:
+    """Ring every queue on which something is due. Of several schedulers one at a time does."""
+    async with services.database.begin() as connection:
+        if not (await connection.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _LOCK})).scalar():
+            return
+        for queue in await services.ledger.work.due():
+            services.doorbell.ring(queue)
+
+
+async def tidy(services: Services) -> None:
+    """Remove uploads that a crash left without a document."""
+    old = list(services.uploads.older_than(_ORPHAN_SECONDS))
+    in_use = await services.ledger.documents.uploads_in_use(old)
+    for name in set(old) - in_use:
+        services.uploads.remove(name)
+
+
+async def _pause(stopping: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stopping.wait(), timeout=seconds)
+    except TimeoutError:
+        return

@@ -1,0 +1,58 @@
+"""The Celery tasks: each answers a ring by draining what is due, and says what it does in a few lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from celery import Celery
+
+from shared.doorbell import Queue
+from shared.drain import Drain, Limits, Stage
+from shared.errors import Transient
+from shared.services import Services
+from shared.stages import asking_stage, clean, indexing_stage, parsing_stage
+from workers.loop import WorkerLoop
+
+log = structlog.get_logger()
+
+
+def register(app: Celery, loop: WorkerLoop) -> None:
+    """Bind the tasks to a worker's loop. A message of any release is understood: what it carries is not needed."""
+
+    @app.task(name="foreask.parse", acks_late=False)
+    def parse(**_: Any) -> None:
+        _answer(loop, "parse", parsing_stage(loop.services.parser))
+
+    @app.task(name="foreask.ask", acks_late=False)
+    def ask(**_: Any) -> None:
+        _answer(loop, "ask", asking_stage(loop.services.questioner))
+
+    @app.task(name="foreask.index", acks_late=False)
+    def index(**_: Any) -> None:
+        loop.run(_clean(loop.services))
+        _answer(loop, "index", indexing_stage(loop.services.indexer))
+
+
+def _answer(loop: WorkerLoop, queue: Queue, stage: Stage[Any, Any]) -> None:
+    if loop.run(_drain(loop, stage)):
+        loop.services.doorbell.ring_from_thread(queue)
+
+
+async def _drain(loop: WorkerLoop, stage: Stage[Any, Any]) -> bool:
+    settings = loop.services.settings
+    limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    drain = Drain(stage, limits, loop.stopping)
+    try:
+        return await drain.run()
+    except Transient as error:
+        # The reconciler rings again; a worker that is up has nothing better to do than to wait for that.
+        log.warning("drain_interrupted", stage=stage.name, reason=error.message)
+        return False
+
+
+async def _clean(services: Services) -> None:
+    try:
+        await clean(services.indexer)
+    except Transient as error:
+        log.warning("cleaning_interrupted", reason=error.message)
