@@ -81,7 +81,7 @@ class Doorbell:
 
     async def waiting(self) -> dict[Queue, int]:
         """Return how many rings each queue holds."""
-        return {queue: int(await self._redis.llen(queue)) for queue in QUEUES}  # type: ignore[misc]
+        return {queue: int(await self._redis.llen(queue)) for queue in QUEUES}
 
     async def aclose(self) -> None:
         """Send what is still wanted, for a moment at most, and close."""
@@ -107,7 +107,7 @@ class Doorbell:
                     await asyncio.sleep(_PAUSE.total_seconds())
 
     async def _send(self, queue: Queue) -> None:
-        waiting = await self._redis.llen(queue)  # type: ignore[misc]
+        waiting = await self._redis.llen(queue)
         if waiting < _ENOUGH:
             await asyncio.to_thread(self._publish, queue)
 

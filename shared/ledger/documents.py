@@ -251,8 +251,8 @@ _CHUNKS = text("""
 # A chunk that is paid for finds its completion when it is claimed, so it needs no call to start again from the front.
 _REVIVE = text("""
     UPDATE chunks
-    SET state = CASE WHEN given_questions IS NULL THEN 'pending' ELSE 'asked' END, error = NULL, attempts = 0, kills = 0,
-        due_at = now(), leased_by = NULL, lease_token = NULL
+    SET state = CASE WHEN given_questions IS NULL THEN 'pending' ELSE 'asked' END, error = NULL, attempts = 0,
+        kills = 0, due_at = now(), leased_by = NULL, lease_token = NULL
     WHERE document_id = :id AND generation = :generation AND state = 'dead'
 """)
 

@@ -1,8 +1,8 @@
 """The ledger's tables. A row is either done, leased, or due: `due_at` says when it may next be claimed.
 
 A claim moves `due_at` to the end of its lease and draws a fencing token; a settlement names that token and is refused
-when another claim has drawn a newer one. So a row whose worker died becomes due by itself, and "neither done nor leased"
-is one comparison with one index.
+when another claim has drawn a newer one. So a row whose worker died becomes due by itself, and "neither done nor
+leased" is one comparison with one index.
 """
 
 from __future__ import annotations

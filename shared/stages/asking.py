@@ -12,8 +12,9 @@ from shared.asking import BadQuestions, Subject, ask
 from shared.doorbell import Doorbell
 from shared.drain import Stage
 from shared.errors import ForeaskError
+from shared.ledger.outcomes import Failed, Paid
 from shared.ledger.records import PendingChunk
-from shared.ledger.work import Failed, Paid, Work
+from shared.ledger.work import Work
 from shared.llm import ChatModel, Usage
 from shared.retry import RetryPolicy, decide
 from shared.settings import Settings
@@ -38,7 +39,7 @@ def asking_stage(questioner: Questioner) -> Stage[PendingChunk, Paid | Failed]:
         name="ask",
         slots=questioner.settings.llm_max_in_flight,
         linger=timedelta(milliseconds=100),
-        claim=work.claim_pending,
+        claim=partial(_claim, questioner),
         work=partial(write_questions, questioner),
         settle=partial(_settle, questioner),
         leases_of=lambda chunk: [chunk.lease],
@@ -46,6 +47,15 @@ def asking_stage(questioner: Questioner) -> Stage[PendingChunk, Paid | Failed]:
         give_back=partial(work.give_back, "chunks"),
         full=lambda: questioner.doorbell.ring("ask"),
     )
+
+
+async def _claim(questioner: Questioner, limit: int) -> list[PendingChunk]:
+    while True:
+        claimed = await questioner.work.claim_pending(limit)
+        if claimed.paid_already:
+            questioner.doorbell.ring("index")
+        if claimed.chunks or not claimed.paid_already:
+            return claimed.chunks
 
 
 async def write_questions(questioner: Questioner, chunk: PendingChunk) -> Paid | Failed:

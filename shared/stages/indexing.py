@@ -23,8 +23,9 @@ from shared.drain import Stage
 from shared.embedding import Embedder, Vectors, embed_each, pack
 from shared.errors import ForeaskError, Permanent
 from shared.index import Index
+from shared.ledger.outcomes import Failed, Indexed
 from shared.ledger.records import AskedChunk
-from shared.ledger.work import Failed, Indexed, Work
+from shared.ledger.work import Work
 from shared.points import Point, points_of
 from shared.retry import RetryPolicy, decide
 from shared.settings import Settings

@@ -14,8 +14,9 @@ from shared.asking import AskingOptions, Subject, content_key
 from shared.doorbell import Doorbell
 from shared.drain import Stage
 from shared.errors import ForeaskError, Unreadable
+from shared.ledger.outcomes import Failed
 from shared.ledger.records import ClaimedDocument, CollectionOptions, NewChunk
-from shared.ledger.work import Failed, Work
+from shared.ledger.work import Work
 from shared.parsing.document import ChunkingOptions, ParsedDocument
 from shared.parsing.questions import assign
 from shared.parsing.sandbox import ParsingSandbox
@@ -90,8 +91,9 @@ async def _settle(parser: Parser, outcomes: Sequence[Parsed | Failed]) -> None:
     for o in parsed:
         await parser.work.settle_parsed(o.document, o.title, o.media_type, o.chunks)
     if parsed:
-        given = any(chunk.given_questions is not None for o in parsed for chunk in o.chunks)
-        parser.doorbell.ring("ask", *(["index"] if given else []))
+        parser.doorbell.ring("ask")
+    if any(o.document.given_questions is not None for o in parsed):
+        parser.doorbell.ring("index")
 
 
 def _chunking(settings: Settings, options: CollectionOptions) -> ChunkingOptions:

@@ -1,0 +1,42 @@
+"""What a worker reports of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.ledger.records import AskedChunk, Lease, PendingChunk
+from shared.llm import Usage
+from shared.retry import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """Questions that a model wrote for a chunk; the ledger keeps them under the chunk's content key."""
+
+    chunk: PendingChunk
+    model: str
+    questions: tuple[str, ...]
+    usage: Usage
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt that failed, and what follows; `usage` was spent all the same."""
+
+    lease: Lease
+    decision: Decision
+    usage: Usage = Usage()
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """A chunk whose points Qdrant has confirmed; `questions` are `{"text", "kept", "reason"}`."""
+
+    chunk: AskedChunk
+    questions: Sequence[dict[str, Any]]
+    kept: int
+    error: str | None = None

@@ -1,0 +1,133 @@
+"""Rows of the ledger as records, and outcomes as the arrays that statements take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import orjson
+from sqlalchemy import RowMapping
+
+from shared.ledger.collections import options_of
+from shared.ledger.outcomes import Failed, Indexed, Paid
+from shared.ledger.records import AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
+from shared.parsing.questions import ReadyQuestion
+from shared.retry import Dead, Retry
+
+
+def json(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def lease(row: RowMapping) -> Lease:
+    return Lease(id=row["id"], generation=row["generation"], token=row["lease_token"])
+
+
+def claimed_document(row: RowMapping) -> ClaimedDocument:
+    given = row["given_questions"]
+    return ClaimedDocument(
+        lease=lease(row),
+        tenant=row["tenant"],
+        collection_id=row["collection_id"],
+        options=options_of(row["options"]),
+        upload=row["upload"],
+        filename=row["filename"],
+        title=row["title"],
+        media_type=row["media_type"],
+        given_questions=None if given is None else tuple(ReadyQuestion(**q) for q in given),
+        attempts=row["attempts"],
+        kills=row["kills"],
+        live_generation=row["live_generation"],
+    )
+
+
+def pending(row: RowMapping) -> PendingChunk:
+    return PendingChunk(
+        lease=lease(row),
+        document_id=row["document_id"],
+        tenant=row["tenant"],
+        options=options_of(row["options"]),
+        text=row["text"],
+        title=row["title"],
+        heading_path=tuple(row["heading_path"]),
+        content_key=row["content_key"],
+        attempts=row["attempts"],
+        kills=row["kills"],
+    )
+
+
+def asked(row: RowMapping) -> AskedChunk:
+    values = dict(row)
+    lease = Lease(values.pop("id"), values.pop("generation"), values.pop("lease_token"))
+    span = (values.pop("span_start"), values.pop("span_end"))
+    values["heading_path"] = tuple(values["heading_path"])
+    values["questions"] = tuple(values["questions"])
+    return AskedChunk(lease=lease, span=span, **values)
+
+
+def chunk_arrays(document: ClaimedDocument, lane: int, chunks: Sequence[NewChunk]) -> dict[str, Any]:
+    return {
+        "document_id": document.lease.id,
+        "generation": document.lease.generation,
+        "tenant": document.tenant,
+        "lane": lane,
+        "live": document.live_generation,
+        "ids": [c.id for c in chunks],
+        "ordinals": [c.ordinal for c in chunks],
+        "texts": [c.text for c in chunks],
+        "headings": [json(c.heading_path) for c in chunks],
+        "starts": [c.span[0] for c in chunks],
+        "ends": [c.span[1] for c in chunks],
+        "pages": [c.page for c in chunks],
+        "keys": [c.content_key for c in chunks],
+        "given": [None if c.given_questions is None else json(c.given_questions) for c in chunks],
+    }
+
+
+def completion_arrays(paid: Sequence[Paid]) -> dict[str, Any]:
+    return {
+        "keys": [p.chunk.content_key for p in paid],
+        "tenants": [p.chunk.tenant for p in paid],
+        "models": [p.model for p in paid],
+        "questions": [json(p.questions) for p in paid],
+        "prompts": [p.usage.prompt_tokens for p in paid],
+        "completions": [p.usage.completion_tokens for p in paid],
+        "calls": [p.calls for p in paid],
+    }
+
+
+def lease_arrays(leases: Sequence[Lease]) -> dict[str, Any]:
+    return {
+        "ids": [lease.id for lease in leases],
+        "generations": [lease.generation for lease in leases],
+        "tokens": [lease.token for lease in leases],
+    }
+
+
+def paid_arrays(paid: Sequence[Paid]) -> dict[str, Any]:
+    return lease_arrays([p.chunk.lease for p in paid]) | {
+        "prompts": [p.usage.prompt_tokens for p in paid],
+        "completions": [p.usage.completion_tokens for p in paid],
+        "calls": [p.calls for p in paid],
+    }
+
+
+def indexed_arrays(outcomes: Sequence[Indexed]) -> dict[str, Any]:
+    return lease_arrays([o.chunk.lease for o in outcomes]) | {
+        "errors": [o.error for o in outcomes],
+        "questions": [json(o.questions) for o in outcomes],
+        "kept": [o.kept for o in outcomes],
+    }
+
+
+def failure_arrays(failures: Sequence[Failed]) -> dict[str, Any]:
+    return lease_arrays([f.lease for f in failures]) | {
+        "errors": [f.decision.reason for f in failures],
+        "dead": [isinstance(f.decision, Dead) for f in failures],
+        "after": [f.decision.after if isinstance(f.decision, Retry) else timedelta() for f in failures],
+        "burned": [int(f.decision.burns_attempt) if isinstance(f.decision, Retry) else 1 for f in failures],
+        "prompts": [f.usage.prompt_tokens for f in failures],
+        "completions": [f.usage.completion_tokens for f in failures],
+        "calls": [f.calls for f in failures],
+    }

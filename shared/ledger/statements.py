@@ -1,0 +1,266 @@
+"""The statements by which work is claimed and settled.
+
+Each settlement compares the fencing token in its own WHERE clause, so that a stale one changes nothing. Rows go in as
+arrays, one per column, so that a group of any size is one statement with one plan.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+CLAIM_DOCUMENTS = text("""
+    WITH due AS (
+        SELECT id FROM documents
+        WHERE state IN ('queued', 'parsing') AND due_at <= now()
+        ORDER BY lane, due_at LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    )
+    UPDATE documents d
+    SET state = 'parsing', due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
+        kills = d.kills + (d.leased_by IS NOT NULL)::int, updated_at = now()
+    FROM due, collections c
+    WHERE d.id = due.id AND c.id = d.collection_id
+    RETURNING d.id, d.generation, d.lease_token, d.tenant, d.collection_id, c.options, d.upload, d.filename, d.title,
+              d.media_type, d.given_questions, d.attempts, d.kills, d.live_generation
+""")
+
+SETTLE_PARSED = text("""
+    UPDATE documents
+    SET state = :state, title = coalesce(title, :title), media_type = coalesce(media_type, :media_type),
+        leased_by = NULL, attempts = 0, kills = 0, error = NULL, due_at = now(), updated_at = now()
+    WHERE id = :id AND lease_token = :token AND state = 'parsing'
+    RETURNING lane
+""")
+
+INSERT_CHUNKS = text("""
+    INSERT INTO chunks (id, generation, document_id, tenant, lane, ordinal, text, heading_path, span_start, span_end,
+                        page, content_key, state, given_questions, pending)
+    SELECT v.id, :generation, :document_id, :tenant, :lane, v.ordinal, v.text,
+           ARRAY(SELECT jsonb_array_elements_text(v.headings)), v.span_start, v.span_end, v.page, v.content_key,
+           CASE WHEN v.given IS NULL THEN 'pending' ELSE 'asked' END,
+           CASE WHEN v.given IS NULL THEN NULL ELSE ARRAY(SELECT jsonb_array_elements_text(v.given)) END,
+           CAST(:live AS int) IS NOT NULL AND NOT EXISTS (
+               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.generation = CAST(:live AS int))
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:ordinals AS int[]), CAST(:texts AS text[]), CAST(:headings AS jsonb[]),
+                CAST(:starts AS int[]), CAST(:ends AS int[]), CAST(:pages AS int[]), CAST(:keys AS bytea[]),
+                CAST(:given AS jsonb[]))
+         AS v(id, ordinal, text, headings, span_start, span_end, page, content_key, given)
+    ON CONFLICT DO NOTHING
+""")
+
+# Content that another worker is paying for right now is left alone, and within one claim each content comes once.
+CLAIM_PENDING = text("""
+    WITH due AS (
+        SELECT id, generation, content_key FROM chunks c
+        WHERE state = 'pending' AND due_at <= now()
+          AND NOT EXISTS (
+              SELECT 1 FROM chunks o
+              WHERE o.content_key = c.content_key AND o.state = 'pending' AND o.leased_by IS NOT NULL
+                AND (o.id, o.generation) <> (c.id, c.generation))
+        ORDER BY lane, due_at LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    ), once AS (
+        SELECT DISTINCT ON (content_key) id, generation FROM due ORDER BY content_key, id
+    )
+    UPDATE chunks c
+    SET due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
+        kills = c.kills + (c.leased_by IS NOT NULL)::int
+    FROM once, documents d JOIN collections l ON l.id = d.collection_id
+    WHERE c.id = once.id AND c.generation = once.generation AND d.id = c.document_id
+    RETURNING c.id, c.generation, c.lease_token, c.document_id, c.tenant, l.options, c.text, d.title, c.heading_path,
+              c.content_key, c.attempts, c.kills
+""")
+
+PAID = text("""
+    UPDATE chunks c
+    SET state = 'asked', leased_by = NULL, due_at = now(), attempts = 0, kills = 0, error = NULL
+    FROM completions p
+    WHERE c.content_key = p.content_key AND c.content_key = ANY(CAST(:keys AS bytea[])) AND c.state = 'pending'
+      AND (c.leased_by IS NULL OR c.leased_by = :worker)
+    RETURNING c.content_key
+""")
+
+INSERT_COMPLETIONS = text("""
+    INSERT INTO completions (content_key, tenant, model, questions, prompt_tokens, completion_tokens, calls)
+    SELECT v.key, v.tenant, v.model, ARRAY(SELECT jsonb_array_elements_text(v.questions)), v.prompt, v.completion,
+           v.calls
+    FROM unnest(CAST(:keys AS bytea[]), CAST(:tenants AS text[]), CAST(:models AS text[]), CAST(:questions AS jsonb[]),
+                CAST(:prompts AS int[]), CAST(:completions AS int[]), CAST(:calls AS int[]))
+         AS v(key, tenant, model, questions, prompt, completion, calls)
+    ON CONFLICT DO NOTHING
+""")
+
+SETTLE_PAID = text("""
+    UPDATE chunks c
+    SET state = 'asked', leased_by = NULL, due_at = now(), attempts = 0, kills = 0, error = NULL,
+        prompt_tokens = c.prompt_tokens + v.prompt, completion_tokens = c.completion_tokens + v.completion,
+        calls = c.calls + v.calls
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]), CAST(:prompts AS int[]),
+                CAST(:completions AS int[]), CAST(:calls AS int[]))
+         AS v(id, generation, token, prompt, completion, calls)
+    WHERE c.id = v.id AND c.generation = v.generation AND c.lease_token = v.token AND c.state = 'pending'
+""")
+
+SETTLE_TWINS = text("""
+    UPDATE chunks SET state = 'asked', leased_by = NULL, due_at = now(), attempts = 0, kills = 0, error = NULL
+    WHERE content_key = ANY(CAST(:keys AS bytea[])) AND state = 'pending'
+""")
+
+ASKED_DOCUMENTS = text("""
+    WITH asked AS (
+        SELECT d.id FROM documents d
+        WHERE d.id = ANY(CAST(:ids AS uuid[])) AND d.state = 'asking'
+          AND NOT EXISTS (SELECT 1 FROM chunks c
+                          WHERE c.document_id = d.id AND c.generation = d.generation AND c.state = 'pending')
+        ORDER BY d.id FOR UPDATE
+    )
+    UPDATE documents d SET state = 'indexing', updated_at = now()
+    FROM asked WHERE d.id = asked.id AND d.state = 'asking'
+""")
+
+CLAIM_ASKED = text("""
+    WITH due AS (
+        SELECT id, generation FROM chunks
+        WHERE state = 'asked' AND due_at <= now()
+        ORDER BY lane, due_at LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    )
+    UPDATE chunks c
+    SET due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
+        kills = c.kills + (c.leased_by IS NOT NULL)::int
+    FROM due, documents d JOIN collections l ON l.id = d.collection_id
+    WHERE c.id = due.id AND c.generation = due.generation AND d.id = c.document_id
+    RETURNING c.id, c.generation, c.lease_token, c.document_id, c.tenant, d.collection_id, l.index_name,
+              l.embedding_model, d.external_id, d.filename, d.title, d.metadata, c.ordinal, c.text, c.heading_path,
+              c.span_start, c.span_end, c.page, c.pending, c.given_questions IS NOT NULL AS given,
+              coalesce(c.given_questions,
+                       (SELECT p.questions FROM completions p WHERE p.content_key = c.content_key AND c.error IS NULL),
+                       '{}') AS questions,
+              c.error, c.attempts, c.kills, d.created_at
+""")
+
+SETTLE_INDEXED = text("""
+    UPDATE chunks c
+    SET state = CASE WHEN v.error IS NULL THEN 'indexed' ELSE 'dead' END, error = v.error, questions = v.questions,
+        questions_kept = v.kept, leased_by = NULL, attempts = 0, kills = 0
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
+                CAST(:questions AS jsonb[]), CAST(:kept AS int[]))
+         AS v(id, generation, token, error, questions, kept)
+    WHERE c.id = v.id AND c.generation = v.generation AND c.lease_token = v.token AND c.state = 'asked'
+    RETURNING c.id, c.generation
+""")
+
+_HISTORY = """history || jsonb_build_object('at', now(), 'attempt', t.attempts + 1, 'error', v.error)"""
+
+_FAILURES = """
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
+                CAST(:dead AS boolean[]), CAST(:after AS interval[]), CAST(:burned AS int[]), CAST(:prompts AS int[]),
+                CAST(:completions AS int[]), CAST(:calls AS int[]))
+         AS v(id, generation, token, error, dead, after, burned, prompt, completion, calls)
+    WHERE t.id = v.id AND t.generation = v.generation AND t.lease_token = v.token
+"""
+
+FAIL_DOCUMENTS = text(f"""
+    UPDATE documents t
+    SET state = CASE WHEN v.dead THEN 'failed' ELSE 'queued' END, error = v.error, attempts = t.attempts + v.burned,
+        history = t.{_HISTORY}, due_at = now() + v.after, leased_by = NULL, updated_at = now()
+    {_FAILURES} AND t.state = 'parsing'
+""")
+
+# A chunk that cannot be asked goes on to be indexed by its text; it ends dead there, with the reason kept here.
+FAIL_PENDING = text(f"""
+    UPDATE chunks t
+    SET state = CASE WHEN v.dead THEN 'asked' ELSE 'pending' END, error = v.error,
+        attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = t.{_HISTORY},
+        due_at = now() + v.after, leased_by = NULL, kills = 0, prompt_tokens = t.prompt_tokens + v.prompt,
+        completion_tokens = t.completion_tokens + v.completion, calls = t.calls + v.calls
+    {_FAILURES} AND t.state = 'pending'
+""")
+
+FAIL_ASKED = text(f"""
+    UPDATE chunks t
+    SET state = CASE WHEN v.dead THEN 'dead' ELSE 'asked' END,
+        error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
+        history = t.{_HISTORY},
+        due_at = now() + v.after, leased_by = NULL, kills = 0
+    {_FAILURES} AND t.state = 'asked'
+    RETURNING t.document_id
+""")
+
+FINISHABLE = text("""
+    SELECT d.id, d.tenant, l.index_name, d.generation, d.live_generation
+    FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.state IN ('asking', 'indexing')
+      AND (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
+      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.generation = d.generation
+                                               AND c.state IN ('pending', 'asked'))
+    LIMIT :limit
+""")
+
+FINISH = text("""
+    WITH ended AS (
+        SELECT d.id, v.generation,
+               EXISTS (SELECT 1 FROM chunks c
+                       WHERE c.document_id = d.id AND c.generation = d.generation AND c.state = 'dead') AS degraded
+        FROM documents d
+        JOIN unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[])) AS v(id, generation)
+          ON d.id = v.id AND d.generation = v.generation
+        WHERE d.state IN ('asking', 'indexing')
+        ORDER BY d.id FOR UPDATE OF d
+    )
+    UPDATE documents d
+    SET state = CASE WHEN ended.degraded THEN 'degraded' ELSE 'ready' END, live_generation = d.generation,
+        updated_at = now()
+    FROM ended WHERE d.id = ended.id
+""")
+
+FORGET = text("""
+    DELETE FROM chunks c
+    USING unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[])) AS v(id, generation)
+    WHERE c.document_id = v.id AND c.generation < v.generation
+""")
+
+INSERT_SWEEPS = text("""
+    INSERT INTO sweeps (index_name, tenant, document_id, below_generation, due_at)
+    SELECT v.index_name, v.tenant, v.id, v.generation, now() + :after
+    FROM unnest(CAST(:index_names AS text[]), CAST(:tenants AS text[]), CAST(:ids AS uuid[]),
+                CAST(:generations AS int[])) AS v(index_name, tenant, id, generation)
+""")
+
+DELETED = text("""
+    SELECT d.id, d.tenant, l.index_name, d.generation, d.live_generation
+    FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.state = 'deleting' AND d.due_at <= now() LIMIT :limit
+""")
+
+FORGET_DELETED = text(
+    "DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = 'deleting' RETURNING upload"
+)
+
+DUE_SWEEPS = text("""
+    SELECT id, index_name, tenant, document_id, below_generation FROM sweeps
+    WHERE due_at <= now() ORDER BY due_at LIMIT :limit
+""")
+
+_LEASES = """
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]))
+         AS v(id, generation, token)
+    WHERE t.id = v.id AND t.generation = v.generation AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+"""
+_TABLES = ("documents", "chunks")
+EXTEND = {name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES}") for name in _TABLES}
+GIVE_BACK = {
+    "documents": text(f"UPDATE documents t SET due_at = now(), leased_by = NULL, state = 'queued' {_LEASES}"),
+    "chunks": text(f"UPDATE chunks t SET due_at = now(), leased_by = NULL {_LEASES}"),
+}
+
+DUE = text("""
+    SELECT EXISTS (SELECT 1 FROM documents WHERE state IN ('queued', 'parsing') AND due_at <= now()) AS parse,
+           EXISTS (SELECT 1 FROM chunks WHERE state = 'pending' AND due_at <= now()) AS ask,
+           EXISTS (SELECT 1 FROM chunks WHERE state = 'asked' AND due_at <= now())
+           OR EXISTS (SELECT 1 FROM documents WHERE state = 'deleting' AND due_at <= now())
+           OR EXISTS (SELECT 1 FROM sweeps WHERE due_at <= now())
+           OR EXISTS (SELECT 1 FROM documents d WHERE d.state IN ('asking', 'indexing')
+                      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id
+                                      AND c.generation = d.generation AND c.state IN ('pending', 'asked'))) AS index
+""")
