@@ -19,7 +19,11 @@ SHORT_CHARS = 200
 """A section with less text than this is too short to be asked about."""
 
 EARLIEST_CUT = 0.6
-"""A section that does not fit is cut between this share of `max_chars` and all of it."""
+"""A section that does not fit is cut between this share of `max_chars` and all of it.
+
+Measured on 60 texts of 200 paragraphs without a heading, one paragraph edited near the top: filling every chunk changes
+39 % of the chunks, 0.8 34 %, 0.6 9 % for 17 % more chunks, 0.4 5 % for 32 % more. A changed chunk is paid for again.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ import asyncio
 import io
 import os
 import signal
+import sys
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -367,6 +369,38 @@ async def test_a_child_inherits_no_secret_and_no_open_file(parse, sandbox, monke
     assert len(list((process / "fd").iterdir())) <= 4
     limits = (process / "limits").read_text()
     assert "Max core file size        0 " in limits
+
+
+async def test_a_child_dies_with_its_parent_even_while_it_parses(tmp_path):
+    fifo = tmp_path / "endless"
+    os.mkfifo(fifo)
+    code = (
+        "import asyncio, pathlib; from shared.parsing.sandbox import *\n"
+        "async def main():\n"
+        "    sandbox = ParsingSandbox()\n"
+        f"    path = pathlib.Path({str(fifo)!r})\n"
+        "    await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())\n"
+        "asyncio.run(main())"
+    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    child = await until(lambda: children_of(parent.pid) and (Path("/proc") / children_of(parent.pid)[0]))
+    await until(lambda: "Max core file size        0 " in (child / "limits").read_text())
+    await asyncio.sleep(0.3)
+    parent.kill()
+    await parent.wait()
+
+    await until(lambda: not (child / "status").exists() or "State:\tZ" in (child / "status").read_text())
+
+
+def children_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+async def until(condition: Callable[[], object]) -> Any:
+    async with asyncio.timeout(20):
+        while not (found := condition()):
+            await asyncio.sleep(0.02)
+    return found
 
 
 async def test_children_that_cannot_start_are_worth_another_attempt(tmp_path, monkeypatch):

@@ -98,17 +98,18 @@ def by_section(bodies: list[str]) -> dict[tuple[str, ...], list[str]]:
     return found
 
 
-@settings(deadline=None, max_examples=25)
-@given(st.integers(), st.integers(0, 9))
-def test_an_edit_of_a_long_text_without_headings_moves_the_cuts_near_it_only(seed, edited):
-    random = Random(seed)
+def test_an_edit_of_a_long_text_without_headings_moves_the_cuts_near_it_only():
+    shares = [share_changed(Random(seed)) for seed in range(30)]
+
+    assert sum(shares) / len(shares) < 0.2  # 0.09 by content, 0.4 where every chunk is filled
+
+
+def share_changed(random: Random) -> float:
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
     paragraphs = [" ".join(random.choices(words, k=random.randint(20, 60))) + f" {n}." for n in range(200)]
-    changed = [*paragraphs]
-    changed[edited] = "Something else altogether."
-
+    changed = ["Something else altogether.", *paragraphs[1:]]
     before, after = (
-        Counter(c.text for c in chunks_of("\n\n".join(v), ChunkingOptions())) for v in (paragraphs, changed)
+        Counter(chunk.text for chunk in chunks_of("\n\n".join(version), ChunkingOptions()))
+        for version in (paragraphs, changed)
     )
-
-    assert (before - after).total() <= before.total() // 2
+    return (before - after).total() / before.total()
