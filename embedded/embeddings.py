@@ -41,7 +41,7 @@ def url(port: int) -> str:
     return f"http://127.0.0.1:{port}/v1"
 
 
-class BadRequest(Exception):  # noqa: N818 - a reply, not a failure of ours
+class BadRequest(Exception):
     """Answered as OpenAI answers it."""
 
     def __init__(

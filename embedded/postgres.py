@@ -7,6 +7,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
     if user is not None:
         _let_through(data_dir.resolve(), _binary("postgres"))
     cluster = _cluster(data_dir)
-    if not cluster.exists():
+    if cluster.exists():
+        _forget_dead_server(cluster)
+    else:
         _initialise(data_dir, user)
     parameters = [f"--{name}={value}" for name, value in {**PARAMETERS, "port": str(port)}.items()]
     return Child(
@@ -93,6 +96,21 @@ def _initialise(data_dir: Path, user: tuple[int, int] | None) -> None:
     _run([str(_binary("postgres")), "--single", "-D", str(cluster), "postgres"], user, create)
     cluster.rename(_cluster(data_dir))
     shutil.rmtree(making)
+
+
+def _forget_dead_server(cluster: Path) -> None:
+    """Remove the pid file of a server that was killed.
+
+    PostgreSQL does so itself unless the process id exists, and it still does where nobody reaped the dead server (a
+    container without an init) or where another process has it now (a container that was started again). Sessions that
+    outlived the server are still found, by their shared memory.
+    """
+    pid_file = cluster / "postmaster.pid"
+    with suppress(FileNotFoundError, IndexError):
+        pid = pid_file.read_text().split()[0]
+        command_line = Path("/proc", pid, "cmdline").read_bytes()  # absent where there is no /proc
+        if os.fsencode(cluster) not in command_line:
+            pid_file.unlink()
 
 
 def _run(command: list[str], user: tuple[int, int] | None, text: str = "") -> None:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 import structlog
@@ -34,7 +35,7 @@ class RestartPolicy:
     base: timedelta = timedelta(milliseconds=250)
     ceiling: timedelta = timedelta(seconds=15)
     forgotten_after: timedelta = timedelta(seconds=60)
-    first_attempts: int = 3
+    first_attempts: int = 4
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after `failures` ends in a row, 1 after the first."""
@@ -106,6 +107,34 @@ class Supervisor:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
+
+
+@contextmanager
+def stopped_by_signal() -> Iterator[None]:
+    """Within, the first SIGTERM or SIGINT ends the block in order, and the block's end is not interrupted by another.
+
+    For the main thread of a launcher: `with stopped_by_signal(), Stack(…): signal.pause()`.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        raise _Stopped
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    except _Stopped:
+        return
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Stopped(BaseException):
+    """A signal asked this process to stop; no `except Exception` may take it for an error."""
 
 
 class _Watch:

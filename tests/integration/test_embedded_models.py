@@ -1,0 +1,144 @@
+"""The embedded models behind OpenAI's API."""
+
+import asyncio
+import base64
+import json
+import time
+
+import httpx
+import numpy as np
+import pytest
+
+from embedded import embeddings, llama
+from embedded.stack import Stack
+from shared.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    with Stack(Settings(_env_file=None), tmp_path_factory.mktemp("models"), engines=("llm", "embedding")) as stack:
+        yield stack.settings
+
+
+def embed(models, text, **extra):
+    body = {"model": embeddings.MODEL, "input": text, **extra}
+    return httpx.post(f"{models.embedding_base_url}/embeddings", json=body, timeout=60)
+
+
+def vectors(reply):
+    return np.array([item["embedding"] for item in reply.json()["data"]], dtype=np.float32)
+
+
+def test_texts_become_unit_vectors_in_their_order(models):
+    texts = ["Where does the Elbe flow?", "The Elbe flows into the North Sea. " * 20, "A recipe for plum cake", "Elbe"]
+
+    reply = embed(models, texts)
+
+    found = vectors(reply)
+    assert found.shape == (4, 384)
+    assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
+    assert [item["index"] for item in reply.json()["data"]] == [0, 1, 2, 3]
+    for text, vector in zip(texts, found, strict=True):
+        alone = vectors(embed(models, text))[0]
+        assert float(alone @ vector) > 0.97  # int8 activations are scaled by the run they stand in
+    assert found[0] @ found[1] > found[0] @ found[2] + 0.3
+
+
+def test_base64_is_the_same_numbers(models):
+    plain = vectors(embed(models, ["one", "two"]))
+    packed = embed(models, ["one", "two"], encoding_format="base64").json()["data"]
+
+    decoded = np.array([np.frombuffer(base64.b64decode(item["embedding"]), dtype="<f4") for item in packed])
+    assert decoded == pytest.approx(plain)
+
+
+def test_usage_counts_the_tokens_that_were_embedded(models):
+    assert embed(models, "hello world").json()["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
+    assert embed(models, ["hello world", "word " * 1000]).json()["usage"]["prompt_tokens"] == 4 + 256
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "parameter"),
+    [
+        ({"input": "x"}, 400, "model"),
+        ({"model": "text-embedding-3-small", "input": "x"}, 404, "model"),
+        ({"model": embeddings.MODEL}, 400, "input"),
+        ({"model": embeddings.MODEL, "input": []}, 400, "input"),
+        ({"model": embeddings.MODEL, "input": ["a", ""]}, 400, "input"),
+        ({"model": embeddings.MODEL, "input": [1, 2]}, 400, "input"),
+        ({"model": embeddings.MODEL, "input": ["a"] * 2049}, 400, "input"),
+        ({"model": embeddings.MODEL, "input": "x", "encoding_format": "hex"}, 400, "encoding_format"),
+        ({"model": embeddings.MODEL, "input": "x", "dimensions": 8}, 400, "dimensions"),
+        ([], 400, None),
+    ],
+)
+def test_wrong_input_is_answered_as_openai_answers_it(models, body, status, parameter):
+    reply = httpx.post(f"{models.embedding_base_url}/embeddings", json=body, timeout=60)
+
+    assert reply.status_code == status
+    error = reply.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["param"] == parameter
+    assert error["message"]
+
+
+async def test_health_answers_while_the_model_computes(models):
+    async with httpx.AsyncClient(timeout=120) as http:
+        body = {"model": embeddings.MODEL, "input": ["many words in a row " * 60] * 200}
+        work = asyncio.create_task(http.post(f"{models.embedding_base_url}/embeddings", json=body))
+        await asyncio.sleep(0.5)
+        started = time.monotonic()
+        health = await http.get(models.embedding_base_url.removesuffix("/v1") + "/health")
+        took = time.monotonic() - started
+
+        assert health.status_code == 200
+        assert not work.done()
+        assert took < 1
+        assert (await work).status_code == 200
+
+
+def test_models_are_listed(models):
+    listed = httpx.get(f"{models.embedding_base_url}/models").json()["data"]
+    assert [model["id"] for model in listed] == [embeddings.MODEL]
+    listed = httpx.get(f"{models.llm_base_url}/models").json()["data"]
+    assert [model["id"] for model in listed] == [llama.MODEL]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"questions": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}},
+    "required": ["questions"],
+    "additionalProperties": False,
+}
+
+
+async def test_the_llm_obeys_a_schema_for_several_callers_at_once(models):
+    async with httpx.AsyncClient(timeout=120) as http:
+
+        async def ask(river):
+            body = {
+                "model": models.llm_model,
+                "messages": [{"role": "user", "content": f"Write two questions about the river {river}."}],
+                "max_tokens": 200,
+                "temperature": 0,
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "questions", "strict": True, "schema": SCHEMA},
+                },
+            }
+            return (await http.post(f"{models.llm_base_url}/chat/completions", json=body)).json()
+
+        replies = await asyncio.gather(*(ask(river) for river in ("Elbe", "Rhine", "Oder", "Spree", "Main")))
+
+    for reply in replies:
+        assert reply["usage"]["prompt_tokens"] > 0
+        choice = reply["choices"][0]
+        if choice["finish_reason"] == "stop":
+            assert len(json.loads(choice["message"]["content"])["questions"]) == 2
+    assert any(reply["choices"][0]["finish_reason"] == "stop" for reply in replies)
+
+
+def test_the_models_print_errors_only(models):
+    logs = models.data_dir / "logs"
+    assert (logs / "llm.log").read_text() == ""
+    assert (logs / "embedding.log").read_text() == ""

@@ -1,0 +1,290 @@
+"""The embedded engines as one stack: started for what has no URL, kept alive, stopped, and found again."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import asyncpg
+import httpx
+import psutil
+import pytest
+import redis
+from pydantic import SecretStr
+
+from embedded.stack import Stack
+from shared.errors import InvalidInput, Unavailable
+from shared.settings import Settings
+
+STORES = ("postgres", "valkey", "qdrant")
+
+# A launcher in a process of its own, so that it can be killed; it prints its engines' pids when they are up.
+LAUNCHER = """
+import json, signal, sys
+from pathlib import Path
+from embedded.stack import Stack
+from embedded.supervisor import stopped_by_signal
+from shared.settings import Settings
+
+wanted = Stack(Settings(_env_file=None), Path(sys.argv[1]), engines=("postgres", "valkey", "qdrant"))
+with stopped_by_signal(), wanted as stack:
+    print(json.dumps({"pids": stack.pids(), "environment": stack.environment()}), flush=True)
+    signal.pause()
+print("stopped in order", flush=True)
+"""
+
+
+def settings(**given):
+    return Settings(_env_file=None, **given)
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+async def execute(url, *statements):
+    connection = await asyncpg.connect(url.get_secret_value())
+    try:
+        return [await connection.fetch(statement) for statement in statements][-1]
+    finally:
+        await connection.close()
+
+
+def leave_marks(found, mark):
+    run(
+        execute(
+            found.database_url, "CREATE TABLE IF NOT EXISTS marks (mark text)", f"INSERT INTO marks VALUES ('{mark}')"
+        )
+    )
+    with contextlib.closing(redis.Redis.from_url(found.redis_url.get_secret_value())) as broker:
+        broker.rpush("marks", mark)
+    with httpx.Client(base_url=found.qdrant_url) as qdrant:
+        qdrant.put("/collections/marks", json={"vectors": {"size": 1, "distance": "Dot"}})
+        body = {"points": [{"id": len(mark), "vector": [1.0], "payload": {"mark": mark}}]}
+        qdrant.put("/collections/marks/points?wait=true", json=body).raise_for_status()
+
+
+def marks(found):
+    rows = run(execute(found.database_url, "SELECT mark FROM marks ORDER BY mark"))
+    with contextlib.closing(redis.Redis.from_url(found.redis_url.get_secret_value())) as broker:
+        listed = [mark.decode() for mark in broker.lrange("marks", 0, -1)]
+    scrolled = httpx.post(f"{found.qdrant_url}/collections/marks/points/scroll", json={}).json()["result"]["points"]
+    return [row["mark"] for row in rows], sorted(listed), sorted(point["payload"]["mark"] for point in scrolled)
+
+
+def until(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def launched(directory):
+    process = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(directory)], stdout=subprocess.PIPE, text=True)
+    return process, json.loads(process.stdout.readline())
+
+
+def test_a_stack_starts_keeps_its_data_and_its_ports(tmp_path):
+    with Stack(settings(), tmp_path, engines=STORES) as stack:
+        first = stack.settings
+        leave_marks(first, "one")
+        pids = stack.pids()
+    assert not any(psutil.pid_exists(pid) for pid in pids.values())
+
+    with Stack(settings(), tmp_path, engines=STORES) as stack:
+        assert stack.settings == first
+        leave_marks(stack.settings, "three")
+        assert marks(stack.settings) == (["one", "three"],) * 3
+
+
+def test_only_what_has_no_url_is_started(tmp_path):
+    given = settings(
+        database_url="postgresql://elsewhere/db",
+        redis_url="redis://elsewhere/0",
+        qdrant_url="http://elsewhere:6333",
+        llm_model="gpt-5-mini",
+        embedding_base_url="http://elsewhere/v1",
+    )
+
+    with Stack(given, tmp_path) as stack:
+        assert stack.pids() == {}
+        assert stack.settings == given.model_copy(update={"data_dir": tmp_path.resolve()})
+
+
+def test_the_environment_rebuilds_the_settings(tmp_path, monkeypatch):
+    given = settings(
+        database_url="postgresql://elsewhere/db",
+        api_keys="acme:0123456789abcdef0123456789abcdef,other:fedcba9876543210fedcba9876543210",
+        lease="PT7S",
+        llm_base_url="http://elsewhere/v1",
+        llm_model="m",
+        llm_api_key=SecretStr("secret"),
+        questions_per_chunk=4,
+    )
+    with Stack(given, tmp_path, engines=("valkey",)) as stack:
+        for name, value in stack.environment().items():
+            monkeypatch.setenv(name, value)
+        rebuilt = Settings(_env_file=None)
+
+        assert rebuilt == stack.settings
+        assert rebuilt.redis_url is not None
+
+
+def test_a_crashed_engine_comes_back_with_its_data(tmp_path):
+    with Stack(settings(), tmp_path, engines=STORES) as stack:
+        leave_marks(stack.settings, "one")
+        before = stack.pids()
+        for pid in before.values():
+            os.kill(pid, signal.SIGKILL)
+
+        def is_back():
+            try:
+                return marks(stack.settings) == (["one"],) * 3
+            except (OSError, httpx.HTTPError, redis.RedisError, asyncpg.PostgresError):
+                return False
+
+        until(is_back)
+        assert not set(before.values()) & set(stack.pids().values())
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["launcher", "everything"])
+def test_after_kill_9_nothing_is_left_running_and_the_data_is_whole(tmp_path, everything):
+    launcher, started = launched(tmp_path)
+    with Stack(Settings.model_validate(_fields(started["environment"])), tmp_path / "unused") as view:
+        leave_marks(view.settings, "one")
+
+    launcher.kill()
+    if everything:
+        for pid in started["pids"].values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    launcher.wait()
+    launcher.stdout.close()
+    until(lambda: not any(map(_alive, started["pids"].values())))
+
+    with Stack(settings(), tmp_path, engines=STORES) as stack:
+        assert marks(stack.settings) == (["one"],) * 3
+
+
+def _alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _fields(environment):
+    names = ("database_url", "redis_url", "qdrant_url")
+    elsewhere = {"llm_base_url": "http://elsewhere/v1", "embedding_base_url": "http://elsewhere/v1"}
+    return {name: environment[f"FOREASK_{name.upper()}"] for name in names} | elsewhere
+
+
+def test_sigterm_stops_everything_in_order(tmp_path):
+    launcher, started = launched(tmp_path)
+
+    launcher.send_signal(signal.SIGTERM)
+
+    assert launcher.wait(timeout=30) == 0
+    with launcher.stdout:
+        assert launcher.stdout.read() == "stopped in order\n"
+    assert not any(map(_alive, started["pids"].values()))
+    assert "database system is shut down" in (tmp_path / "logs" / "postgres.log").read_text()
+
+
+def test_one_stack_at_a_time(tmp_path):
+    with Stack(settings(), tmp_path, engines=("valkey",)):
+        with pytest.raises(InvalidInput, match=f"in use by process {os.getpid()}") as caught:
+            Stack(settings(), tmp_path, engines=("valkey",)).start()
+        assert caught.value.field == "data_dir"
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path):
+    with Stack(settings(), tmp_path, engines=("valkey",)) as stack:
+        first = stack.settings.redis_url
+    port = json.loads((tmp_path / "ports.json").read_text())["valkey"]
+    with socket.create_server(("127.0.0.1", port)), Stack(settings(), tmp_path, engines=("valkey",)) as stack:
+        assert stack.settings.redis_url != first
+        assert stack.pids()["valkey"]
+
+
+def test_an_engine_that_does_not_start_is_named_with_the_end_of_its_log(tmp_path):
+    (tmp_path / "valkey" / "appendonlydir").mkdir(parents=True)
+    (tmp_path / "valkey" / "appendonlydir" / "appendonly.aof.manifest").write_text("not a manifest\n")
+
+    with pytest.raises(Unavailable, match="valkey ended with code 1") as caught:
+        Stack(settings(), tmp_path, engines=("valkey", "qdrant")).start()
+
+    assert "manifest" in str(caught.value)
+    assert caught.value.component == "valkey"
+    with Stack(settings(), tmp_path, engines=("qdrant",)) as stack:  # the failed start let go of everything
+        assert stack.pids()["qdrant"]
+
+
+def test_secrets_are_private_and_no_argument(tmp_path):
+    with Stack(settings(), tmp_path, engines=("postgres", "valkey")) as stack:
+        for name in ("postgres", "valkey"):
+            password = tmp_path / name / "password"
+            assert password.stat().st_mode & 0o077 == 0
+            command = " ".join(psutil.Process(stack.pids()[name]).cmdline())
+            assert password.read_text() not in command
+
+
+def test_strangers_are_refused(tmp_path):
+    with Stack(settings(), tmp_path, engines=("postgres", "valkey")) as stack:
+        url = stack.settings.database_url.get_secret_value()
+        wrong = url.replace(url.split(":")[2].split("@")[0], "wrong")
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            run(execute(SecretStr(wrong), "SELECT 1"))
+        _, _, address = stack.settings.redis_url.get_secret_value().rpartition("@")
+        stranger = contextlib.closing(redis.Redis.from_url(f"redis://{address}"))
+        with stranger as broker, pytest.raises(redis.AuthenticationError):
+            broker.ping()
+
+
+def test_durability_is_not_traded_away(tmp_path):
+    with Stack(settings(), tmp_path, engines=("postgres", "valkey")) as stack:
+        rows = run(
+            execute(
+                stack.settings.database_url,
+                "SELECT name, setting FROM pg_settings WHERE name IN "
+                "('fsync', 'synchronous_commit', 'full_page_writes', 'max_connections', 'listen_addresses')",
+            )
+        )
+        with contextlib.closing(redis.Redis.from_url(stack.settings.redis_url.get_secret_value())) as broker:
+            kept = broker.config_get("append*") | broker.config_get("maxmemory-policy") | broker.config_get("bind")
+
+    assert dict(rows) == {
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "full_page_writes": "on",
+        "max_connections": "200",
+        "listen_addresses": "127.0.0.1",
+    }
+    assert kept["appendonly"] == "yes"
+    assert kept["appendfsync"] == "everysec"
+    assert kept["maxmemory-policy"] == "noeviction"
+    assert kept["bind"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("holder", ["nobody", "somebody else"])
+def test_the_pid_file_of_a_dead_server_does_not_hold_up_the_next(tmp_path, holder):
+    with Stack(settings(), tmp_path, engines=("postgres",)):
+        pid_file = tmp_path / "postgres" / "cluster" / "postmaster.pid"
+        left = pid_file.read_text().splitlines()
+    user = pid_file.parent.stat()
+    other = subprocess.Popen(["sleep", "60"], user=user.st_uid)
+    if holder == "nobody":
+        other.kill()
+    pid_file.write_text("\n".join([str(other.pid), *left[1:]]) + "\n")  # unreaped, a process id still exists
+    os.chown(pid_file, user.st_uid, user.st_gid)
+
+    with Stack(settings(), tmp_path, engines=("postgres",)) as stack:
+        assert run(execute(stack.settings.database_url, "SELECT 1"))
+
+    other.kill()
+    other.wait()
