@@ -12,15 +12,16 @@ import base64
 import hashlib
 import random
 import re
-import struct
 import time
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
 import orjson
 from aiohttp import web
+from numpy.typing import NDArray
 
 DIMENSIONS = 384
 _WORD = re.compile(r"\w+")
@@ -66,7 +67,7 @@ class Provider:
         self.stats = Stats()
         self._random = random.Random(script.seed)
         self._window: list[float] = []
-        self._words: dict[str, tuple[int, float]] = {}
+        self._words: dict[str, int] = {}
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=64 * 1024 * 1024)
@@ -226,26 +227,27 @@ class Provider:
         data = []
         for index, text in enumerate(inputs):
             vector = self.vector(text)
-            value: object = vector
-            if encoded:
-                value = base64.b64encode(struct.pack(f"<{DIMENSIONS}f", *vector)).decode()
+            value: object = base64.b64encode(vector.tobytes()).decode() if encoded else vector.tolist()
             data.append({"object": "embedding", "index": index, "embedding": value})
         tokens = sum(map(len, inputs)) // 4
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return _json({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
-    def vector(self, text: str) -> list[float]:
+    def vector(self, text: str) -> NDArray[np.float32]:
         """A bag of hashed words as a unit vector: texts that share words are near each other."""
-        values = [0.0] * DIMENSIONS
         words = self._words
-        for word in _WORD.findall(text.lower()):
-            place = words.get(word)
-            if place is None:
-                code = zlib.crc32(word.encode())
-                place = words[word] = (code % DIMENSIONS, 1.0 if code & 0x10000 else -1.0)
-            values[place[0]] += place[1]
-        norm = sum(v * v for v in values) ** 0.5
-        return [v / norm for v in values] if norm else [1.0] + values[1:]
+        places = [words.get(word) or self._place(word) for word in _WORD.findall(text.lower())]
+        if not places:
+            return np.eye(1, DIMENSIONS, dtype=np.float32)[0]
+        bins = np.bincount(places, minlength=2 * DIMENSIONS)
+        values = (bins[:DIMENSIONS] - bins[DIMENSIONS:]).astype(np.float32)
+        norm = float(np.linalg.norm(values))
+        return values / np.float32(norm) if norm else np.eye(1, DIMENSIONS, dtype=np.float32)[0]
+
+    def _place(self, word: str) -> int:
+        """The word's dimension; in the second half where it counts negative."""
+        place = self._words[word] = zlib.crc32(word.encode()) % (2 * DIMENSIONS)
+        return place
 
 
 def questions_of(prompt: str, count: int) -> list[str]:
@@ -253,6 +255,10 @@ def questions_of(prompt: str, count: int) -> list[str]:
     words = _WORD.findall(prompt[-1500:]) or ["nothing"]
     step = max(1, len(words) // count)
     return [f"What is said of {' '.join(words[i * step : i * step + 6])}?" for i in range(count)]
+
+
+def _delta(content: str | None, finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": 0, "delta": {"content": content} if content else {}, "finish_reason": finish_reason}
 
 
 def _usage(prompt: int, completion: int) -> dict[str, int]:

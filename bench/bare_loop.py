@@ -1,0 +1,48 @@
+"""The least that the same work could cost: one asyncio loop over the same client, keeping nothing.
+
+`python -m bench.bare_loop URL IN_FLIGHT`: 1,000 chunks are asked and their texts and questions embedded; nothing is
+stored, nothing is retried, a crash loses everything. Prints seconds of wall clock and of processor time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from datetime import timedelta
+
+import uvloop
+from pydantic import SecretStr
+
+from shared.asking import AskingOptions, Subject, ask
+from shared.embedding import OpenAIEmbedder, pack
+from shared.llm import OpenAIChat
+from shared.provider import Provider
+from tests.deployment import corpus
+
+
+async def run(url: str, in_flight: int) -> tuple[float, float]:
+    """Do the work once; return wall-clock and processor seconds."""
+    key, limit = SecretStr("scripted"), timedelta(seconds=60)
+    provider = Provider(component="llm", base_url=url, api_key=key, timeout=limit)
+    chat, embedder = OpenAIChat(provider, "scripted"), OpenAIEmbedder(provider, "scripted-embedding")
+    chunks = [section for text in corpus().values() for section in text.split("\n\n## ")[1:]]
+    slots = asyncio.Semaphore(in_flight)
+
+    async def one(chunk: str) -> tuple[str, ...]:
+        async with slots:
+            return (await ask(chat, Subject(chunk), AskingOptions())).questions
+
+    await embedder.embed(["connect"])
+    wall, cpu = time.perf_counter(), time.process_time()
+    questions = await asyncio.gather(*(one(chunk) for chunk in chunks))
+    texts = [text for chunk, own in zip(chunks, questions, strict=True) for text in (chunk, *own)]
+    ranges = pack(texts, max_inputs=256, max_tokens=100_000)
+    await asyncio.gather(*(embedder.embed(texts[r.start : r.stop]) for r in ranges))
+    result = time.perf_counter() - wall, time.process_time() - cpu
+    await provider.aclose()
+    return result
+
+
+if __name__ == "__main__":
+    print(*uvloop.run(run(sys.argv[1], int(sys.argv[2]))))

@@ -1,0 +1,91 @@
+"""Ingest of 200 documents, 1,000 chunks, against a provider that takes 0.5 s, beside a bare asyncio loop.
+
+`python -m bench.ingest`: the whole deployment as processes (API, workers, scheduler, embedded engines). Wall clock is
+from the first upload to the last document `ready`; CPU and memory are those of the API and the workers together. Then
+the same is ingested again, and once more with two documents changed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.deployment import ROOT, Deployment, ScriptedProvider, corpus
+
+LATENCY_SECONDS = 0.5
+
+
+def bare(provider: ScriptedProvider, in_flight: int) -> tuple[float, float]:
+    command = [sys.executable, "-m", "bench.bare_loop", provider.url, str(in_flight)]
+    wall, cpu = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return float(wall), float(cpu)
+
+
+def measure(provider: ScriptedProvider, in_flight: int, folder: Path) -> None:
+    """Print one row of the table, and what the second and third ingest paid for."""
+    loop_wall, loop_cpu = bare(provider, in_flight)
+    provider.reset()
+    settings = provider.settings(llm_max_in_flight=in_flight)
+    documents = corpus()
+    with Deployment(settings, folder) as deployment:
+        before = deployment.cpu_seconds()
+        started = time.perf_counter()
+        deployment.ingest(documents)
+        uploaded = time.perf_counter() - started
+        settled = deployment.wait_until_settled(len(documents))
+        wall = time.perf_counter() - started
+        cpu = {name: seconds - before[name] for name, seconds in deployment.cpu_seconds().items()}
+        chunks = sum(d["chunks"]["indexed"] for d in settled)
+        kept = sum(d["questions"] for d in settled)
+        stats = provider.stats()
+        total = sum(cpu.values())
+        print(f"{in_flight} in flight: ideal {1000 / in_flight * LATENCY_SECONDS:.1f} s", flush=True)
+        print(f"  bare loop   {loop_wall:6.2f} s wall {loop_cpu:6.2f} s CPU")
+        print(f"  foreask     {wall:6.2f} s wall {total:6.2f} s CPU   {wall / loop_wall:.2f} x the bare loop's wall")
+        print(
+            f"  {total / chunks * 1000:.2f} CPU ms a chunk; uploads took {uploaded:.2f} s; peak in flight {stats['peak_in_flight']}"
+        )
+        print("  CPU s:", ", ".join(f"{name} {seconds:.2f}" for name, seconds in cpu.items()))
+        print("  peak MB:", ", ".join(f"{name} {size / 1e6:.0f}" for name, size in deployment.peak_bytes().items()))
+        print(f"  {len(settled)} documents ready: {all(d['state'] == 'ready' for d in settled)}")
+        print(f"  points {deployment.points()}, kept questions {kept} + chunks {chunks}; calls {stats['calls']}")
+        again(deployment, provider, documents)
+        changed(deployment, provider, documents)
+
+
+def again(deployment: Deployment, provider: ScriptedProvider, documents: dict[str, str]) -> None:
+    provider.reset()
+    replies = deployment.ingest(documents)
+    deployment.wait_until_settled(len(documents))
+    print(
+        f"  the same again: {provider.stats()['calls']} calls, all 200 OK: {all(r.status_code == 200 for r in replies)}"
+    )
+
+
+def changed(deployment: Deployment, provider: ScriptedProvider, documents: dict[str, str]) -> None:
+    provider.reset()
+    names = list(documents)[:2]
+    edited = {name: documents[name].replace("topic", "subject", 30) for name in names}
+    deployment.ingest(edited)
+    settled = deployment.wait_until_settled(len(documents))
+    kept = sum(d["questions"] + d["chunks"]["indexed"] for d in settled)
+    print(
+        f"  two documents changed in one chunk each: {provider.stats()['calls']} calls; points {deployment.points()} = {kept}"
+    )
+
+
+def main() -> None:
+    provider = ScriptedProvider(latency_seconds=LATENCY_SECONDS)
+    try:
+        for in_flight in (64, 128):
+            with tempfile.TemporaryDirectory() as folder:
+                measure(provider, in_flight, Path(folder))
+    finally:
+        provider.close()
+
+
+if __name__ == "__main__":
+    main()

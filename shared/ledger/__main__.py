@@ -1,0 +1,28 @@
+"""`python -m shared.ledger`: bring the database to the newest schema."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from shared.errors import ForeaskError
+from shared.ledger.database import Database
+from shared.ledger.schema import migrate
+from shared.settings import Settings
+
+
+async def main(settings: Settings) -> None:
+    if settings.database_url is None:
+        sys.exit("FOREASK_DATABASE_URL is not set.")
+    database = Database(settings.database_url.get_secret_value())
+    try:
+        await migrate(database.engine)
+    finally:
+        await database.aclose()
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main(Settings()))
+    except (ForeaskError, OSError) as error:
+        sys.exit(f"The database could not be brought to the newest schema: {error}")

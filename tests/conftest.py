@@ -1,0 +1,95 @@
+"""What tests share: engines and a scripted provider for the session, and services wired to them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from embedded.stack import Stack
+from shared.ledger.records import Collection, Document, NewDocument
+from shared.ledger.schema import migrate
+from shared.parsing.questions import ReadyQuestion
+from shared.services import Services, build
+from shared.settings import Settings
+from tests.deployment import ScriptedProvider
+
+
+@pytest.fixture(scope="session")
+def provider_process() -> Iterator[ScriptedProvider]:
+    provider = ScriptedProvider()
+    yield provider
+    provider.close()
+
+
+@pytest.fixture
+def provider(provider_process: ScriptedProvider) -> Iterator[ScriptedProvider]:
+    """The scripted provider, with nothing counted and no fault set."""
+    provider_process.restore()
+    yield provider_process
+    provider_process.restore()
+
+
+@pytest.fixture(scope="session")
+def stack(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """PostgreSQL, Valkey and Qdrant's engine, for the whole session."""
+    folder = tmp_path_factory.mktemp("stack")
+    with Stack(provider_process.settings(), folder) as stack:
+        yield stack
+
+
+@pytest.fixture
+def settings(stack: Stack, tmp_path: Path) -> Settings:
+    """The session's engines; uploads go to the test's own folder."""
+    return stack.settings.model_copy(update={"data_dir": tmp_path})
+
+
+@pytest.fixture
+async def services(settings: Settings) -> AsyncIterator[Services]:
+    """Services over a ledger without rows."""
+    async with build(settings) as services:
+        await migrate(services.database.engine)
+        async with services.database.begin() as connection:
+            await connection.exec_driver_sql("TRUNCATE collections, documents, chunks, completions, sweeps")
+        yield services
+
+
+class Library:
+    """Hands documents to the ledger as the API does."""
+
+    def __init__(self, services: Services, tenant: str = "default") -> None:
+        self._services = services
+        self.tenant = tenant
+
+    async def collection(self, name: str = "default") -> Collection:
+        model = self._services.settings.embedding_model
+        assert model is not None
+        return await self._services.ledger.collections.ensure(self.tenant, name, embedding_model=model)
+
+    async def add(
+        self, text: str, external_id: str | None = None, *, questions: list[str] | None = None, lane: int = 0
+    ) -> Document:
+        upload = await self._services.uploads.store_bytes(text.encode(), max_bytes=10_000_000)
+        submission = await self._services.ledger.documents.submit(
+            NewDocument(
+                collection=await self.collection(),
+                external_id=external_id or uuid4().hex,
+                filename="text.md",
+                title=None,
+                media_type="text/markdown",
+                metadata={},
+                given_questions=None if questions is None else tuple(ReadyQuestion(q) for q in questions),
+                upload=upload.name,
+                size_bytes=upload.size_bytes,
+                content_hash=upload.sha256,
+                lane=lane,
+            )
+        )
+        return submission.document
+
+
+@pytest.fixture
+def library(services: Services) -> Library:
+    return Library(services)

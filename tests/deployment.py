@@ -1,0 +1,242 @@
+"""A whole deployment as local processes: engines, a scripted provider, the API and workers, and what they consume."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import psutil
+
+from embedded.stack import Stack
+from shared.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+ROLES = ("parse", "ask", "index", "scheduler")
+
+
+class ScriptedProvider:
+    """`tests.provider` as a process, and its remote control."""
+
+    def __init__(self, **script: Any) -> None:
+        import orjson
+
+        command = [sys.executable, "-m", "tests.provider", "--script", orjson.dumps(script).decode()]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=30)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def settings(self, **more: Any) -> Settings:
+        return Settings(
+            _env_file=None,
+            llm_base_url=self.url,
+            llm_model="scripted",
+            llm_api_key="scripted",
+            embedding_base_url=self.url,
+            embedding_model="scripted-embedding",
+            embedding_api_key="scripted",
+            **more,
+        )
+
+    def script(self, **changes: Any) -> None:
+        self._client.post("/script", json=changes).raise_for_status()
+
+    def stats(self) -> dict[str, Any]:
+        return self._client.get("/stats").json()
+
+    def reset(self) -> None:
+        self._client.post("/reset").raise_for_status()
+
+    def restore(self) -> None:
+        """Forget what was counted and every fault that was set."""
+        from dataclasses import asdict
+
+        from tests.provider import Script
+
+        self.script(**asdict(Script()))
+        self.reset()
+
+    def close(self) -> None:
+        self._client.close()
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class Deployment:
+    """The API and workers over embedded engines, between `with` and its end."""
+
+    def __init__(self, settings: Settings, data_dir: Path, *, roles: Iterable[str] = ROLES) -> None:
+        self.data_dir = data_dir
+        self.stack = Stack(settings, data_dir)
+        self._roles = tuple(roles)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.port = _free_port()
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=60)
+
+    def start(self) -> Self:
+        self.stack.start()
+        self.run("migrate", [sys.executable, "-m", "shared.ledger"]).wait()
+        self.run("api", [sys.executable, "-m", "api"])
+        for role in self._roles:
+            self.worker(role)
+        self._wait_for_api()
+        return self
+
+    def worker(self, role: str, name: str | None = None) -> subprocess.Popen[bytes]:
+        return self.run(name or role, [sys.executable, "-m", "workers", role])
+
+    def run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        log = self.data_dir / "logs" / f"{name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            process = subprocess.Popen(command, cwd=ROOT, env=self.environment(), stdout=file, stderr=file)
+        self.processes[name] = process
+        return process
+
+    def environment(self) -> Mapping[str, str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
+        return clean | self.stack.environment() | {"FOREASK_API_PORT": str(self.port)}
+
+    def kill_everything(self) -> None:
+        """`kill -9` to every process, engines and supervisors included."""
+        for process in self.processes.values():
+            with suppress(ProcessLookupError):
+                process.kill()
+        for pid in self.stack.pids().values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self.processes.values():
+            process.wait()
+        self.processes.clear()
+        self.stack.stop()
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
+        self.client.close()
+        self.stack.stop()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # What is asked of it
+
+    def ingest(self, documents: Mapping[str, str], collection: str = "default", **more: Any) -> list[httpx.Response]:
+        """Hand in texts by their external ids, one after the other."""
+        replies = []
+        for external_id, text in documents.items():
+            body = {"collection": collection, "external_id": external_id, "filename": external_id, "text": text, **more}
+            replies.append(self.client.post("/v1/documents", json=body))
+        return replies
+
+    def documents(self, collection: str = "default") -> list[dict[str, Any]]:
+        items, cursor = [], None
+        while True:
+            parameters = {"collection": collection, "limit": 200} | ({"cursor": cursor} if cursor else {})
+            page = self.client.get("/v1/documents", params=parameters).raise_for_status().json()
+            items += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return items
+
+    def wait_until_settled(self, count: int, collection: str = "default", timeout: float = 120) -> list[dict[str, Any]]:
+        """Wait until so many documents are there and none is in work."""
+        deadline = time.monotonic() + timeout
+        while True:
+            with suppress(httpx.HTTPError):
+                documents = self.documents(collection)
+                if len(documents) == count and all(d["state"] in {"ready", "degraded", "failed"} for d in documents):
+                    return documents
+            if time.monotonic() > deadline:
+                states = [(d["external_id"], d["state"], d["chunks"]) for d in documents if d["state"] != "ready"]
+                raise AssertionError(f"not settled after {timeout} s: {states[:10]}\n{self.logs()}")
+            time.sleep(0.1)
+
+    def points(self, collection: str = "default") -> int:
+        return int(self.client.get(f"/v1/collections/{collection}").raise_for_status().json()["points"])
+
+    def logs(self) -> str:
+        tails = []
+        for path in sorted((self.data_dir / "logs").glob("*.log")):
+            tails.append(f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-15:]))
+        return "\n".join(tails)
+
+    # What it consumes
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Processor seconds of the API and each worker, with their children."""
+        return {name: _cpu(process.pid) for name, process in self.processes.items() if process.poll() is None}
+
+    def peak_bytes(self) -> dict[str, int]:
+        return {name: _peak(process.pid) for name, process in self.processes.items() if process.poll() is None}
+
+    def _wait_for_api(self) -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with suppress(httpx.HTTPError):
+                if self.client.get("/health/ready").status_code == 200:
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"the API did not come up\n{self.logs()}")
+
+
+def corpus(documents: int = 200, sections: int = 5, words: int = 200) -> dict[str, str]:
+    """Markdown documents of so many sections, each one chunk, no two alike."""
+    texts = {}
+    for d in range(documents):
+        parts = [f"# Report {d}"]
+        for s in range(sections):
+            body = " ".join(f"topic{d}x{s} item{(d * 31 + s * 17 + w) % 977}" for w in range(words // 2))
+            parts.append(f"## Section {s} of report {d}\n\n{body}.")
+        texts[f"report-{d}.md"] = "\n\n".join(parts)
+    return texts
+
+
+def _cpu(pid: int) -> float:
+    process = psutil.Process(pid)
+    times = [process.cpu_times(), *(child.cpu_times() for child in process.children(recursive=True))]
+    return sum(t.user + t.system + t.children_user + t.children_system for t in times)
+
+
+def _peak(pid: int) -> int:
+    total = 0
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from shared.embedding import embed_each, pack
+from shared.errors import Refused, Unavailable
+
+
+class Picky:
+    """An embedder that refuses a whole request for one text in it."""
+
+    name = "picky"
+
+    def __init__(self, refused: str = "bad") -> None:
+        self.requests: list[list[str]] = []
+        self._refused = refused
+
+    async def dimensions(self) -> int:
+        return 1
+
+    async def embed(self, texts):
+        self.requests.append(list(texts))
+        if self._refused in texts:
+            raise Refused("not this one")
+        return np.array([[float(len(text))] for text in texts], dtype=np.float32)
+
+
+def test_packs_by_count_and_by_tokens_in_order():
+    texts = ["a" * 30] * 5  # 11 estimated tokens each
+
+    assert list(pack(texts, max_inputs=2, max_tokens=1000)) == [range(0, 2), range(2, 4), range(4, 5)]
+    assert list(pack(texts, max_inputs=10, max_tokens=33)) == [range(0, 3), range(3, 5)]
+
+
+def test_a_text_over_the_limit_goes_alone():
+    assert list(pack(["x", "y" * 900, "z"], max_inputs=9, max_tokens=100)) == [range(0, 1), range(1, 2), range(2, 3)]
+
+
+def test_nothing_packs_to_nothing():
+    assert list(pack([], max_inputs=2, max_tokens=2)) == []
+
+
+async def test_a_refused_text_fails_alone():
+    embedder = Picky()
+
+    vectors = await embed_each(embedder, ["one", "bad", "three", "four"])
+
+    assert isinstance(vectors[1], Refused)
+    assert [int(v[0]) for v in (vectors[0], vectors[2], vectors[3])] == [3, 5, 4]
+
+
+async def test_an_unavailable_provider_is_not_bisected():
+    class Away(Picky):
+        async def embed(self, texts):
+            await super().embed(texts)
+            raise Unavailable("away", component="embedding")
+
+    embedder = Away()
+
+    with pytest.raises(Unavailable):
+        await embed_each(embedder, ["one", "two"])
+    assert len(embedder.requests) == 1

@@ -1,0 +1,56 @@
+from datetime import timedelta
+
+import pytest
+
+from shared.errors import BadReply, RateLimited, Transient, Unavailable
+from shared.retry import Dead, Retry, RetryPolicy, decide
+
+SECOND = timedelta(seconds=1)
+POLICY = RetryPolicy(max_attempts=4, base=SECOND, ceiling=timedelta(seconds=5))
+
+
+@pytest.mark.parametrize(
+    ("failed_before", "expected_seconds"), [(0, 1), (1, 2), (2, 4)], ids=["first", "second", "third"]
+)
+def test_waits_double_up_to_the_ceiling(failed_before, expected_seconds):
+    decision = decide(Transient("away"), failed_before, POLICY, lambda: 1.0)
+
+    assert decision == Retry(after=SECOND * expected_seconds, reason="away")
+
+
+def test_the_ceiling_holds_for_any_number_of_attempts():
+    decision = decide(RateLimited("slow down"), 10_000, POLICY, lambda: 1.0)
+
+    assert isinstance(decision, Retry)
+    assert decision.after == POLICY.ceiling
+
+
+def test_jitter_is_full():
+    assert decide(Transient("away"), 0, POLICY, lambda: 0.0) == Retry(after=timedelta(), reason="away")
+
+
+def test_never_earlier_than_the_provider_asks_for():
+    decision = decide(Transient("away", retry_after=timedelta(seconds=9)), 0, POLICY, lambda: 0.0)
+
+    assert isinstance(decision, Retry)
+    assert decision.after == timedelta(seconds=9)
+
+
+def test_gives_up_after_the_last_attempt():
+    assert decide(Transient("away"), 3, POLICY, lambda: 1.0) == Dead("gave up after 4 attempts: away")
+
+
+def test_permanent_errors_are_never_tried_again():
+    assert decide(BadReply("no JSON"), 0, POLICY, lambda: 1.0) == Dead("no JSON")
+
+
+@pytest.mark.parametrize("error", [RateLimited("429"), Unavailable("gone", component="qdrant")])
+def test_what_is_not_the_works_own_fault_burns_no_attempt(error):
+    decision = decide(error, 99, POLICY, lambda: 1.0)
+
+    assert isinstance(decision, Retry)
+    assert not decision.burns_attempt
+
+
+def test_a_failing_provider_burns_attempts():
+    assert isinstance(decide(Unavailable("500", component="llm"), 3, POLICY, lambda: 1.0), Dead)
