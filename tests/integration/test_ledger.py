@@ -1,0 +1,361 @@
+"""The ledger's promises: claims exclude each other, stale settlements change nothing, content is paid for once."""
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from shared.asking import AskingOptions, Subject, content_key
+from shared.errors import Conflict, NotFound
+from shared.ledger import Work
+from shared.ledger.outcomes import Failed, Indexed, Paid
+from shared.ledger.records import ChunkState, DocumentState, NewChunk
+from shared.llm import Usage
+from shared.retry import Dead, Retry
+
+NOW = timedelta()
+
+
+def new_chunk(words, ordinal=0, given=None):
+    key = content_key("default", "scripted", Subject(words), AskingOptions())
+    return NewChunk(uuid4(), ordinal, words, ("Heading",), (0, len(words)), None, key, given)
+
+
+async def parsed(services, library, *texts, external_id=None, given=None):
+    """A document whose chunks wait to be asked."""
+    document = await library.add("unused " + " ".join(texts), external_id)
+    (claimed,) = await services.ledger.work.claim_documents(10)
+    chunks = [new_chunk(words, number, given) for number, words in enumerate(texts)]
+    assert await services.ledger.work.settle_parsed(claimed, "Title", "text/markdown", chunks)
+    return document
+
+
+async def claim_pending(work, limit=10):
+    return (await work.claim_pending(limit)).chunks
+
+
+def paid(chunk, *questions):
+    return Paid(chunk, "scripted", questions or ("What is it?",), Usage(10, 5), 1)
+
+
+async def end_leases(services):
+    async with services.database.begin() as connection:
+        for table in ("documents", "chunks"):
+            await connection.execute(
+                text(f"UPDATE {table} SET due_at = now() - interval '1 s' WHERE leased_by IS NOT NULL")
+            )
+
+
+async def test_the_same_content_again_changes_nothing(services, library):
+    first = await library.add("same", "a.md")
+    again = await library.add("same", "a.md")
+
+    assert (again.id, again.generation) == (first.id, 1)
+
+
+async def test_other_content_begins_the_next_generation(services, library):
+    first = await library.add("one", "a.md")
+    second = await library.add("two", "a.md")
+
+    assert (second.id, second.generation, second.state) == (first.id, 2, DocumentState.QUEUED)
+
+
+async def test_the_same_document_handed_in_ten_times_at_once_is_one(services, library):
+    await library.collection()
+    documents = await asyncio.gather(*(library.add("same", "a.md") for _ in range(10)))
+
+    assert len({d.id for d in documents}) == 1
+    assert documents[0].generation == 1
+
+
+async def test_a_row_is_claimed_by_one_worker_at_a_time(services, library):
+    for number in range(20):
+        await library.add(f"text {number}")
+
+    claims = await asyncio.gather(*(services.ledger.work.claim_documents(5) for _ in range(8)))
+
+    ids = [document.lease.id for claim in claims for document in claim]
+    assert len(ids) == len(set(ids)) == 20
+
+
+async def test_a_claim_whose_lease_ended_is_refused_after_another(services, library):
+    await library.add("text")
+    work = services.ledger.work
+    (slow,) = await work.claim_documents(1)
+    await end_leases(services)
+    (quick,) = await work.claim_documents(1)
+
+    assert not await work.settle_parsed(slow, "Slow", "text/plain", [new_chunk("slow")])
+    assert await work.settle_parsed(quick, "Quick", "text/plain", [new_chunk("quick")])
+    assert quick.kills == 1
+    chunks = await services.ledger.documents.chunks("default", quick.lease.id)
+    assert [chunk.text for chunk in chunks] == ["quick"]
+
+
+async def test_an_extended_lease_is_not_due(services, library):
+    await library.add("text")
+    short = Work(services.database, worker="short", lease=timedelta(seconds=0.2))
+    (claimed,) = await short.claim_documents(1)
+    await services.ledger.work.extend("documents", [claimed.lease])
+    await asyncio.sleep(0.3)
+
+    assert await short.claim_documents(1) == []
+
+
+async def test_a_claim_given_back_is_due_at_once_and_counts_as_no_kill(services, library):
+    await library.add("text")
+    work = services.ledger.work
+    (claimed,) = await work.claim_documents(1)
+    await work.give_back("documents", [claimed.lease])
+    (again,) = await work.claim_documents(1)
+
+    assert (again.kills, again.attempts) == (0, 0)
+
+
+async def test_what_is_paid_for_is_kept_even_when_the_claim_is_stale(services, library):
+    await parsed(services, library, "one chunk")
+    work = services.ledger.work
+    (slow,) = await claim_pending(work)
+    await end_leases(services)
+    (quick,) = await claim_pending(work)
+    await work.settle_asked([paid(slow, "Paid first?")])
+
+    (asked,) = await work.claim_asked(10)
+    assert asked.questions == ("Paid first?",)
+    await work.settle_asked([paid(quick, "Paid second?")])  # too late: it is asked already, and stays as it is
+    async with services.database.begin() as connection:
+        assert (await connection.execute(text("SELECT questions FROM completions"))).scalars().all() == [
+            ["Paid first?"]
+        ]
+
+
+async def test_the_same_content_is_asked_once_at_a_time(services, library):
+    await parsed(services, library, "twin", external_id="a")
+    await parsed(services, library, "twin", external_id="b")
+    work = services.ledger.work
+
+    first, second = await asyncio.gather(claim_pending(work), claim_pending(work))
+
+    assert len(first) + len(second) == 1
+    await work.settle_asked([paid((first + second)[0])])
+    assert len(await work.claim_asked(10)) == 2
+
+
+async def test_content_paid_for_before_needs_no_call(services, library):
+    await parsed(services, library, "known text", external_id="a")
+    work = services.ledger.work
+    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+    await parsed(services, library, "known text", external_id="b")
+
+    claimed = await work.claim_pending(10)
+
+    assert (claimed.chunks, claimed.paid_already) == ([], 1)
+    assert len(await work.claim_asked(10)) == 2
+
+
+async def test_tenants_do_not_share_what_they_paid_for():
+    subject, options = Subject("text"), AskingOptions()
+
+    assert content_key("a", "m", subject, options) != content_key("b", "m", subject, options)
+
+
+async def test_a_retry_is_due_when_the_ledger_says_so(services, library):
+    await parsed(services, library, "chunk")
+    work = services.ledger.work
+    (claimed,) = await claim_pending(work)
+    await work.settle_asked([Failed(claimed.lease, Retry(after=timedelta(seconds=0.3), reason="away"))])
+
+    assert await claim_pending(work) == []
+    await asyncio.sleep(0.4)
+    (again,) = await claim_pending(work)
+    assert again.attempts == 1
+
+
+async def test_a_chunk_without_questions_goes_on_to_be_indexed_and_ends_dead(services, library):
+    document = await parsed(services, library, "chunk")
+    work = services.ledger.work
+    (claimed,) = await claim_pending(work)
+    await work.settle_asked([Failed(claimed.lease, Dead("no JSON"), Usage(7, 3), calls=3)])
+    (asked,) = await work.claim_asked(10)
+    assert (asked.questions, asked.error) == ((), "no JSON")
+    await work.settle_indexed([Indexed(asked, [], 0, asked.error)])
+    await work.finish(await work.finishable())
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.state, found.progress.dead, found.progress.calls) == (DocumentState.DEGRADED, 1, 3)
+    (chunk,) = await services.ledger.documents.chunks("default", document.id)
+    assert (chunk.state, chunk.error) == (ChunkState.DEAD, "no JSON")
+
+
+async def test_dead_chunks_can_be_revived(services, library):
+    document = await parsed(services, library, "chunk")
+    work = services.ledger.work
+    (claimed,) = await claim_pending(work)
+    await work.settle_asked([Failed(claimed.lease, Dead("no JSON"))])
+    await work.settle_indexed([Indexed(c, [], 0, c.error) for c in await work.claim_asked(10)])
+    await work.finish(await work.finishable())
+
+    revived = await services.ledger.documents.retry("default", document.id)
+
+    assert revived.state == DocumentState.ASKING
+    assert [chunk.attempts for chunk in await claim_pending(work)] == [0]
+
+
+async def test_only_what_failed_can_be_retried(services, library):
+    document = await library.add("text")
+
+    with pytest.raises(Conflict, match="queued"):
+        await services.ledger.documents.retry("default", document.id)
+
+
+async def test_a_failed_document_says_why_and_can_be_retried(services, library):
+    document = await library.add("text")
+    work = services.ledger.work
+    (claimed,) = await work.claim_documents(1)
+    await work.settle_failed_documents([Failed(claimed.lease, Dead("encrypted"))])
+
+    failed = await services.ledger.documents.get("default", document.id)
+    assert (failed.state, failed.error) == (DocumentState.FAILED, "encrypted")
+    assert (await services.ledger.documents.retry("default", document.id)).state == DocumentState.QUEUED
+    assert len(await work.claim_documents(1)) == 1
+
+
+async def test_a_document_is_finished_only_when_no_chunk_is_open(services, library):
+    document = await parsed(services, library, "one", "two")
+    work = services.ledger.work
+    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+    first, second = await work.claim_asked(10)
+    await work.settle_indexed([Indexed(first, [], 1)])
+    assert await work.finishable() == []
+    await work.settle_indexed([Indexed(second, [], 1)])
+
+    await work.finish(await work.finishable([document.id]))
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.state, found.live_generation, found.progress.questions) == (DocumentState.READY, 1, 2)
+
+
+async def test_a_stale_indexing_is_not_recorded(services, library):
+    await parsed(services, library, "one")
+    work = services.ledger.work
+    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+    (slow,) = await work.claim_asked(10)
+    await end_leases(services)
+    (quick,) = await work.claim_asked(10)
+
+    assert await work.settle_indexed([Indexed(slow, [], 1)]) == set()
+    assert await work.settle_indexed([Indexed(quick, [], 1)]) == {quick.lease}
+
+
+async def test_an_unfinished_generation_is_forgotten_when_the_next_begins(services, library):
+    await parsed(services, library, "one", external_id="a")
+    (claimed,) = await claim_pending(services.ledger.work)
+    await library.add("other", "a")
+
+    await services.ledger.work.settle_asked([paid(claimed)])
+
+    assert await services.ledger.work.claim_asked(10) == []
+
+
+async def test_chunks_of_a_next_generation_stay_hidden_until_it_is_whole(services, library):
+    work = services.ledger.work
+    document = await parsed(services, library, "kept", external_id="a")
+    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+    (first,) = await work.claim_asked(10)
+    await work.settle_indexed([Indexed(first, [], 1)])
+    await work.finish(await work.finishable())
+    assert not first.pending
+
+    await library.add("next", "a")
+    (claimed,) = await work.claim_documents(1)
+    same = NewChunk(first.lease.id, 0, "kept", (), (0, 4), None, b"k" * 32)
+    await work.settle_parsed(claimed, None, "text/markdown", [same, new_chunk("new", 1)])
+    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+
+    pending = {chunk.text: chunk.pending for chunk in await work.claim_asked(10)}
+    assert pending == {"kept": False, "new": True}
+    assert claimed.live_generation == 1
+    assert document.id == claimed.lease.id
+
+
+async def test_a_deleted_document_is_gone_at_once_and_its_writers_are_refused(services, library):
+    document = await parsed(services, library, "one")
+    work = services.ledger.work
+    (claimed,) = await claim_pending(work)
+    await services.ledger.documents.delete("default", document.id)
+
+    with pytest.raises(NotFound):
+        await services.ledger.documents.get("default", document.id)
+    await work.settle_asked([paid(claimed)])
+    assert await work.claim_asked(10) == []
+    (deleted,) = await work.deleted()
+    assert deleted.id == document.id
+
+
+async def test_a_deleted_documents_name_is_free_again(services, library):
+    document = await library.add("one", "a")
+    await services.ledger.documents.delete("default", document.id)
+
+    assert (await library.add("one", "a")).id != document.id
+
+
+async def test_what_is_deleted_is_swept_again_once_no_lease_can_be_held(services, library):
+    document = await library.add("one", "a")
+    await services.ledger.documents.delete("default", document.id)
+    work = Work(services.database, worker="w", lease=timedelta(seconds=0.1))
+    await work.forget(await work.deleted())
+
+    assert await work.due_sweeps() == []
+    await asyncio.sleep(0.3)
+    (sweep,) = await work.due_sweeps()
+    assert (sweep.document_id, sweep.below_generation) == (document.id, 2)
+    await work.settle_sweeps([sweep])
+    assert await work.due_sweeps() == []
+
+
+async def test_another_tenant_sees_nothing(services, library):
+    document = await library.add("secret")
+
+    with pytest.raises(NotFound):
+        await services.ledger.documents.get("other", document.id)
+    with pytest.raises(NotFound):
+        await services.ledger.documents.delete("other", document.id)
+    with pytest.raises(NotFound):
+        await services.ledger.documents.chunks("other", document.id)
+    assert await services.ledger.documents.page("other") == []
+    assert await services.ledger.collections.find("other", "default") is None
+
+
+async def test_pages_follow_each_other_without_gap_or_repetition(services, library):
+    ids = {(await library.add(f"text {number}")).id for number in range(7)}
+    seen, after = [], None
+    while page := await services.ledger.documents.page("default", after=after, limit=3):
+        seen += [document.id for document in page]
+        after = (page[-1].created_at, page[-1].id)
+
+    assert len(seen) == len(set(seen)) == 7
+    assert set(seen) == ids
+
+
+async def test_due_names_the_queues_that_have_work(services, library):
+    work = services.ledger.work
+    assert await work.due() == []
+    await library.add("one")
+    assert await work.due() == ["parse"]
+    (claimed,) = await work.claim_documents(1)
+    assert await work.due() == []
+    await work.settle_parsed(claimed, None, "text/markdown", [new_chunk("one")])
+    assert await work.due() == ["ask"]
+    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+    assert await work.due() == ["index"]
+
+
+async def test_migrating_twice_changes_nothing(services):
+    from shared.ledger.schema import migrate
+
+    await migrate(services.database.engine)
+
+    async with services.database.begin() as connection:
+        assert (await connection.execute(text("SELECT count(*) FROM alembic_version"))).scalar() == 1

@@ -1,0 +1,205 @@
+import asyncio
+from collections import deque
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from shared.drain import Drain, Limits, Stage
+from shared.errors import Unavailable
+from shared.ledger.records import Lease
+
+LIMITS = Limits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
+
+
+class Shop:
+    """A stage over a queue in memory, recording what a drain does."""
+
+    def __init__(self, items, slots=4):
+        self.due = deque(range(items))
+        self.slots = slots
+        self.in_work = 0
+        self.peak = 0
+        self.settled = []
+        self.groups = []
+        self.given_back = []
+        self.extended = []
+        self.calls_for_help = 0
+        self.settle_failures = 0
+        self.hold = None
+
+    def stage(self):
+        return Stage(
+            name="shop",
+            slots=self.slots,
+            linger=timedelta(milliseconds=1),
+            claim=self.claim,
+            work=self.work,
+            settle=self.settle,
+            leases_of=lambda item: [Lease(UUID(int=item), 1, item)],
+            extend=self.extend,
+            give_back=self.give_back,
+            full=self.full,
+        )
+
+    async def claim(self, limit):
+        return [self.due.popleft() for _ in range(min(limit, len(self.due)))]
+
+    async def work(self, item):
+        self.in_work += 1
+        self.peak = max(self.peak, self.in_work)
+        if self.hold is not None:
+            await self.hold.wait()
+        await asyncio.sleep(0.001)
+        self.in_work -= 1
+        if item == 666:
+            raise ZeroDivisionError
+        return item
+
+    async def settle(self, outcomes):
+        if self.settle_failures:
+            self.settle_failures -= 1
+            raise Unavailable("away", component="ledger")
+        self.groups.append(len(outcomes))
+        self.settled += outcomes
+
+    async def extend(self, leases):
+        self.extended.append([lease.token for lease in leases])
+
+    async def give_back(self, leases):
+        self.given_back += [lease.token for lease in leases]
+
+    def full(self):
+        self.calls_for_help += 1
+
+
+async def drain(shop, limits=LIMITS, stopping=None):
+    return await Drain(shop.stage(), limits, stopping or asyncio.Event()).run()
+
+
+async def test_everything_due_is_worked_on_and_settled_once():
+    shop = Shop(100)
+
+    more = await drain(shop)
+
+    assert not more
+    assert sorted(shop.settled) == list(range(100))
+
+
+async def test_no_more_are_in_work_than_there_are_slots():
+    shop = Shop(50, slots=4)
+
+    await drain(shop)
+
+    assert shop.peak == 4
+
+
+async def test_a_slot_is_taken_until_its_outcome_is_committed():
+    shop = Shop(20, slots=2)
+    committing = asyncio.Event()
+
+    async def slow_settle(outcomes):
+        await committing.wait()
+        shop.settled += outcomes
+
+    stage = shop.stage()
+    object.__setattr__(stage, "settle", slow_settle)
+    running = asyncio.create_task(Drain(stage, LIMITS, asyncio.Event()).run())
+    await asyncio.sleep(0.05)
+
+    assert len(shop.due) == 18  # two calls were paid for and not committed: no third was begun
+    committing.set()
+    await running
+    assert len(shop.settled) == 20
+
+
+async def test_help_is_called_once_when_more_is_due_than_slots():
+    busy, idle = Shop(50, slots=4), Shop(2, slots=4)
+
+    await drain(busy)
+    await drain(idle)
+
+    assert (busy.calls_for_help, idle.calls_for_help) == (1, 0)
+
+
+async def test_outcomes_wait_for_a_ledger_that_is_away():
+    shop = Shop(3)
+    shop.settle_failures = 1
+
+    await drain(shop)
+
+    assert sorted(shop.settled) == [0, 1, 2]
+
+
+async def test_the_budget_ends_the_claiming_but_not_the_work():
+    shop = Shop(1000, slots=1)
+
+    more = await drain(shop, Limits(lease=LIMITS.lease, budget=timedelta(seconds=0.05), grace=LIMITS.grace))
+
+    assert more
+    assert sorted(shop.settled) == list(range(1000 - len(shop.due)))
+
+
+async def test_a_stop_settles_what_ends_in_time_and_claims_nothing_more():
+    shop = Shop(1000, slots=8)
+    stopping = asyncio.Event()
+    running = asyncio.create_task(drain(shop, stopping=stopping))
+    await asyncio.sleep(0.02)
+    stopping.set()
+
+    assert await running
+    assert sorted(shop.settled) == list(range(1000 - len(shop.due)))
+    assert shop.given_back == []
+
+
+async def test_a_stop_gives_back_what_does_not_end_in_time():
+    shop = Shop(5, slots=8)
+    shop.hold = asyncio.Event()
+    stopping = asyncio.Event()
+    running = asyncio.create_task(drain(shop, stopping=stopping))
+    await asyncio.sleep(0.02)
+    stopping.set()
+    await running
+
+    assert sorted(shop.given_back) == [0, 1, 2, 3, 4]
+    assert shop.settled == []
+
+
+async def test_leases_are_extended_while_work_goes_on():
+    shop = Shop(2)
+    shop.hold = asyncio.Event()
+    limits = Limits(lease=timedelta(seconds=0.06), budget=LIMITS.budget, grace=LIMITS.grace)
+    running = asyncio.create_task(drain(shop, limits))
+    await asyncio.sleep(0.1)
+    shop.hold.set()
+    await running
+
+    assert len(shop.extended) >= 2
+    assert all(sorted(tokens) == [0, 1] for tokens in shop.extended)
+
+
+async def test_a_bug_under_one_item_leaves_its_claim_and_the_others_alone():
+    shop = Shop(10, slots=2)
+    shop.due.appendleft(666)
+
+    await drain(shop)
+
+    assert sorted(shop.settled) == list(range(10))
+    assert 666 not in shop.given_back
+
+
+async def test_a_claim_that_fails_ends_the_drain_after_what_is_in_work():
+    shop = Shop(4, slots=4)
+    stage = shop.stage()
+    first = stage.claim
+
+    async def claim_once(limit):
+        if not shop.due:
+            raise Unavailable("away", component="ledger")
+        return await first(limit)
+
+    object.__setattr__(stage, "claim", claim_once)
+
+    with pytest.raises(Unavailable):
+        await Drain(stage, LIMITS, asyncio.Event()).run()
+    assert sorted(shop.settled) == [0, 1, 2, 3]
