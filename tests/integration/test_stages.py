@@ -1,0 +1,251 @@
+"""From bytes to points and back: the stages over real engines, with a scripted provider."""
+
+import asyncio
+from uuid import uuid4
+
+import numpy as np
+from qdrant_client import models
+
+from shared.drain import Drain, Limits
+from shared.index import visible
+from shared.ledger.records import ChunkState, DocumentState
+from shared.points import Point
+from shared.retrieval import Query
+from shared.stages import asking_stage, clean, indexing_stage, parsing_stage
+
+TWO_SECTIONS = "\n\n".join(
+    f"# {name}\n\n" + " ".join(f"{name}{number} is about {name} number {number}." for number in range(20))
+    for name in ("alpha", "beta")
+)
+
+
+async def work(services, *stages):
+    """Drain each stage until nothing is due."""
+    settings = services.settings
+    limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    for stage in stages or ("parse", "ask", "index"):
+        built = {
+            "parse": lambda: parsing_stage(services.parser),
+            "ask": lambda: asking_stage(services.questioner),
+            "index": lambda: indexing_stage(services.indexer),
+        }[stage]()
+        assert not await Drain(built, limits, asyncio.Event()).run()
+
+
+async def points(services, library, **payload):
+    """All points of the tenant, hidden ones too, as {id: payload}."""
+    collection = await library.collection()
+    conditions = [models.FieldCondition(key=k, match=models.MatchValue(value=v)) for k, v in payload.items()]
+    records, _ = await services.index._client.scroll(
+        collection.index_name, scroll_filter=models.Filter(must=conditions), limit=10_000, with_payload=True
+    )
+    return {record.id: record.payload for record in records}
+
+
+async def texts_found(services, library, question, **more):
+    retrieval = await services.retriever.retrieve(await library.collection(), Query(question, **more))
+    return [chunk.text for chunk in retrieval.chunks]
+
+
+async def test_a_document_becomes_points_that_its_questions_find(services, library, provider):
+    document = await library.add(TWO_SECTIONS)
+    await work(services)
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert found.state == DocumentState.READY
+    assert found.progress.total == found.progress.indexed == provider.stats()["calls"]
+    stored = await points(services, library)
+    assert len(stored) == found.progress.indexed + found.progress.questions
+    question = next(p for p in stored.values() if "question" in p)
+    assert question["tenant"] == "default"
+    assert question["document_id"] == str(document.id)
+    assert question["generation"] == 1
+    assert (await texts_found(services, library, question["question"], top_k=1))[0] in TWO_SECTIONS
+
+
+async def test_indexing_twice_gives_the_same_points(services, library, provider):
+    await library.add(TWO_SECTIONS)
+    await work(services, "parse", "ask")
+    chunks = await services.ledger.work.claim_asked(100)
+    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in chunks])
+    await work(services, "index")
+    before = await points(services, library)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE chunks SET state = 'asked', due_at = now()")
+    await work(services, "index")
+
+    assert (await points(services, library)).keys() == before.keys()
+
+
+async def test_an_edit_pays_for_the_changed_chunk_alone_and_removes_what_it_replaced(services, library, provider):
+    long = TWO_SECTIONS.replace("about", "all about " + "very " * 30)
+    document = await library.add(long, "a.md")
+    await work(services)
+    before = await points(services, library)
+    paid = provider.stats()["calls"]
+    assert paid >= 2
+
+    await library.add(long.replace("beta19 is", "beta19 was"), "a.md")
+    await work(services)
+
+    after = await points(services, library)
+    assert provider.stats()["calls"] == paid + 1
+    assert {p["generation"] for p in after.values()} == {2}
+    kept = before.keys() & after.keys()
+    assert kept
+    assert before.keys() - kept
+    found = await services.ledger.documents.get("default", document.id)
+    assert len(after) == found.progress.indexed + found.progress.questions
+
+
+async def test_a_query_sees_the_old_generation_until_the_new_one_is_whole(services, library, provider):
+    await library.add("The harbour opens at seven in the morning for all ships.", "a.md")
+    await work(services)
+    await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
+    await work(services, "parse", "ask")
+    (chunk,) = await services.ledger.work.claim_asked(10)
+    assert chunk.pending
+    from shared.stages.indexing import index_batch
+
+    await index_batch(services.indexer, [chunk])  # written to Qdrant, and the worker dies before it can say so
+
+    assert len({p["generation"] for p in (await points(services, library)).values()}) == 2
+    assert ["seven" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
+    await services.ledger.work.give_back("chunks", [chunk.lease])
+    await work(services, "index")
+    assert ["nine" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
+
+
+async def test_a_late_writer_of_an_old_generation_takes_nothing_back(services, library, provider):
+    await library.add(TWO_SECTIONS, "a.md")
+    await work(services, "parse", "ask")
+    slow = await services.ledger.work.claim_asked(10)
+    await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
+    await work(services)
+    after = await points(services, library)
+
+    from shared.stages.indexing import _settle, index_batch
+
+    outcomes = await index_batch(services.indexer, slow)
+    await _settle(services.indexer, [outcomes])
+
+    assert await points(services, library) == after
+
+
+async def test_an_upsert_never_replaces_a_newer_generation(services, library):
+    await services.index.ensure("fencing", 3)
+    identity = str(uuid4())
+    vector = {"question": np.array([1, 0, 0], dtype=np.float32)}
+    await services.index.upsert("fencing", [Point(identity, vector, {"generation": 2, "tenant": "t"})])
+    await services.index.upsert("fencing", [Point(identity, vector, {"generation": 1, "tenant": "t"})])
+
+    assert (await services.index.fetch("fencing", [identity]))[identity]["generation"] == 2
+
+
+async def test_a_deleted_document_leaves_no_points_and_no_upload(services, library, provider):
+    document = await library.add(TWO_SECTIONS)
+    await library.add("Something else that stays where it is.", "b.md")
+    await work(services)
+    await services.ledger.documents.delete("default", document.id)
+    await clean(services.indexer)
+
+    stored = await points(services, library)
+    assert stored
+    assert all(p["document_id"] != str(document.id) for p in stored.values())
+    assert len([p for p in (services.settings.data_dir / "uploads").rglob("*") if p.is_file()]) == 1
+
+
+async def test_a_text_that_cannot_be_embedded_fails_alone(services, library, provider):
+    provider.script(refuse_containing="unspeakable")
+    bad = await library.add("This text is unspeakable for the embedding model, every word of it.", "bad.md")
+    good = await library.add("This text is perfectly fine for the embedding model, all of it.", "good.md")
+    await work(services)
+
+    found = await services.ledger.documents.get("default", bad.id)
+    assert found.state == DocumentState.DEGRADED
+    (chunk,) = await services.ledger.documents.chunks("default", bad.id)
+    assert "embedded" in chunk.error
+    assert (await services.ledger.documents.get("default", good.id)).state == DocumentState.READY
+
+
+async def test_malformed_replies_end_dead_and_are_found_by_their_text(services, library, provider):
+    provider.script(malformed_containing="lighthouse")
+    document = await library.add("The lighthouse keeper lives alone on the northern cliff all year.", "a.md")
+    await work(services)
+
+    (chunk,) = await services.ledger.documents.chunks("default", document.id)
+    assert chunk.state == ChunkState.DEAD
+    assert provider.stats()["calls"] == 3
+    assert await texts_found(services, library, "lighthouse keeper") == [chunk.text]
+
+
+async def test_ready_made_questions_cost_no_call_and_are_kept_as_they_are(services, library, provider):
+    document = await library.add("The keeper lives alone.", questions=["Who lives alone?", "who lives alone"])
+    await work(services)
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.state, found.progress.questions) == (DocumentState.READY, 2)
+    assert provider.stats()["calls"] == 0
+
+
+async def test_no_questions_means_none_are_asked(services, library, provider):
+    document = await library.add("The keeper lives alone.", questions=[])
+    await work(services)
+
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert provider.stats()["calls"] == 0
+    assert await texts_found(services, library, "keeper") == ["The keeper lives alone."]
+
+
+async def test_work_that_ends_its_worker_is_set_aside(services, library, provider):
+    document = await library.add("poison", "poison.md")
+    for _ in range(3):
+        await services.ledger.work.claim_documents(1)
+        async with services.database.begin() as connection:
+            await connection.exec_driver_sql("UPDATE documents SET due_at = now() WHERE leased_by IS NOT NULL")
+    other = await library.add("A harmless text about the sea and its ships.", "fine.md")
+    await work(services)
+
+    poisoned = await services.ledger.documents.get("default", document.id)
+    assert poisoned.state == DocumentState.FAILED
+    assert "3 times" in poisoned.error
+    assert (await services.ledger.documents.get("default", other.id)).state == DocumentState.READY
+
+
+async def test_tenants_never_meet_in_a_search(services, library, provider):
+    await library.add("The secret of the first tenant is a blue key.")
+    await work(services)
+    mine = await library.collection()
+    stranger = type(mine)(
+        mine.id, "other", mine.name, mine.options, mine.embedding_model, mine.index_name, mine.created_at
+    )
+
+    assert (await services.retriever.retrieve(stranger, Query("secret blue key"))).chunks == []
+    assert (await services.retriever.retrieve(mine, Query("secret blue key"))).chunks
+    assert visible("other").must[0].match.value == "other"
+
+
+async def test_k_distinct_chunks_come_back_however_many_questions_crowd_in_front(services, library, provider):
+    crowd = [f"What is the tide number {number}?" for number in range(120)]
+    await library.add("The tide tables of the harbour.", "crowd.md", questions=crowd)
+    for number in range(3):
+        await library.add(
+            f"Tide gauge {number} stands in the bay.", f"{number}.md", questions=[f"Where is gauge {number}?"]
+        )
+    await work(services)
+    retrieval = await services.retriever.retrieve(
+        await library.collection(), Query("What is the tide number 7?", top_k=4, channels=("questions",))
+    )
+
+    assert len({chunk.chunk_id for chunk in retrieval.chunks}) == 4
+    assert retrieval.chunks[0].matched_question == "What is the tide number 7?"
+
+
+async def test_min_score_and_filters_hold(services, library, provider):
+    document = await library.add("The tide tables of the harbour.", questions=["What is the tide?"])
+    await work(services)
+    assert await texts_found(services, library, "What is the tide?", min_score=0.99, channels=("questions",))
+    assert not await texts_found(services, library, "entirely unrelated words", min_score=0.99)
+    assert await texts_found(services, library, "tide", document_ids=[document.id])
+    assert not await texts_found(services, library, "tide", document_ids=[uuid4()])
+    assert not await texts_found(services, library, "tide", filter={"author": "Kim"})
