@@ -45,7 +45,10 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Section:
+    """Units under one heading, or under several where short sections joined: `level` is the first's, `last` the last's."""
+
     level: int
+    last: int
     units: list[_Unit] = field(default_factory=list)
 
     @property
@@ -74,13 +77,13 @@ def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[Chunk, .
 
 
 def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> Iterator[_Section]:
-    section = _Section(level=0)
+    section = _Section(0, 0)
     open_headings: list[Block] = []
     for block in blocks:
         if block.kind == "heading":
             if section.units:
                 yield section
-            section = _Section(level=block.level)
+            section = _Section(block.level, block.level)
             while open_headings and open_headings[-1].level >= block.level:
                 open_headings.pop()
             open_headings.append(block)
@@ -99,7 +102,7 @@ def _joined(sections: Iterable[_Section], options: ChunkingOptions) -> list[_Sec
     waiting: _Section | None = None
     for section in sections:
         if waiting and _may_join_next(waiting, section, options):
-            current = _Section(waiting.level, waiting.units + section.units)
+            current = _Section(waiting.level, section.last, waiting.units + section.units)
         else:
             if waiting:
                 _settle(waiting, done, options)
@@ -125,8 +128,9 @@ def _harmless(first: _Section, second: _Section, options: ChunkingOptions) -> bo
 
 
 def _settle(short: _Section, done: list[_Section], options: ChunkingOptions) -> None:
-    if done and short.level >= done[-1].level and _harmless(done[-1], short, options):
+    if done and short.level >= done[-1].last and _harmless(done[-1], short, options):
         done[-1].units += short.units
+        done[-1].last = short.last
     else:
         done.append(short)
 

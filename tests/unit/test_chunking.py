@@ -99,11 +99,19 @@ def test_a_short_section_joins_the_one_before_rather_than_a_new_chapter():
 
 
 def test_a_short_section_stays_alone_rather_than_have_its_neighbour_cut():
-    long = ("word " * 78).strip()
+    long = "\n\n".join([("word " * 39).strip()] * 2)
 
     chunks = chunks_of(f"## A\n\n{long}\n\n## B\n\nShort.\n\n## C\n\n{long}")
 
     assert [chunk.heading_path for chunk in chunks] == [("A",), ("B",), ("C",)]
+
+
+def test_a_short_chapter_does_not_join_the_chapter_before():
+    long = "\n\n".join([("word " * 39).strip()] * 2)
+
+    chunks = chunks_of(f"# A\n\n## A1\n\n{PROSE * 2}\n\n# B\n\nShort.\n\n# C\n\n{long}")
+
+    assert [chunk.heading_path for chunk in chunks] == [("A", "A1"), ("B",), ("C",)]
 
 
 def test_a_long_paragraph_is_cut_between_sentences_with_overlap():
@@ -129,7 +137,7 @@ def test_whole_paragraphs_are_not_repeated():
 def test_a_word_that_never_ends_is_cut_between_whole_characters():
     family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
     for unit in ("e\u0301", "\N{WAVING HAND SIGN}\U0001f3fd", family):
-        pieces = [chunk.text for chunk in chunks_of(unit * 500, 100, 0)]
+        pieces = [chunk.text for chunk in chunks_of(unit * 500, 97, 0)]
 
         assert len(pieces) > 1
         assert "".join(pieces) == unit * 500
