@@ -45,7 +45,7 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Section:
-    """Units under one heading, or under several where short sections joined: `level` is the first's, `last` the last's."""
+    """Units under one heading, or several where short ones joined: `level` is the first heading's, `last` the last's."""
 
     level: int
     last: int
