@@ -1,0 +1,127 @@
+"""Retrieval by ready-made questions alone, beside the same computed by NumPy.
+
+`python -m bench.question_channel FOLDER...`: each folder holds corpus.jsonl, queries.jsonl, qrels.tsv (BEIR) and
+generated.jsonl with questions for some passages. The questions are imported with their passages through the stages of
+the ingest, embedded by the embedded model and searched in Qdrant's engine; NumPy ranks every passage by its nearest
+question. Prints nDCG@10 of both and on how many queries their first ten differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import orjson
+import uvloop
+
+from embedded.stack import Stack
+from shared.drain import Drain, Limits
+from shared.embedding import Embedder, Vectors, pack
+from shared.ledger.records import CollectionOptions, NewDocument
+from shared.ledger.schema import migrate
+from shared.parsing.questions import ReadyQuestion
+from shared.retrieval import Query
+from shared.services import Services, build
+from shared.settings import Settings
+from shared.stages import indexing_stage, parsing_stage
+
+Run = dict[str, dict[str, float]]
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
+
+
+async def import_set(services: Services, folder: Path, questions: Mapping[str, list[str]]) -> None:
+    """Hand in each passage as a document with its questions and wait for the stages."""
+    model = services.settings.embedding_model or ""
+    options = CollectionOptions(chunk_max_chars=100_000)
+    collection = await services.ledger.collections.ensure(
+        "default", folder.name, embedding_model=model, options=options
+    )
+    for row in lines(folder / "corpus.jsonl"):
+        text, name = str(row["text"]), str(row["_id"])
+        upload = await services.uploads.store_bytes(text.encode(), max_bytes=10_000_000)
+        given = tuple(ReadyQuestion(q) for q in questions.get(name, []))
+        await services.ledger.documents.submit(
+            NewDocument(
+                collection, name, None, str(row.get("title") or "") or None, "text/plain", {}, given,
+                upload.name, upload.size_bytes, hashlib.sha256(text.encode()).digest(),
+            )
+        )  # fmt: skip
+    s = services.settings
+    limits = Limits(lease=s.lease, budget=s.drain * 100, grace=s.grace)
+    for stage in (parsing_stage(services.parser), indexing_stage(services.indexer)):
+        await Drain(stage, limits, asyncio.Event()).run()  # type: ignore[arg-type]
+
+
+async def search(services: Services, folder: Path, queries: Mapping[str, str]) -> Run:
+    collection = await services.ledger.collections.get("default", folder.name)
+    run: Run = {}
+    for query_id, text in queries.items():
+        found = await services.retriever.retrieve(
+            collection, Query(text, top_k=10, max_tokens=10**9, channels=("questions",))
+        )
+        run[query_id] = {chunk.external_id: chunk.score for chunk in found.chunks}
+    return run
+
+
+async def embed(embedder: Embedder, texts: list[str]) -> Vectors:
+    parts = [
+        await embedder.embed(texts[r.start : r.stop]) for r in pack(texts, max_inputs=256, max_tokens=100_000)
+    ]
+    return np.concatenate(parts)
+
+
+async def brute_force(embedder: Embedder, queries: Mapping[str, str], questions: Mapping[str, list[str]]) -> Run:
+    owners = np.array([name for name, own in questions.items() for _ in own])
+    vectors = await embed(embedder, [text for own in questions.values() for text in own])
+    scores = await embed(embedder, list(queries.values())) @ vectors.T
+    run: Run = {}
+    for query_id, row in zip(queries, scores, strict=True):
+        best: dict[str, float] = {}
+        for place in np.argsort(-row):
+            best.setdefault(str(owners[place]), float(row[place]))
+            if len(best) == 10:
+                break
+        run[query_id] = best
+    return run
+
+
+async def measure(settings: Settings, folders: list[Path]) -> None:
+    async with build(settings) as services:
+        await migrate(services.database.engine)
+        embedder = services.indexer.embedder
+        for folder in folders:
+            questions = {
+                str(row["passage_id"]): [str(q) for q in row["questions"]]  # type: ignore[attr-defined]
+                for row in lines(folder / "generated.jsonl")
+            }
+            queries = {str(row["_id"]): str(row["text"]) for row in lines(folder / "queries.jsonl")}
+            rows = [line.split("\t") for line in (folder / "qrels.tsv").read_text().splitlines()[1:]]
+            judged = [ir_measures.Qrel(q, d, int(relevance)) for q, d, relevance in rows]
+            await import_set(services, folder, questions)
+            ours = await search(services, folder, queries)
+            numpys = await brute_force(embedder, queries, questions)
+            ndcg = ir_measures.nDCG @ 10
+            value, reference = (ndcg.calc_aggregate(judged, run) for run in (ours, numpys))
+            differ = sum(list(ours[q]) != list(numpys[q]) for q in queries)
+            print(f"{folder.name}: nDCG@10 of the question channel {value:.4f}, NumPy {reference:.4f};"
+                  f" the first ten differ on {differ} of {len(queries)} queries", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    folders = [Path(name) for name in sys.argv[1:]]
+    settings = Settings(_env_file=None, llm_base_url="http://127.0.0.1:9", llm_model="none")  # type: ignore[call-arg]
+    with tempfile.TemporaryDirectory() as data, Stack(settings, Path(data)) as stack:
+        uvloop.run(measure(stack.settings, folders))
+
+
+if __name__ == "__main__":
+    main()
