@@ -24,10 +24,13 @@ _ASKING = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w+")
+_TEXTS = r"(?:text|passage|chunk|excerpt|paragraph|snippet|document|article|section|question|sentence|author|context)s?"
+# "the text says", but not "the text adventure" nor "the author of Dune".
 _REFERENCE = re.compile(
-    r"\b(?:the|this|that|given|provided|above|following)\s+"
-    r"(?:given\s+|provided\s+|above\s+|following\s+)?"
-    r"(?:text|passage|chunk|excerpt|paragraph|snippet|document|article|section|question|author|context)\b",
+    rf"\b(?:(?:this|given|provided|above|following)\s+(?:given\s+|provided\s+|above\s+|following\s+)?{_TEXTS}\b"
+    rf"|the\s+{_TEXTS}(?=\s*(?:[?,.:;)]|$)|\s+(?:about|above|is|was|does|did|do|has|and|that|which|by|in|on|to|for|"
+    r"says?|said|state[sd]?|mention|mentions|mentioned|describes?|described|discuss|discusses|discussed|refers?|"
+    r"tells?|explains?|answers?|provided|given|give|gives|get|use|uses|convey|argue|argues|claim|claims)\b))",
     re.IGNORECASE,
 )
 _ECHOES = re.compile(

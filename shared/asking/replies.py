@@ -20,7 +20,7 @@ _ITEM_KEYS = ("question", "text", "q")
 MAX_CHARS = 1_000
 
 
-class Malformed(Exception):  # noqa: N818  never leaves this package
+class Malformed(Exception):
     """A reply without the questions asked for; the message says what is wrong with it."""
 
 

@@ -1,0 +1,164 @@
+"""Asking over the wire: what is sent, and what becomes of replies that are not what was asked for."""
+
+import pickle
+from datetime import timedelta
+
+import orjson
+import pytest
+from aiohttp import web
+
+from shared.asking import AskingOptions, BadQuestions, Subject, ask
+from shared.errors import RateLimited, Refused, Unavailable
+from shared.llm import OpenAIChat, Usage
+from shared.provider import Provider as Client
+from tests.provider import Provider, Script
+
+SUBJECT = Subject("A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",))
+GOOD = orjson.dumps({"questions": ["When does a lease end?", "Who renews a lease?"]}).decode()
+
+
+class Wire:
+    """An endpoint that gives the replies it is told to, one a call, the last for ever, and keeps the requests."""
+
+    def __init__(self):
+        self.replies, self.requests = [], []
+
+    async def chat(self, request):
+        self.requests.append(orjson.loads(await request.read()))
+        text, finish = self.replies[min(len(self.requests), len(self.replies)) - 1]
+        message = {"role": "assistant", "content": text}
+        if finish == "refusal":
+            message, finish = {"role": "assistant", "content": None, "refusal": "no"}, "stop"
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        usage = {"prompt_tokens": 100, "completion_tokens": 10}
+        return web.json_response({"choices": [choice], "usage": usage})
+
+    def app(self):
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self.chat)
+        return app
+
+
+async def serving(app):
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    client = Client(component="llm", base_url=url, api_key=None, timeout=timedelta(seconds=10))
+    return runner, client
+
+
+@pytest.fixture
+async def wire():
+    wire = Wire()
+    runner, client = await serving(wire.app())
+    wire.model = OpenAIChat(client, "scripted")
+    yield wire
+    await client.aclose()
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def provider():
+    provider = Provider(Script())
+    runner, client = await serving(provider.app())
+    provider.model = OpenAIChat(client, "scripted")
+    yield provider
+    await client.aclose()
+    await runner.cleanup()
+
+
+async def test_one_call_brings_the_questions_and_their_price(provider):
+    asked = await ask(provider.model, SUBJECT, AskingOptions())
+    assert len(asked.questions) == 5
+    assert asked.calls == provider.stats.chats.total() == 1
+    assert asked.usage.prompt_tokens > 0
+
+
+async def test_the_reply_is_asked_for_in_the_common_subset_of_strict_schemas(wire):
+    wire.replies = [(GOOD, "stop")]
+    await ask(wire.model, SUBJECT, AskingOptions())
+    (body,) = wire.requests
+    schema = body["response_format"]["json_schema"]
+    assert schema["strict"] is True
+    assert schema["schema"]["required"] == ["questions"]
+    assert schema["schema"]["additionalProperties"] is False
+    assert "temperature" not in body
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+
+
+async def test_a_malformed_reply_is_asked_for_again_with_the_shape_spelled_out(wire):
+    wire.replies = [("Sure! " + GOOD[:30], "stop"), (GOOD, "stop")]
+    asked = await ask(wire.model, SUBJECT, AskingOptions())
+    assert asked.questions == ("When does a lease end?", "Who renews a lease?")
+    assert (asked.calls, asked.usage) == (2, Usage(200, 20))
+    first, second = wire.requests
+    assert second["messages"][0]["content"].startswith(first["messages"][0]["content"])
+    assert second["messages"][0] != first["messages"][0]
+    assert second["messages"][1] == first["messages"][1]
+
+
+async def test_a_cut_reply_is_asked_for_again_with_fewer_questions_and_more_room(wire):
+    wire.replies = [(GOOD, "length"), (GOOD, "stop")]
+    asked = await ask(wire.model, SUBJECT, AskingOptions(questions_per_chunk=6))
+    assert asked.calls == 2
+    first, second = wire.requests
+    assert "Number of questions: 6" in first["messages"][1]["content"]
+    assert "Number of questions: 3" in second["messages"][1]["content"]
+    assert second["max_completion_tokens"] == 2 * first["max_completion_tokens"]
+
+
+@pytest.mark.parametrize("reply", ['{"questions": []}', '{"questions": ["no", "."]}', "", '{"questions": [1]}'])
+async def test_two_repairs_and_no_more(wire, reply):
+    wire.replies = [(reply, "stop")]
+    with pytest.raises(BadQuestions) as caught:
+        await ask(wire.model, SUBJECT, AskingOptions())
+    assert len(wire.requests) == caught.value.calls == 3
+    assert caught.value.usage == Usage(300, 30)
+    assert pickle.loads(pickle.dumps(caught.value)).usage == Usage(300, 30)
+
+
+async def test_a_chatty_model_is_cut_to_twice_what_was_asked(wire):
+    wire.replies = [(orjson.dumps([f"What is number {i}?" for i in range(100)]).decode(), "stop")]
+    asked = await ask(wire.model, SUBJECT, AskingOptions(questions_per_chunk=4))
+    assert len(asked.questions) == 8
+
+
+@pytest.mark.parametrize("strategy", ["list", "word-by-word"])
+async def test_a_refusal_is_not_repeated(wire, strategy):
+    wire.replies = [("", "refusal")]
+    with pytest.raises(Refused):
+        await ask(wire.model, SUBJECT, AskingOptions(strategy))
+    assert len(wire.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unavailable), (401, Unavailable)])
+@pytest.mark.parametrize("strategy", ["list", "word-by-word"])
+async def test_what_may_pass_is_not_repaired_here(provider, status, error, strategy):
+    provider.script.status = status
+    with pytest.raises(error):
+        await ask(provider.model, SUBJECT, AskingOptions(strategy))
+    assert provider.stats.chats.total() == 1
+
+
+async def test_word_by_word_every_word_has_its_call(wire):
+    wire.replies = [('{"question": "What is a lease?"}', "stop")]
+    asked = await ask(wire.model, SUBJECT, AskingOptions("word-by-word"))
+    assert asked.calls == len(wire.requests) == len(asked.questions)
+    assert asked.usage == Usage(100 * asked.calls, 10 * asked.calls)
+    assert all(body["temperature"] < 1 for body in wire.requests)
+
+
+async def test_word_by_word_one_bad_reply_costs_one_question(wire):
+    wire.replies = [('{"question": "What i', "length"), ('{"question": "Who renews a lease?"}', "stop")]
+    asked = await ask(wire.model, SUBJECT, AskingOptions("word-by-word", questions_per_chunk=3))
+    assert asked.questions == ("Who renews a lease?",) * 2
+    assert asked.calls == 3
+
+
+async def test_word_by_word_without_any_question_is_a_bad_reply(wire):
+    wire.replies = [("{}", "stop")]
+    with pytest.raises(BadQuestions) as caught:
+        await ask(wire.model, SUBJECT, AskingOptions("word-by-word", questions_per_chunk=3))
+    assert caught.value.calls == len(wire.requests) == 3
+    assert caught.value.usage == Usage(300, 30)

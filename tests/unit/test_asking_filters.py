@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+
+from shared.asking import Screened, Subject, apply_similarity, floor_for, normalise, screen
+
+SUBJECT = Subject("The lease of a chunk ends after sixty seconds.", title="Leases")
+
+
+@pytest.mark.parametrize(
+    ("written", "normal"),
+    [
+        ("  What is\n a lease? ", "What is a lease?"),
+        ("1. What is a lease?", "What is a lease?"),
+        ("Q3: What is a lease?", "What is a lease?"),
+        ("- **What is a lease?**", "What is a lease?"),
+        ("“What is a lease?”", "What is a lease?"),
+        ("What is a lease???", "What is a lease?"),
+        ("What is a lease?!", "What is a lease?"),
+        ("How to renew a lease", "How to renew a lease?"),
+        ("A lease is a promise.", "A lease is a promise."),
+        ("什么是租约？", "什么是租约？"),
+        ("2024 was which kind of year?", "2024 was which kind of year?"),
+        ("", ""),
+    ],
+)
+def test_normalising(written, normal):
+    assert normalise(written) == normal
+    assert normalise(normal) == normal
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("Why?", "too short"),
+        ("What is " + "a lease " * 40 + "?", "too long"),
+        ("A lease is a promise.", "not a question"),
+        ("What is the main idea of this passage?", "speaks of the text, not of its subject"),
+        ("What does the author say about leases?", "speaks of the text, not of its subject"),
+        ("Who is the author of this text?", "speaks of the text, not of its subject"),
+        ("What is the title of the article?", "speaks of the text, not of its subject"),
+        ("Which short question begins with What?", "repeats the prompt"),
+    ],
+)
+def test_a_bad_question_is_dropped_with_its_reason(question, reason):
+    assert screen([question], SUBJECT) == [Screened(normalise(question), kept=False, reason=reason)]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "When does a lease end?",
+        "Wann endet eine Pacht?",
+        "租约什么时候结束？",
+        "契約はいつ終わりますか。",
+        "متى ينتهي عقد الإيجار؟",
+        "Who wrote the text adventure Zork?",
+        "Who is the author of Dune?",
+    ],
+)
+def test_a_good_question_is_kept(question):
+    assert screen([question], SUBJECT) == [Screened(question, kept=True)]
+
+
+def test_words_of_the_prompt_are_no_echo_where_the_text_has_them():
+    question = "How is JSON parsed?"
+    assert not screen([question], SUBJECT)[0].kept
+    assert screen([question], Subject("JSON is parsed from left to right."))[0].kept
+
+
+def test_repetitions_are_dropped_and_the_first_stays():
+    questions = [
+        "When does the lease of a chunk end?",
+        "when does the lease of a chunk end",
+        "When exactly does the lease of a chunk end?",
+        "How long is a lease?",
+    ]
+    assert [(s.kept, s.reason) for s in screen(questions, SUBJECT)] == [
+        (True, None),
+        (False, "repeats an earlier question"),
+        (False, "almost repeats an earlier question"),
+        (True, None),
+    ]
+
+
+def test_questions_without_word_characters_do_not_break_the_comparison():
+    assert len(screen(["?!?!?!?!?!", "........?"], SUBJECT)) == 2
+
+
+def vectors(*rows):
+    matrix = np.array(rows, dtype=np.float32)
+    return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+
+
+def test_what_is_far_from_the_chunk_or_near_an_earlier_question_is_dropped():
+    screened = [Screened(f"Question {i}?", kept=True) for i in range(4)]
+    questions = vectors([1, 0, 0], [1, 0.01, 0], [0, 1, 0], [1, 1, 0])
+
+    judged = apply_similarity(screened, questions, vectors([1, 0, 0])[0], floor=0.5)
+
+    assert [s.reason for s in judged] == [
+        None,
+        "means the same as an earlier question",
+        "unlike its chunk (similarity 0.00, floor 0.50)",
+        None,
+    ]
+
+
+def test_a_dropped_question_keeps_its_reason_and_drops_no_other():
+    screened = [Screened("Text?", kept=False, reason="too short"), Screened("Question 1?", kept=True)]
+    judged = apply_similarity(screened, vectors([1, 0], [1, 0]), vectors([1, 0])[0], floor=0.1)
+    assert judged == screened
+
+
+def test_without_a_floor_distance_drops_nothing():
+    screened = [Screened("Question 1?", kept=True)]
+    assert apply_similarity(screened, vectors([-1, 0]), vectors([1, 0])[0], floor=None) == screened
+    assert apply_similarity([], np.empty((0, 2), np.float32), vectors([1, 0])[0], floor=0.1) == []
+
+
+def test_only_measured_models_have_a_floor():
+    assert floor_for("all-minilm-l6-v2-int8") == 0.1
+    assert floor_for("sentence-transformers/all-MiniLM-L6-v2") == 0.1
+    assert floor_for("text-embedding-3-small") is None

@@ -1,0 +1,59 @@
+import pytest
+
+from shared.asking.replies import Malformed, questions_in
+
+TWO = ["What is a lease?", "Who rings the bell?"]
+JSON = '{"questions": ["What is a lease?", "Who rings the bell?"]}'
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        JSON,
+        f"```json\n{JSON}\n```",
+        f"Sure [as you wish], here they are:\n{JSON}\nAnything else?",
+        f"<think>A [list] of {{two}}?</think>{JSON}",
+        '["What is a lease?", "Who rings the bell?"]',
+        '[{"question": "What is a lease?"}, {"question": "Who rings the bell?"}]',
+        '{"items": ["What is a lease?", "Who rings the bell?"]}',
+        "1. What is a lease?\n2) Who rings the bell?\n",
+        "Here they are:\n- What is a lease?\n- Who rings the bell?\nI hope this helps!",
+        "What is a lease?\n\nWho rings the bell?",
+    ],
+)
+def test_questions_are_found_in_whatever_they_are_wrapped(reply):
+    assert [question.strip() for question in questions_in(reply)] == TWO
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "   \n",
+        "{}",
+        '{"questions": []}',
+        '{"questions": "What is a lease?"}',
+        '{"questions": [1, 2]}',
+        '{"questions": [null, "What is a lease?"]}',
+        '{"answer": "a lease"}',
+        "I cannot think of any.",
+        "[" * 100_000,
+    ],
+)
+def test_what_holds_no_questions_is_malformed(reply):
+    with pytest.raises(Malformed):
+        questions_in(reply)
+
+
+@pytest.mark.parametrize("length", range(len(JSON) - 1, 1, -1))
+def test_half_a_reply_is_never_taken_for_a_whole_one(length):
+    with pytest.raises(Malformed):
+        questions_in("Sure! Here are the questions:" + JSON[:length])
+
+
+def test_the_one_question_of_a_word_is_taken():
+    assert questions_in('{"question": "What is a lease?"}') == ["What is a lease?"]
+
+
+def test_a_question_without_end_is_cut():
+    assert len(questions_in('["' + "a" * 50_000 + '"]')[0]) == 1_000
