@@ -1,0 +1,1 @@
+"""The HTTP API: uploads are accepted, progress is told, questions are answered."""

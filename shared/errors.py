@@ -11,6 +11,7 @@ ForeaskError
 └── Rejected      the caller's fault
     ├── InvalidInput
     ├── NotFound
+    ├── Conflict
     ├── TooLarge
     └── Unauthorized
 """
@@ -95,6 +96,10 @@ class InvalidInput(Rejected):
 
 class NotFound(Rejected):
     """No such thing for this tenant."""
+
+
+class Conflict(Rejected):
+    """What is there already stands against it; the message says what to do."""
 
 
 class TooLarge(Rejected):

@@ -153,9 +153,15 @@ class Index:
             await self._client.delete_collection(name)
 
     async def count(self, name: str, tenant: str) -> int:
+        """Count a tenant's points; where there is no such collection yet there are none."""
+        condition = models.Filter(must=[_equals("tenant", tenant)])
         with index_errors():
-            condition = models.Filter(must=[_equals("tenant", tenant)])
-            return (await self._client.count(name, count_filter=condition, exact=True)).count
+            try:
+                return (await self._client.count(name, count_filter=condition, exact=True)).count
+            except UnexpectedResponse as error:
+                if error.status_code == 404:  # noqa: PLR2004
+                    return 0
+                raise
 
     async def search(self, name: str, requests: Sequence[models.QueryRequest]) -> list[list[Hit]] | None:
         """Run several searches in one request, each answered best first; None where there is no such collection."""

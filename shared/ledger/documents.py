@@ -14,7 +14,7 @@ from sqlalchemy import RowMapping, Select, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.errors import InvalidInput, NotFound
+from shared.errors import Conflict, NotFound
 from shared.ledger import tables as t
 from shared.ledger.database import Database
 from shared.ledger.records import ChunkState, ChunkView, Document, DocumentState, NewDocument, Progress
@@ -129,7 +129,7 @@ class Documents:
         """Give a failed document, or the dead chunks of a degraded one, another round of attempts.
 
         Raises:
-            InvalidInput: there is nothing to retry.
+            Conflict: there is nothing to retry.
         """
         async with self._database.begin() as connection:
             statement = _visible(tenant).where(_d.id == document_id).with_for_update(of=t.documents)
@@ -142,12 +142,22 @@ class Documents:
                 state = DocumentState.ASKING
                 await connection.execute(_REVIVE, {"id": document_id, "generation": row["generation"]})
             else:
-                raise InvalidInput(
+                raise Conflict(
                     f"The document is {row['state']}: only failed and degraded documents can be retried."
                 )
             values = {"state": state, "due_at": func.now(), "updated_at": func.now(), **_UNCLAIMED}
             await connection.execute(update(t.documents).where(_d.id == document_id).values(values))
         return await self.get(tenant, document_id)
+
+    async def moved(self, tenant: str, *, since: datetime, limit: int = 200) -> list[Document]:
+        """Return documents that changed since then or are in work, with their progress, the latest change first."""
+        in_work = _d.state.in_(("asking", "indexing"))  # their chunks change, which their own row does not tell
+        statement = _visible(tenant).where(in_work | (_d.updated_at > since))
+        statement = statement.order_by(_d.updated_at.desc()).limit(limit)
+        async with self._database.begin() as connection:
+            rows = (await connection.execute(statement)).mappings().all()
+            progress = await _progress(connection, [row["id"] for row in rows])
+        return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
 
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from shared.parsing.questions import ReadyQuestion
@@ -34,7 +34,7 @@ class ChunkState(StrEnum):
 class CollectionOptions:
     """How a collection's documents are divided and asked; what is None follows the settings."""
 
-    questions_per_chunk: int | None = None
+    questions_per_chunk: int | Literal["auto"] | None = None
     prompt: str | None = None
     chunk_max_chars: int | None = None
     chunk_overlap_chars: int | None = None

@@ -1,0 +1,61 @@
+"""`python -m api`: serve the HTTP API as the settings say."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from pydantic import ValidationError
+
+from api.app import create
+from shared import log
+from shared.errors import ForeaskError
+from shared.settings import Settings
+
+_GRACEFUL_SECONDS = 10
+
+
+class _Server(uvicorn.Server):
+    """Tells the application that it is to end, so that those who follow events do not hold it up."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._app.state.stopping = True
+        super().handle_exit(sig, frame)
+
+
+def main() -> None:
+    """Serve until asked to end."""
+    settings = Settings()
+    log.configure(settings, "api")
+    app = create(settings)
+    config = uvicorn.Config(
+        app,
+        host=settings.api_host,
+        port=settings.api_port,
+        loop="asyncio" if sys.platform == "win32" else "uvloop",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=1024,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_GRACEFUL_SECONDS,
+    )
+    structlog.get_logger().info("api_starting", host=settings.api_host, port=settings.api_port)
+    _Server(config, app).run()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ForeaskError as error:
+        sys.exit(error.message)
+    except ValidationError as error:
+        sys.exit(f"The settings cannot be used: {error}")

@@ -1,0 +1,64 @@
+"""The application: routes, errors and services put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from api import auth, collections, documents, events, health, openapi, problems, queries
+from api.frontier import Frontier
+from api.known import KnownCollections
+from shared.services import build
+from shared.settings import Settings
+
+_DESCRIPTION = """\
+Hand in documents, follow them until they are `ready`, then ask. A model writes the questions that each part of a \
+document answers, and a query is matched question to question.
+
+This page is drawn from `/openapi.json`. Errors are problem details (RFC 9457) whose `detail` says what to do.
+"""
+_TAGS = [
+    {"name": "documents", "description": "Handed in, followed, retried, deleted."},
+    {"name": "collections", "description": "A tenant's named indexes; made on first use."},
+    {"name": "queries", "description": "Chunks and answers, with citations."},
+    {"name": "events", "description": "Progress as it happens."},
+    {"name": "health", "description": "For whoever runs this; no key is needed."},
+]
+
+
+def create(settings: Settings) -> FastAPI:
+    """Build the application; its lifespan connects what it needs.
+
+    Raises:
+        InvalidInput: it would serve others than this machine without keys.
+    """
+    auth.require_safe(settings)
+    app = FastAPI(
+        title="foreask",
+        version="1",
+        summary="Asks the questions before your users do.",
+        description=_DESCRIPTION,
+        openapi_tags=_TAGS,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    app.state.stopping = False
+    app.add_middleware(Frontier)
+    problems.install(app)
+    openapi.install(app)
+    for part in (documents, collections, queries, events, health):
+        app.include_router(part.router)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    async with build(settings) as services:
+        app.state.services = services
+        app.state.known = KnownCollections(services.ledger.collections, settings.embedding_model or "")
+        yield

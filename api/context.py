@@ -1,0 +1,24 @@
+"""What routes are given: the services of the process."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from api.known import KnownCollections
+from shared.services import Services as SharedServices
+
+
+async def _services(request: Request) -> SharedServices:
+    services: SharedServices = request.app.state.services
+    return services
+
+
+async def _known(request: Request) -> KnownCollections:
+    known: KnownCollections = request.app.state.known
+    return known
+
+
+Services = Annotated[SharedServices, Depends(_services)]
+Known = Annotated[KnownCollections, Depends(_known)]

@@ -1,0 +1,106 @@
+"""The OpenAPI document, where routes read their bodies themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from api.schemas import Ask, CollectionChange, NewDocument, Problem, Retrieve
+
+_MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+    (model, "validation") for model in (NewDocument, CollectionChange, Retrieve, Ask, Problem)
+]
+_REF = "#/components/schemas/{model}"
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "required": ["file"],
+    "additionalProperties": False,
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "collection": {"type": "string", "default": "default"},
+        "external_id": {"type": "string", "description": "default: the filename, else a hash of the content"},
+        "title": {"type": "string"},
+        "metadata": {"type": "string", "description": "a JSON object", "example": '{"department": "hr"}'},
+        "questions": {
+            "type": "string",
+            "description": "a JSON list of ready-made questions",
+            "example": '["How many days of leave are there?"]',
+        },
+        "lane": {"type": "string", "enum": ["interactive", "bulk"], "default": "interactive"},
+    },
+}
+
+
+def json_body(model: type[BaseModel]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _ref(model)}}}}
+
+
+def json_or_form(model: type[BaseModel]) -> dict[str, Any]:
+    body = json_body(model)
+    body["requestBody"]["content"]["multipart/form-data"] = {"schema": _FORM}
+    return body
+
+
+def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Other replies than the usual one, and the statuses with which problems are told."""
+    told: dict[int | str, dict[str, Any]] = dict(other.items())
+    return told | problems(*statuses)
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    content = {"application/problem+json": {"schema": _ref(Problem)}}
+    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
+
+
+def install(app: FastAPI) -> None:
+    """Have the application describe itself, once, when it is asked."""
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _described(app)
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        description=app.description,
+        routes=app.routes,
+        tags=app.openapi_tags,
+    )
+    _, definitions = models_json_schema(_MODELS, ref_template=_REF)
+    components = document.setdefault("components", {})
+    schemas = definitions["$defs"] | components.get("schemas", {})
+    components["schemas"] = {name: schemas[name] for name in sorted(schemas)}
+    components["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    document["security"] = [{"bearer": []}, {"key": []}]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            _own(operation)
+            if path.startswith("/health/"):
+                operation["security"] = []
+    return document
+
+
+def _own(operation: dict[str, Any]) -> None:
+    # FastAPI adds a form of its own for refused parameters, which does not occur here.
+    refused = operation["responses"].get("422", {}).get("content", {})
+    if "application/problem+json" not in refused:
+        operation["responses"].pop("422", None)
+
+
+def _ref(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": _REF.format(model=model.__name__)}

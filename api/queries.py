@@ -1,0 +1,172 @@
+"""Queries: the chunks that answer a question, and the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, fields
+
+import structlog
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.auth import Tenant
+from api.bodies import read_json
+from api.context import Known, Services
+from api.known import KnownCollections
+from api.openapi import json_body, problems, replies
+from api.problems import problem_of
+from api.replies import Json, event, event_stream
+from api.schemas import (
+    Answered,
+    Ask,
+    Citation,
+    FoundChunk,
+    QueryMetadata,
+    QueryUsage,
+    Retrieve,
+    Retrieved,
+)
+from shared.answering import Answer, Passage
+from shared.errors import ForeaskError, InvalidInput
+from shared.llm import Usage
+from shared.retrieval import Query, Retrieval, RetrievedChunk
+from shared.services import Services as SharedServices
+
+router = APIRouter(prefix="/v1", tags=["queries"])
+log = structlog.get_logger()
+
+_INT64 = 2**63
+_STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
+
+
+@router.post("/retrieve", response_model=Retrieved, responses=problems(*_STATUSES), openapi_extra=json_body(Retrieve))
+async def retrieve(request: Request, tenant: Tenant, services: Services, known: Known) -> Response:
+    """Find the chunks that answer a question. A collection that does not exist has none."""
+    body = await read_json(request, Retrieve, services.settings.max_json_bytes)
+    clock = _Clock()
+    retrieval = await _retrieve(body, tenant, services, known)
+    return Json(
+        Retrieved(chunks=_chunks(retrieval.chunks), metadata=_metadata(retrieval, Usage(), clock)),
+    )
+
+
+@router.post(
+    "/query",
+    response_model=Answered,
+    responses=replies(
+        {
+            200: {
+                "description": "The answer; with `stream`, server-sent events: `retrieved` (as /v1/retrieve), `token`"
+                ' ({"text"}), `done` (the whole reply) or `error` (problem details)',
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            }
+        },
+        *_STATUSES,
+    ),
+    openapi_extra=json_body(Ask),
+)
+async def query(request: Request, tenant: Tenant, services: Services, known: Known) -> Response:
+    """Answer a question from the documents alone, with citations. Where nothing is found, no model is called."""
+    body = await read_json(request, Ask, services.settings.max_json_bytes)
+    clock = _Clock()
+    retrieval = await _retrieve(body, tenant, services, known)
+    if body.stream:
+        return event_stream(_streamed(body.question, retrieval, services, clock))
+    with retrieval.timed("answer"):
+        answer = await services.answerer.answer(body.question, _passages(retrieval.chunks))
+    return Json(_answered(answer, retrieval, clock))
+
+
+async def _retrieve(body: Retrieve, tenant: str, services: SharedServices, known: KnownCollections) -> Retrieval:
+    most = services.settings.top_k_max
+    if body.top_k > most:
+        raise InvalidInput(f"top_k is at most {most} (FOREASK_TOP_K_MAX).", field="top_k")
+    _require_known_numbers(body.filter)
+    wanted = Query(**{f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)})
+    return await services.retriever.retrieve(await known.found(tenant, body.collection), wanted)
+
+
+async def _streamed(
+    question: str, retrieval: Retrieval, services: SharedServices, clock: _Clock
+) -> AsyncIterator[bytes]:
+    """The answer as events; closing this, as a client's going away does, ends the model's call."""
+    found = Retrieved(chunks=_chunks(retrieval.chunks), metadata=_metadata(retrieval, Usage(), clock))
+    yield event("retrieved", found)
+    try:
+        with retrieval.timed("answer"):
+            async with aclosing(services.answerer.stream(question, _passages(retrieval.chunks))) as pieces:  # type: ignore[type-var]
+                async for piece in pieces:
+                    if isinstance(piece, Answer):
+                        answer = piece
+                    else:
+                        yield event("token", {"text": piece})
+        yield event("done", _answered(answer, retrieval, clock))
+    except ForeaskError as error:
+        log.warning("answer_failed", kind=type(error).__name__)
+        yield event("error", problem_of(error, "/v1/query"))
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+
+    def milliseconds(self) -> float:
+        return round((time.perf_counter() - self._started) * 1000, 2)
+
+
+def _passages(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
+    return [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
+
+
+def _answered(answer: Answer, retrieval: Retrieval, clock: _Clock) -> Answered:
+    return Answered(
+        answer=answer.text,
+        found=answer.found,
+        form=answer.form,
+        citations=[_citation(number, retrieval.chunks[number - 1]) for number in answer.cited],
+        removed_citations=list(answer.removed_citations),
+        chunks=_chunks(retrieval.chunks),
+        metadata=_metadata(retrieval, answer.usage, clock),
+    )
+
+
+def _citation(number: int, chunk: RetrievedChunk) -> Citation:
+    return Citation(
+        number=number,
+        document_id=chunk.document_id,
+        external_id=chunk.external_id,
+        title=chunk.title,
+        heading_path=list(chunk.heading_path),
+        page=chunk.page,
+        span=chunk.span,
+        text=chunk.text,
+        chunk_id=chunk.chunk_id,
+    )
+
+
+def _chunks(chunks: Sequence[RetrievedChunk]) -> list[FoundChunk]:
+    return [FoundChunk(**asdict(chunk)) for chunk in chunks]
+
+
+def _metadata(retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:
+    return QueryMetadata(
+        matched_questions=retrieval.matched_questions,
+        unique_chunks=retrieval.unique_chunks,
+        usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),
+        milliseconds=retrieval.milliseconds | {"total": clock.milliseconds()},
+    )
+
+
+def _require_known_numbers(value: object) -> None:
+    """Refuse whole numbers that Qdrant has no room for."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, int) and not -_INT64 <= item < _INT64:
+            raise InvalidInput("A number of the filter is too large.", field="filter")

@@ -1,0 +1,470 @@
+"""What requests and replies hold. Requests are refused for what they do not know; replies are built as these models."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from shared.answering import Form
+from shared.asking import validate_template
+from shared.errors import InvalidInput
+from shared.ledger.records import ChunkState, DocumentState
+
+_METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
+_METADATA_DEPTH = 8
+_DOCUMENT_ID = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
+
+CollectionName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="small letters, digits, - and _; at most 63",
+        examples=["default"],
+    ),
+]
+ExternalId = Annotated[
+    str, Field(min_length=1, max_length=500, pattern=r"^\P{Cc}+$", description="your own name for the document")
+]
+
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    if _depth(value) > _METADATA_DEPTH:
+        raise ValueError(f"Metadata is nested at most {_METADATA_DEPTH} deep.")
+    if len(orjson.dumps(value)) > _METADATA_BYTES:
+        raise ValueError(f"Metadata has at most {_METADATA_BYTES:,} bytes as JSON.")
+    return value
+
+
+def _depth(value: object) -> int:
+    depth, level = 0, [value]
+    while level and depth <= _METADATA_DEPTH:
+        depth += 1
+        children = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list)))
+        level = [child for group in children for child in group]
+    return depth - 1 if depth else 0
+
+
+def _template(value: str) -> str:
+    try:
+        validate_template(value)
+    except InvalidInput as error:
+        raise ValueError(error.message) from None
+    return value
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class Reply(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _example(**example: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"example": example})
+
+
+# Documents
+
+
+class GivenQuestion(Body):
+    text: str = Field(min_length=1, max_length=2_000, pattern=r"\S")
+    quote: str | None = Field(None, max_length=20_000, description="a passage of the document that answers it")
+
+
+_Question = Annotated[
+    GivenQuestion,
+    BeforeValidator(lambda value: {"text": value} if isinstance(value, str) else value),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"text": {"type": "string"}, "quote": {"type": "string"}},
+                    "required": ["text"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
+class DocumentFields(Body):
+    """What may be said of a document, in whatever form its content comes."""
+
+    collection: CollectionName = "default"
+    external_id: ExternalId | None = Field(None, description="default: the filename, else a hash of the content")
+    title: str | None = Field(None, max_length=1_000)
+    metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] = Field(
+        default_factory=dict, description="kept with every chunk; queries can filter by it"
+    )
+    questions: list[_Question] | None = Field(
+        None,
+        max_length=20_000,
+        description="ready-made questions; an empty list asks nothing; absent, the model writes them",
+    )
+    lane: Literal["interactive", "bulk"] = Field("interactive", description="bulk waits behind interactive")
+
+
+class NewDocument(DocumentFields):
+    """A document in JSON: either `text` or `content_base64`."""
+
+    model_config = _example(
+        collection="handbook",
+        filename="leave.md",
+        title="Leave",
+        text="# Leave\n\nEverybody has 30 days of leave a year.",
+        metadata={"department": "hr", "year": 2026},
+    )
+
+    text: str | None = None
+    content_base64: str | None = Field(None, description="the file's bytes in base 64")
+    filename: str | None = Field(None, max_length=1_000, description="its last component is kept")
+    media_type: str | None = Field(None, max_length=200, description="default: told by content and filename")
+
+    @model_validator(mode="after")
+    def _one_content(self) -> Self:
+        if (self.text is None) == (self.content_base64 is None):
+            raise ValueError("Give the content once: as `text`, or as `content_base64`.")
+        return self
+
+
+class Accepted(Reply):
+    """A document that is durable; what is done with it is told by its state."""
+
+    model_config = _example(
+        document_id=_DOCUMENT_ID, state="queued", generation=1, collection="handbook", external_id="leave.md"
+    )
+
+    document_id: UUID
+    state: DocumentState
+    generation: int
+    collection: str
+    external_id: str
+
+
+class ChunkCounts(Reply):
+    total: int
+    asked: int = Field(description="questions written, or given; indexed ones included")
+    indexed: int
+    dead: int
+
+
+class IngestUsage(Reply):
+    prompt_tokens: int
+    completion_tokens: int
+    calls: int
+    cost: float = Field(description="by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE")
+
+
+class DocumentView(Reply):
+    """A document; counts and usage are those of its newest generation."""
+
+    model_config = _example(
+        id=_DOCUMENT_ID,
+        external_id="leave.md",
+        collection="handbook",
+        title="Leave",
+        filename="leave.md",
+        media_type="text/markdown",
+        metadata={"department": "hr", "year": 2026},
+        size_bytes=48,
+        state="ready",
+        generation=1,
+        live_generation=1,
+        error=None,
+        created_at="2026-10-01T09:00:00Z",
+        updated_at="2026-10-01T09:00:04Z",
+        chunks={"total": 1, "asked": 1, "indexed": 1, "dead": 0},
+        questions=3,
+        usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
+    )
+
+    id: UUID
+    external_id: str
+    collection: str
+    title: str | None
+    filename: str | None
+    media_type: str | None
+    metadata: dict[str, Any]
+    size_bytes: int
+    state: DocumentState
+    generation: int = Field(description="rises with every change of the content")
+    live_generation: int | None = Field(description="the generation that queries see; null: none yet")
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+    chunks: ChunkCounts
+    questions: int = Field(description="questions that were kept")
+    usage: IngestUsage
+
+
+class DocumentPage(Reply):
+    items: list[DocumentView]
+    next_cursor: str | None = Field(description="null on the last page")
+
+
+class ChunkQuestion(Reply):
+    text: str
+    kept: bool | None = Field(description="null: not screened yet")
+    reason: str | None = Field(description="why it was dropped")
+
+
+class ChunkView(Reply):
+    model_config = _example(
+        id="5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
+        ordinal=0,
+        text="Everybody has 30 days of leave a year.",
+        heading_path=["Leave"],
+        span=[9, 47],
+        page=None,
+        state="indexed",
+        error=None,
+        questions=[{"text": "How many days of leave are there?", "kept": True, "reason": None}],
+    )
+
+    id: UUID
+    ordinal: int
+    text: str
+    heading_path: list[str]
+    span: tuple[int, int] = Field(description="where it stands in the document's text")
+    page: int | None
+    state: ChunkState
+    error: str | None
+    questions: list[ChunkQuestion]
+
+
+class ChunkPage(Reply):
+    items: list[ChunkView]
+    next_cursor: str | None = Field(description="null on the last page")
+
+
+# Collections
+
+
+class CollectionChange(Body):
+    """A collection's options; what is absent or null follows the server's settings."""
+
+    model_config = _example(questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100)
+
+    questions_per_chunk: Annotated[int, Field(ge=1, le=20)] | Literal["auto"] | None = Field(
+        None, description="auto: by the length of the chunk, 3 to 10"
+    )
+    prompt: Annotated[str, AfterValidator(_template)] | None = Field(
+        None, description="the model's instructions, with {text} and, if wanted, {title}, {headings} and {count}"
+    )
+    chunk_max_chars: int | None = Field(None, ge=200, le=100_000)
+    chunk_overlap_chars: int | None = Field(None, ge=0, le=10_000)
+
+
+class CollectionOptionsView(Reply):
+    questions_per_chunk: int | Literal["auto"] | None
+    prompt: str | None
+    chunk_max_chars: int | None
+    chunk_overlap_chars: int | None
+
+
+class CollectionView(Reply):
+    model_config = _example(
+        name="handbook",
+        embedding_model="text-embedding-3-small",
+        options={
+            "questions_per_chunk": 5,
+            "prompt": None,
+            "chunk_max_chars": 2000,
+            "chunk_overlap_chars": 100,
+        },
+        created_at="2026-10-01T09:00:00Z",
+        documents={"ready": 12, "asking": 1},
+        points=310,
+    )
+
+    name: str
+    embedding_model: str
+    options: CollectionOptionsView = Field(description="null: as the server's settings say")
+    created_at: datetime
+    documents: dict[DocumentState, int] = Field(description="how many are in each state; states without any are absent")
+    points: int | None = Field(description="points in Qdrant; null while Qdrant is away")
+
+
+class CollectionPage(Reply):
+    items: list[CollectionView]
+    next_cursor: str | None = Field(description="null on the last page")
+
+
+# Queries
+
+
+class Retrieve(Body):
+    """A question, and where and how to look for what answers it."""
+
+    model_config = _example(
+        collection="handbook", question="How much leave do I get?", top_k=5, filter={"department": "hr"}
+    )
+
+    question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
+    collection: CollectionName = "default"
+    top_k: int = Field(10, ge=1, description="distinct chunks; at most FOREASK_TOP_K_MAX")
+    min_score: float | None = Field(None, ge=-1, le=1, description="chunks with a lower score are left out")
+    max_tokens: int = Field(12_000, ge=1, le=1_000_000, description="estimated tokens of all chunks together")
+    filter: dict[str, Any] | None = Field(
+        None,
+        description="metadata of chunks: each a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte} or {text}",
+    )
+    document_ids: list[Annotated[UUID, Field(strict=False)]] | None = Field(None, min_length=1, max_length=1_000)
+
+
+class Ask(Retrieve):
+    """A question to be answered."""
+
+    model_config = _example(collection="handbook", question="How much leave do I get?", stream=False)
+
+    stream: bool = Field(default=False, description="answer as server-sent events: retrieved, token, done, error")
+
+
+class FoundChunk(Reply):
+    chunk_id: str
+    score: float = Field(description="cosine with the nearest of its questions, or with its text")
+    matched_question: str | None = Field(description="null: its text was nearest")
+    text: str
+    document_id: str
+    external_id: str
+    title: str | None
+    filename: str | None
+    heading_path: list[str]
+    page: int | None
+    span: tuple[int, int]
+    metadata: dict[str, Any]
+    tokens: int = Field(description="estimated")
+
+
+class Citation(Reply):
+    number: int = Field(description="as it stands in the answer: [1]")
+    document_id: str
+    external_id: str
+    title: str | None
+    heading_path: list[str]
+    page: int | None
+    span: tuple[int, int]
+    text: str
+    chunk_id: str
+
+
+class QueryUsage(Reply):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class QueryMetadata(Reply):
+    matched_questions: int
+    unique_chunks: int
+    usage: QueryUsage
+    milliseconds: dict[str, float] = Field(description="by stage, and `total`")
+
+
+_METADATA_EXAMPLE = {
+    "matched_questions": 4,
+    "unique_chunks": 1,
+    "usage": {"prompt_tokens": 312, "completion_tokens": 14},
+    "milliseconds": {"embed": 12.1, "search": 6.4, "answer": 820.0, "total": 839.2},
+}
+_FOUND_EXAMPLE = {
+    "chunk_id": "5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
+    "score": 0.87,
+    "matched_question": "How many days of leave are there?",
+    "text": "Everybody has 30 days of leave a year.",
+    "document_id": _DOCUMENT_ID,
+    "external_id": "leave.md",
+    "title": "Leave",
+    "filename": "leave.md",
+    "heading_path": ["Leave"],
+    "page": None,
+    "span": [9, 47],
+    "metadata": {"department": "hr"},
+    "tokens": 13,
+}
+_CITED = ("document_id", "external_id", "title", "heading_path", "page", "span", "text", "chunk_id")
+
+
+class Retrieved(Reply):
+    """The chunks that answer a question, best first; none where nothing is found."""
+
+    model_config = _example(chunks=[_FOUND_EXAMPLE], metadata=_METADATA_EXAMPLE)
+
+    chunks: list[FoundChunk]
+    metadata: QueryMetadata
+
+
+class Answered(Reply):
+    """An answer from the documents alone."""
+
+    model_config = _example(
+        answer="You have 30 days of leave a year [1].",
+        found=True,
+        form="generative",
+        citations=[{"number": 1} | {name: _FOUND_EXAMPLE[name] for name in _CITED}],
+        removed_citations=[],
+        chunks=[_FOUND_EXAMPLE],
+        metadata=_METADATA_EXAMPLE,
+    )
+
+    answer: str
+    found: bool = Field(description="false: the documents do not answer the question, and the answer says so")
+    form: Form = Field(description="extractive: quoted from the documents, not written by a model")
+    citations: list[Citation] = Field(description="in order of appearance")
+    removed_citations: list[int] = Field(description="numbers that the model cited though there was no such passage")
+    chunks: list[FoundChunk]
+    metadata: QueryMetadata
+
+
+# Health and problems
+
+
+class Live(Reply):
+    model_config = _example(status="live")
+
+    status: Literal["live"] = "live"
+
+
+class Health(Reply):
+    model_config = _example(
+        status="degraded", components={"ledger": "up", "broker": "down", "qdrant": "up"}, down=["broker"]
+    )
+
+    status: Literal["ready", "degraded", "unavailable"]
+    components: dict[Literal["ledger", "broker", "qdrant"], Literal["up", "down"]]
+    down: list[str]
+
+
+class FieldError(Reply):
+    field: str
+    message: str
+
+
+class Problem(Reply):
+    """An error (RFC 9457); `detail` says what to do."""
+
+    model_config = _example(
+        type="urn:foreask:problem:invalid-input",
+        title="The request cannot be done as it stands",
+        status=422,
+        detail="top_k: Input should be greater than or equal to 1.",
+        instance="/v1/retrieve",
+        field="top_k",
+        errors=[{"field": "top_k", "message": "Input should be greater than or equal to 1."}],
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    field: str | None = Field(None, description="the part of the request to change")
+    errors: list[FieldError] | None = None
+    component: str | None = Field(None, description="which part is down: ledger, broker, qdrant, llm or embedding")
