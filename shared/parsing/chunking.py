@@ -45,7 +45,7 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Section:
-    """Units under one heading, or several where short ones joined: `level` is the first one's, `last` the last one's."""
+    """Units under one heading, or several where short ones joined; `level` is the first one's, `last` the last's."""
 
     level: int
     last: int
