@@ -53,8 +53,8 @@ class BadRequest(Exception):
 
 
 def application(model: MiniLM) -> Starlette:
-    """The server over a loaded model; one thread computes, so that health answers at any time."""
-    worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
+    """The server over a loaded model, which computes in threads, so that health answers at any time."""
+    worker = ThreadPoolExecutor(max_workers=2, thread_name_prefix="request")
 
     async def embeddings(request: Request) -> Response:
         texts, encoding = _parse(await request.body())
