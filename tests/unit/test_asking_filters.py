@@ -1,3 +1,5 @@
+# ruff: noqa: RUF001  questions in other scripts end with their own marks
+
 import numpy as np
 import pytest
 

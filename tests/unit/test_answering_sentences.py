@@ -1,0 +1,84 @@
+# ruff: noqa: RUF001  sentences in other scripts end with their own marks
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.answering.sentences import MAX_CHARS, sentences
+
+
+def split(text):
+    return [text[s.start : s.end] for s in sentences(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One ends. Two ends! Three?", ["One ends.", "Two ends!", "Three?"]),
+        ('He said "Stop." Then he left.', ['He said "Stop."', "Then he left."]),
+        ("Dr. Smith met J. R. Tolkien at 3.50 p. m. today.", ["Dr. Smith met J. R. Tolkien at 3.50 p. m. today."]),
+        ("Use it, e.g. Redis. Or Valkey.", ["Use it, e.g. Redis.", "Or Valkey."]),
+        ("Wait... what happens? Nothing…", ["Wait...", "what happens?", "Nothing…"]),
+        ("A line\nbroken here. Next\nalso.", ["A line\nbroken here.", "Next\nalso."]),
+        ("Eins z.B. hier. Zwei.", ["Eins z.B. hier.", "Zwei."]),
+        ("第一句。第二句！", ["第一句。", "第二句！"]),
+        ("यह एक है। यह दो है।", ["यह एक है।", "यह दो है।"]),
+        ("", []),
+        (" \n\t", []),
+    ],
+)
+def test_prose(text, expected):
+    assert split(text) == expected
+
+
+def test_markdown():
+    text = """# The lease. Of a chunk
+Prose begins. It goes on
+to the next line.
+- first item. With more
+  and a rest
+2. second item
+
+| a | b. |
+|---|----|
+| 1 | 2. 3 |
+```python
+x = 1. + 2
+```
+> quoted. Twice.
+"""
+    assert [(s.kind, text[s.start : s.end]) for s in sentences(text)] == [
+        ("heading", "The lease. Of a chunk"),
+        ("prose", "Prose begins."),
+        ("prose", "It goes on\nto the next line."),
+        ("item", "first item."),
+        ("item", "With more\n  and a rest"),
+        ("item", "second item"),
+        ("row", "| a | b. |"),
+        ("row", "| 1 | 2. 3 |"),
+        ("code", "x = 1. + 2"),
+        ("prose", "quoted."),
+        ("prose", "Twice."),
+    ]
+
+
+@given(st.text(alphabet="aB. !?\n#|->`*1。\u2028", max_size=200))
+def test_spans_are_in_order_trimmed_and_bounded(text):
+    end = 0
+    for span in sentences(text):
+        piece = text[span.start : span.end]
+        assert span.start >= end
+        assert piece
+        assert piece == piece.strip()
+        assert len(piece) <= MAX_CHARS
+        end = span.end
+
+
+@pytest.mark.parametrize("pattern", [". ", "a", "(", "> ", "|", "\n", "a.b.", "!)", "- ", "```\n", "1. ", "= "])
+def test_the_time_is_linear(pattern):
+    started = time.perf_counter()
+    for _ in sentences(pattern * 200_000):
+        pass
+    assert time.perf_counter() - started < 10
