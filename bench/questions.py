@@ -104,7 +104,9 @@ async def asked_of(chat: OpenAIChat, subjects: Sequence[Subject], strategy: Stra
     return results, time.perf_counter() - started
 
 
-def ranks_of(embedder: MiniLM, screened: list[list[Screened]], own: Sequence[int], passages: Vectors) -> list[list[int]]:
+def ranks_of(
+    embedder: MiniLM, screened: list[list[Screened]], own: Sequence[int], passages: Vectors
+) -> list[list[int]]:
     ranks = []
     for questions, index in zip(screened, own, strict=True):
         if not questions:

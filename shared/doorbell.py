@@ -19,6 +19,7 @@ QUEUES: tuple[Queue, ...] = ("parse", "ask", "index")
 # A ring that is still in the queue will be answered by a claim that begins later than now, so it stands for everything
 # that is committed already; and rings wait only where every worker is busy. More would only fill the broker.
 _ENOUGH = 4
+_QUIET_SECONDS = 0.05  # between two rounds of rings: what comes in meanwhile is rung for together
 _PAUSE = timedelta(seconds=2)  # before a broker that failed is tried again; the reconciler rings anyway
 
 log = structlog.get_logger()
@@ -105,6 +106,7 @@ class Doorbell:
                     # The ledger has the work and the reconciler rings again: nothing is lost, so nobody need fail.
                     log.warning("broker_unavailable", queue=queue, kind=type(error).__name__)
                     await asyncio.sleep(_PAUSE.total_seconds())
+            await asyncio.sleep(_QUIET_SECONDS)
 
     async def _send(self, queue: Queue) -> None:
         waiting = await self._redis.llen(queue)

@@ -195,7 +195,7 @@ class Provider:
         if "questions" in schema.get("properties", {}):
             return orjson.dumps({"questions": questions_of(prompt, self.script.questions)}).decode()
         if schema:
-            return orjson.dumps({name: "" for name in schema.get("properties", {})}).decode()
+            return orjson.dumps(dict.fromkeys(schema.get("properties", {}), "")).decode()
         return "The documents say so [1]."
 
     async def _stream(self, request: web.Request, prompt: str) -> web.StreamResponse:

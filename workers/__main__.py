@@ -42,8 +42,19 @@ def work(settings: Settings, queue: str) -> None:
 
     structlog.get_logger().info("worker_started", queue=queue)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
-    arguments = ["worker", "--queues", queue, "--pool", "threads", "--concurrency", "1", "--loglevel", "WARNING"]
-    app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{queue}@%h", "--quiet"])
+    arguments = [
+        "--quiet",
+        "worker",
+        "--queues",
+        queue,
+        "--pool",
+        "threads",
+        "--concurrency",
+        "1",
+        "--loglevel",
+        "WARNING",
+    ]
+    app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{queue}@%h"])
 
 
 if __name__ == "__main__":

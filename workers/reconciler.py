@@ -11,6 +11,7 @@ from sqlalchemy import text
 from shared.errors import Transient
 from shared.services import Services, build
 from shared.settings import Settings
+from shared.stages import clean
 
 _LOCK = 7_065_012  # any number, the same for all: one reconciler at a time
 _ORPHAN_SECONDS = 24 * 3600
@@ -38,12 +39,13 @@ async def run(settings: Settings) -> None:
 
 
 async def reconcile(services: Services) -> None:
-    """Ring every queue on which something is due. Of several schedulers one at a time does."""
+    """Ring every queue on which something is due, and clean up. Of several schedulers one at a time does."""
     async with services.database.begin() as connection:
         if not (await connection.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _LOCK})).scalar():
             return
         for queue in await services.ledger.work.due():
             services.doorbell.ring(queue)
+        await clean(services.indexer)
 
 
 async def tidy(services: Services) -> None:

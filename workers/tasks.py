@@ -10,8 +10,7 @@ from celery import Celery
 from shared.doorbell import Queue
 from shared.drain import Drain, Limits, Stage
 from shared.errors import Transient
-from shared.services import Services
-from shared.stages import asking_stage, clean, indexing_stage, parsing_stage
+from shared.stages import asking_stage, indexing_stage, parsing_stage
 from workers.loop import WorkerLoop
 
 log = structlog.get_logger()
@@ -30,7 +29,6 @@ def register(app: Celery, loop: WorkerLoop) -> None:
 
     @app.task(name="foreask.index", acks_late=False)
     def index(**_: Any) -> None:
-        loop.run(_clean(loop.services))
         _answer(loop, "index", indexing_stage(loop.services.indexer))
 
 
@@ -49,10 +47,3 @@ async def _drain(loop: WorkerLoop, stage: Stage[Any, Any]) -> bool:
         # The reconciler rings again; a worker that is up has nothing better to do than to wait for that.
         log.warning("drain_interrupted", stage=stage.name, reason=error.message)
         return False
-
-
-async def _clean(services: Services) -> None:
-    try:
-        await clean(services.indexer)
-    except Transient as error:
-        log.warning("cleaning_interrupted", reason=error.message)

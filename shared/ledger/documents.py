@@ -142,9 +142,7 @@ class Documents:
                 state = DocumentState.ASKING
                 await connection.execute(_REVIVE, {"id": document_id, "generation": row["generation"]})
             else:
-                raise Conflict(
-                    f"The document is {row['state']}: only failed and degraded documents can be retried."
-                )
+                raise Conflict(f"The document is {row['state']}: only failed and degraded documents can be retried.")
             values = {"state": state, "due_at": func.now(), "updated_at": func.now(), **_UNCLAIMED}
             await connection.execute(update(t.documents).where(_d.id == document_id).values(values))
         return await self.get(tenant, document_id)

@@ -6,9 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.ledger.records import AskedChunk, Lease, PendingChunk
+from shared.ledger.records import AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
 from shared.llm import Usage
 from shared.retry import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A document's chunks; title and media type are those found in the file."""
+
+    document: ClaimedDocument
+    title: str | None
+    media_type: str
+    chunks: Sequence[NewChunk]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import orjson
 from sqlalchemy import RowMapping
 
 from shared.ledger.collections import options_of
-from shared.ledger.outcomes import Failed, Indexed, Paid
+from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
 from shared.ledger.records import AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
 from shared.parsing.questions import ReadyQuestion
 from shared.retry import Dead, Retry
 
 
-def json(value: object) -> str:
+def as_json(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
@@ -66,22 +67,28 @@ def asked(row: RowMapping) -> AskedChunk:
     return AskedChunk(lease=lease, span=span, **values)
 
 
-def chunk_arrays(document: ClaimedDocument, lane: int, chunks: Sequence[NewChunk]) -> dict[str, Any]:
+def parsed_arrays(parsed: Sequence[Parsed]) -> dict[str, Any]:
     return {
-        "document_id": document.lease.id,
-        "generation": document.lease.generation,
-        "tenant": document.tenant,
-        "lane": lane,
-        "live": document.live_generation,
-        "ids": [c.id for c in chunks],
-        "ordinals": [c.ordinal for c in chunks],
-        "texts": [c.text for c in chunks],
-        "headings": [json(c.heading_path) for c in chunks],
-        "starts": [c.span[0] for c in chunks],
-        "ends": [c.span[1] for c in chunks],
-        "pages": [c.page for c in chunks],
-        "keys": [c.content_key for c in chunks],
-        "given": [None if c.given_questions is None else json(c.given_questions) for c in chunks],
+        "ids": [p.document.lease.id for p in parsed],
+        "tokens": [p.document.lease.token for p in parsed],
+        "states": ["asking" if p.document.given_questions is None else "indexing" for p in parsed],
+        "titles": [p.title for p in parsed],
+        "media_types": [p.media_type for p in parsed],
+    }
+
+
+def chunk_arrays(chunks: Sequence[tuple[UUID, NewChunk]]) -> dict[str, Any]:
+    return {
+        "documents": [document_id for document_id, _ in chunks],
+        "ids": [c.id for _, c in chunks],
+        "ordinals": [c.ordinal for _, c in chunks],
+        "texts": [c.text for _, c in chunks],
+        "headings": [as_json(c.heading_path) for _, c in chunks],
+        "starts": [c.span[0] for _, c in chunks],
+        "ends": [c.span[1] for _, c in chunks],
+        "pages": [c.page for _, c in chunks],
+        "keys": [c.content_key for _, c in chunks],
+        "given": [None if c.given_questions is None else as_json(c.given_questions) for _, c in chunks],
     }
 
 
@@ -90,7 +97,7 @@ def completion_arrays(paid: Sequence[Paid]) -> dict[str, Any]:
         "keys": [p.chunk.content_key for p in paid],
         "tenants": [p.chunk.tenant for p in paid],
         "models": [p.model for p in paid],
-        "questions": [json(p.questions) for p in paid],
+        "questions": [as_json(p.questions) for p in paid],
         "prompts": [p.usage.prompt_tokens for p in paid],
         "completions": [p.usage.completion_tokens for p in paid],
         "calls": [p.calls for p in paid],
@@ -116,7 +123,7 @@ def paid_arrays(paid: Sequence[Paid]) -> dict[str, Any]:
 def indexed_arrays(outcomes: Sequence[Indexed]) -> dict[str, Any]:
     return lease_arrays([o.chunk.lease for o in outcomes]) | {
         "errors": [o.error for o in outcomes],
-        "questions": [json(o.questions) for o in outcomes],
+        "questions": [as_json(o.questions) for o in outcomes],
         "kept": [o.kept for o in outcomes],
     }
 

@@ -25,26 +25,30 @@ CLAIM_DOCUMENTS = text("""
 """)
 
 SETTLE_PARSED = text("""
-    UPDATE documents
-    SET state = :state, title = coalesce(title, :title), media_type = coalesce(media_type, :media_type),
+    UPDATE documents d
+    SET state = v.state, title = coalesce(d.title, v.title), media_type = coalesce(d.media_type, v.media_type),
         leased_by = NULL, attempts = 0, kills = 0, error = NULL, due_at = now(), updated_at = now()
-    WHERE id = :id AND lease_token = :token AND state = 'parsing'
-    RETURNING lane
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:tokens AS bigint[]), CAST(:states AS text[]), CAST(:titles AS text[]),
+                CAST(:media_types AS text[]))
+         AS v(id, token, state, title, media_type)
+    WHERE d.id = v.id AND d.lease_token = v.token AND d.state = 'parsing'
+    RETURNING d.id
 """)
 
 INSERT_CHUNKS = text("""
     INSERT INTO chunks (id, generation, document_id, tenant, lane, ordinal, text, heading_path, span_start, span_end,
                         page, content_key, state, given_questions, pending)
-    SELECT v.id, :generation, :document_id, :tenant, :lane, v.ordinal, v.text,
+    SELECT v.id, d.generation, d.id, d.tenant, d.lane, v.ordinal, v.text,
            ARRAY(SELECT jsonb_array_elements_text(v.headings)), v.span_start, v.span_end, v.page, v.content_key,
            CASE WHEN v.given IS NULL THEN 'pending' ELSE 'asked' END,
            CASE WHEN v.given IS NULL THEN NULL ELSE ARRAY(SELECT jsonb_array_elements_text(v.given)) END,
-           CAST(:live AS int) IS NOT NULL AND NOT EXISTS (
-               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.generation = CAST(:live AS int))
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:ordinals AS int[]), CAST(:texts AS text[]), CAST(:headings AS jsonb[]),
+           d.live_generation IS NOT NULL AND NOT EXISTS (
+               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.generation = d.live_generation)
+    FROM unnest(CAST(:documents AS uuid[]), CAST(:ids AS uuid[]), CAST(:ordinals AS int[]), CAST(:texts AS text[]), CAST(:headings AS jsonb[]),
                 CAST(:starts AS int[]), CAST(:ends AS int[]), CAST(:pages AS int[]), CAST(:keys AS bytea[]),
                 CAST(:given AS jsonb[]))
-         AS v(id, ordinal, text, headings, span_start, span_end, page, content_key, given)
+         AS v(document_id, id, ordinal, text, headings, span_start, span_end, page, content_key, given)
+    JOIN documents d ON d.id = v.document_id
     ON CONFLICT DO NOTHING
 """)
 
@@ -257,10 +261,5 @@ GIVE_BACK = {
 DUE = text("""
     SELECT EXISTS (SELECT 1 FROM documents WHERE state IN ('queued', 'parsing') AND due_at <= now()) AS parse,
            EXISTS (SELECT 1 FROM chunks WHERE state = 'pending' AND due_at <= now()) AS ask,
-           EXISTS (SELECT 1 FROM chunks WHERE state = 'asked' AND due_at <= now())
-           OR EXISTS (SELECT 1 FROM documents WHERE state = 'deleting' AND due_at <= now())
-           OR EXISTS (SELECT 1 FROM sweeps WHERE due_at <= now())
-           OR EXISTS (SELECT 1 FROM documents d WHERE d.state IN ('asking', 'indexing')
-                      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id
-                                      AND c.generation = d.generation AND c.state IN ('pending', 'asked'))) AS index
+           EXISTS (SELECT 1 FROM chunks WHERE state = 'asked' AND due_at <= now()) AS index
 """)

@@ -19,8 +19,8 @@ from shared.doorbell import QUEUES, Queue
 from shared.ledger import rows
 from shared.ledger import statements as sql
 from shared.ledger.database import Database
-from shared.ledger.outcomes import Failed, Indexed, Paid
-from shared.ledger.records import AskedChunk, ClaimedDocument, Finishable, Lease, NewChunk, PendingChunk, Sweep
+from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
+from shared.ledger.records import AskedChunk, ClaimedDocument, Finishable, Lease, PendingChunk, Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,14 @@ class Work:
             found = (await connection.execute(sql.CLAIM_DOCUMENTS, self._claim(limit))).mappings().all()
         return [rows.claimed_document(row) for row in found]
 
-    async def settle_parsed(
-        self, document: ClaimedDocument, title: str | None, media_type: str, chunks: Sequence[NewChunk]
-    ) -> bool:
-        """Write a document's chunks and let it go on; return whether the claim still held."""
-        lease = document.lease
-        parameters = {
-            "id": lease.id,
-            "token": lease.token,
-            "title": title,
-            "media_type": media_type,
-            "state": "indexing" if all(c.given_questions is not None for c in chunks) else "asking",
-        }
+    async def settle_parsed(self, parsed: Sequence[Parsed]) -> set[UUID]:
+        """Write the chunks of documents and let them go on; return the documents whose claims still held."""
         async with self._database.begin() as connection:
-            row = (await connection.execute(sql.SETTLE_PARSED, parameters)).mappings().one_or_none()
-            if row is None:
-                return False
-            await connection.execute(sql.INSERT_CHUNKS, rows.chunk_arrays(document, row["lane"], chunks))
-        return True
+            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_arrays(parsed))).scalars())
+            chunks = [(p.document.lease.id, chunk) for p in parsed if p.document.lease.id in held for chunk in p.chunks]
+            if chunks:
+                await connection.execute(sql.INSERT_CHUNKS, rows.chunk_arrays(chunks))
+        return held
 
     async def settle_failed_documents(self, failures: Sequence[Failed]) -> None:
         """Record failed attempts at parsing: another attempt later, or the state `failed` with its reason."""

@@ -14,7 +14,7 @@ from shared.asking import AskingOptions, Subject, content_key
 from shared.doorbell import Doorbell
 from shared.drain import Stage
 from shared.errors import ForeaskError, Unreadable
-from shared.ledger.outcomes import Failed
+from shared.ledger.outcomes import Failed, Parsed
 from shared.ledger.records import ClaimedDocument, CollectionOptions, NewChunk
 from shared.ledger.work import Work
 from shared.parsing.document import ChunkingOptions, ParsedDocument
@@ -26,14 +26,6 @@ from shared.settings import Settings
 from shared.stages import quarantine
 from shared.stages.options import asking_options
 from shared.uploads import Uploads
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    document: ClaimedDocument
-    title: str | None
-    media_type: str
-    chunks: Sequence[NewChunk]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +46,7 @@ def parsing_stage(parser: Parser) -> Stage[ClaimedDocument, Parsed | Failed]:
     return Stage(
         name="parse",
         slots=parser.settings.parse_workers * 4,  # some wait for a free child while others are committed
-        linger=timedelta(milliseconds=20),
+        linger=timedelta(milliseconds=50),
         claim=work.claim_documents,
         work=partial(parse, parser),
         settle=partial(_settle, parser),
@@ -88,9 +80,8 @@ async def _settle(parser: Parser, outcomes: Sequence[Parsed | Failed]) -> None:
     if failed:
         await parser.work.settle_failed_documents(failed)
     parsed = [o for o in outcomes if isinstance(o, Parsed)]
-    for o in parsed:
-        await parser.work.settle_parsed(o.document, o.title, o.media_type, o.chunks)
     if parsed:
+        await parser.work.settle_parsed(parsed)
         parser.doorbell.ring("ask")
     if any(o.document.given_questions is not None for o in parsed):
         parser.doorbell.ring("index")

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from shared.asking import AskingOptions, Subject, content_key
 from shared.errors import Conflict, NotFound
 from shared.ledger import Work
-from shared.ledger.outcomes import Failed, Indexed, Paid
+from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
 from shared.ledger.records import ChunkState, DocumentState, NewChunk
 from shared.llm import Usage
 from shared.retry import Dead, Retry
@@ -28,7 +28,7 @@ async def parsed(services, library, *texts, external_id=None, given=None):
     document = await library.add("unused " + " ".join(texts), external_id)
     (claimed,) = await services.ledger.work.claim_documents(10)
     chunks = [new_chunk(words, number, given) for number, words in enumerate(texts)]
-    assert await services.ledger.work.settle_parsed(claimed, "Title", "text/markdown", chunks)
+    assert await services.ledger.work.settle_parsed([Parsed(claimed, "Title", "text/markdown", chunks)])
     return document
 
 
@@ -87,8 +87,8 @@ async def test_a_claim_whose_lease_ended_is_refused_after_another(services, libr
     await end_leases(services)
     (quick,) = await work.claim_documents(1)
 
-    assert not await work.settle_parsed(slow, "Slow", "text/plain", [new_chunk("slow")])
-    assert await work.settle_parsed(quick, "Quick", "text/plain", [new_chunk("quick")])
+    assert not await work.settle_parsed([Parsed(slow, "Slow", "text/plain", [new_chunk("slow")])])
+    assert await work.settle_parsed([Parsed(quick, "Quick", "text/plain", [new_chunk("quick")])])
     assert quick.kills == 1
     chunks = await services.ledger.documents.chunks("default", quick.lease.id)
     assert [chunk.text for chunk in chunks] == ["quick"]
@@ -271,7 +271,7 @@ async def test_chunks_of_a_next_generation_stay_hidden_until_it_is_whole(service
     await library.add("next", "a")
     (claimed,) = await work.claim_documents(1)
     same = NewChunk(first.lease.id, 0, "kept", (), (0, 4), None, b"k" * 32)
-    await work.settle_parsed(claimed, None, "text/markdown", [same, new_chunk("new", 1)])
+    await work.settle_parsed([Parsed(claimed, None, "text/markdown", [same, new_chunk("new", 1)])])
     await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
 
     pending = {chunk.text: chunk.pending for chunk in await work.claim_asked(10)}
@@ -346,7 +346,7 @@ async def test_due_names_the_queues_that_have_work(services, library):
     assert await work.due() == ["parse"]
     (claimed,) = await work.claim_documents(1)
     assert await work.due() == []
-    await work.settle_parsed(claimed, None, "text/markdown", [new_chunk("one")])
+    await work.settle_parsed([Parsed(claimed, None, "text/markdown", [new_chunk("one")])])
     assert await work.due() == ["ask"]
     await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
     assert await work.due() == ["index"]
