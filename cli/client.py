@@ -1,0 +1,235 @@
+"""The API as the command line sees it: requests over HTTP, and its errors as sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from shared.errors import InvalidInput, NotFound, TooLarge, Transient, Unauthorized, Unavailable
+
+Json = dict[str, Any]
+
+_TIMEOUT = httpx.Timeout(60, connect=5)
+_STREAM_TIMEOUT = httpx.Timeout(300, connect=5)
+_UPLOAD_ATTEMPTS = 5
+_LONGEST_WAIT_SECONDS = 30.0
+_PAGE = 200
+_SERVER_ERROR = 500
+_BACKOFF = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_SECONDS)
+_REJECTIONS: dict[int, type[InvalidInput | NotFound | TooLarge | Unauthorized]] = {
+    401: Unauthorized,
+    403: Unauthorized,
+    404: NotFound,
+    413: TooLarge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event."""
+
+    name: str
+    data: Json
+
+
+class Client:
+    """The API at a URL, for the tenant of a key. Safe to use from many threads.
+
+    Every method raises `Unavailable` where the server cannot be reached and `Rejected` where it refuses.
+    """
+
+    def __init__(self, url: str, key: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
+        self.url = url.rstrip("/")
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        try:
+            self._http = httpx.Client(
+                base_url=self.url,
+                headers=headers,
+                timeout=_TIMEOUT,
+                transport=transport,
+                trust_env=not _is_local(self.url),  # a proxy cannot reach this machine
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise InvalidInput(f"{url} is not a URL: it should be like http://127.0.0.1:8350", field="url") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._http.close()
+
+    def upload(self, file: Path, external_id: str, collection: str, lane: str | None = None) -> Json:
+        """Hand in a file, and again a few times while the server is short of something."""
+        fields = {"collection": collection, "external_id": external_id} | ({"lane": lane} if lane else {})
+
+        def send() -> Json:
+            with file.open("rb") as content:
+                return self._json("POST", "/v1/documents", data=fields, files={"file": (file.name, content)})
+
+        return _patiently(send)
+
+    def documents(self, collection: str | None = None, state: str | None = None) -> Iterator[Json]:
+        """Yield every document, page by page."""
+        wanted = {"collection": collection, "state": state, "limit": _PAGE}
+        query = {name: value for name, value in wanted.items() if value is not None}
+        while True:
+            page = self._json("GET", "/v1/documents", params=query)
+            yield from page["items"]
+            if not page.get("next_cursor"):
+                return
+            query["cursor"] = page["next_cursor"]
+
+    def document(self, document_id: str) -> Json:
+        return self._json("GET", f"/v1/documents/{document_id}")
+
+    def chunks(self, document_id: str) -> Iterator[Json]:
+        query: Json = {"limit": _PAGE}
+        while True:
+            page = self._json("GET", f"/v1/documents/{document_id}/chunks", params=query)
+            yield from page["items"]
+            if not page.get("next_cursor"):
+                return
+            query["cursor"] = page["next_cursor"]
+
+    def delete(self, document_id: str) -> None:
+        self._send("DELETE", f"/v1/documents/{document_id}")
+
+    def retry(self, document_id: str) -> Json:
+        return self._json("POST", f"/v1/documents/{document_id}/retry")
+
+    def collections(self) -> list[Json]:
+        items: list[Json] = self._json("GET", "/v1/collections")["items"]
+        return items
+
+    def health(self) -> Json:
+        """Return the health of each part; the server answers 503 while one is down, which is an answer too."""
+        response = self._request("GET", "/health/ready")
+        try:
+            health: Json = response.json()
+        except ValueError as error:
+            raise Unavailable(f"{self.url} is not a foreask server.", component="api") from error
+        return health
+
+    def query(self, question: str, collection: str, top_k: int | None = None) -> Json:
+        """Ask, and return the whole answer at once."""
+        return self._json("POST", "/v1/query", json=_query(question, collection, top_k), timeout=_STREAM_TIMEOUT)
+
+    def query_events(self, question: str, collection: str, top_k: int | None = None) -> Iterator[Event]:
+        """Ask, and yield what comes while it is being answered."""
+        body = _query(question, collection, top_k) | {"stream": True}
+        with (
+            self._reached(),
+            self._http.stream("POST", "/v1/query", json=body, timeout=_STREAM_TIMEOUT) as response,
+        ):
+            if response.is_error:
+                response.read()
+                self._raise_for(response)
+            yield from events(response.iter_lines())
+
+    def _json(self, method: str, path: str, **options: Any) -> Json:
+        response = self._send(method, path, **options)
+        try:
+            body: Json = response.json()
+        except ValueError as error:
+            raise Unavailable(f"{self.url} does not answer like a foreask server.", component="api") from error
+        return body
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        response = self._request(method, path, **options)
+        self._raise_for(response)
+        return response
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        with self._reached():
+            return self._http.request(method, path, **options)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.ConnectError as error:
+            message = f"No server at {self.url}: start one with `foreask up`, or name another with --url."
+            raise Unavailable(message, component="api") from error
+        except httpx.TimeoutException as error:
+            raise Unavailable(f"The server at {self.url} did not answer in time.", component="api") from error
+        except httpx.UnsupportedProtocol as error:
+            message = f"{self.url} is not a URL: it should be like http://127.0.0.1:8350"
+            raise InvalidInput(message, field="url") from error
+        except httpx.HTTPError as error:
+            message = f"The connection to {self.url} broke ({type(error).__name__})."
+            raise Unavailable(message, component="api") from error
+
+    def _raise_for(self, response: httpx.Response) -> None:
+        if not response.is_error:
+            return
+        detail = _detail(response)
+        if response.status_code >= _SERVER_ERROR or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            raise Unavailable(detail, component="api", retry_after=_retry_after(response))
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            hint = "" if "authorization" in self._http.headers else " Give yours with --key or FOREASK_API_KEY."
+            raise Unauthorized(detail + hint)
+        raise _REJECTIONS.get(response.status_code, InvalidInput)(detail)
+
+
+def events(lines: Iterator[str]) -> Iterator[Event]:
+    """Read server-sent events (HTML Living Standard, 9.2.6) whose data is JSON."""
+    name, data = "message", list[str]()
+    for line in lines:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line:
+            if data:
+                yield Event(name, json.loads("\n".join(data)))
+            name, data = "message", []
+        elif field == "event":
+            name = value
+        elif field == "data":
+            data.append(value)
+
+
+def _query(question: str, collection: str, top_k: int | None) -> Json:
+    body: Json = {"question": question, "collection": collection}
+    return body if top_k is None else body | {"top_k": top_k}
+
+
+def _patiently(send: Callable[[], Json]) -> Json:
+    retrying = Retrying(
+        retry=retry_if_exception_type(Transient), stop=stop_after_attempt(_UPLOAD_ATTEMPTS), wait=_wait, reraise=True
+    )
+    return retrying(send)
+
+
+def _wait(state: RetryCallState) -> float:
+    """Seconds until the next attempt: what the server asked for, or longer and longer."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, Transient) else None
+    return max(_BACKOFF(state), min(_LONGEST_WAIT_SECONDS, (asked or timedelta()).total_seconds()))
+
+
+def _detail(response: httpx.Response) -> str:
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = None
+    detail = problem.get("detail") if isinstance(problem, dict) else None
+    return str(detail) if detail else f"The server answered {response.status_code} {response.reason_phrase}."
+
+
+def _retry_after(response: httpx.Response) -> timedelta | None:
+    try:
+        return timedelta(seconds=float(response.headers["retry-after"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _is_local(url: str) -> bool:
+    return httpx.URL(url).host in {"127.0.0.1", "localhost", "::1"}

@@ -1,0 +1,90 @@
+"""The demo: everything started, real documents ingested, questions asked of them, everything stopped."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from cli import library, output
+from cli.client import Client
+from cli.ingestion import Batch, follow, upload
+from cli.launcher import Launcher, Plan, Stopped, announce_restarts, stoppable
+from cli.meter import Meter
+from cli.programs import Crew
+from shared.errors import Unavailable
+from shared.settings import Settings
+
+COLLECTION = "demo"
+QUESTIONS = (
+    "Can orjson write to files?",
+    "Does HTTPX speak HTTP/2?",
+    "How much faster is asyncpg than psycopg?",
+    "Who won the football World Cup in 1990?",  # which the documents do not say, and neither does the answer
+)
+
+
+def run(data_dir: Path, console: Console) -> None:
+    """Run the demo; run again, it asks at once, for everything is there already."""
+    started = time.monotonic()
+    launcher = Launcher(Plan(settings_for(data_dir), Crew(), port=0), console)
+    announce_restarts(console)
+    with stoppable(launcher):
+        try:
+            with launcher, Client(launcher.url, _key()) as client:
+                _ingest(client, data_dir, console)
+                for question in QUESTIONS:
+                    console.print(f"\n[bold]? {question}[/bold]", highlight=False)
+                    output.print_answer(console, client.query_events(question, COLLECTION, 5), show_chunks=False)
+                _part(launcher, data_dir, console, time.monotonic() - started)
+        except Stopped:
+            output.say(console, "stopped; `make demo` goes on where this ended")
+            raise
+
+
+def settings_for(data_dir: Path) -> Settings:
+    """Return settings under which nothing outside this machine is used or paid, whatever the environment says."""
+    own = dict.fromkeys(("database_url", "redis_url", "qdrant_url", "qdrant_api_key"))
+    models = dict.fromkeys(f"{kind}_{name}" for kind in ("llm", "embedding") for name in ("base_url", "model"))
+    return Settings(**own, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")  # type: ignore[arg-type]
+
+
+def _key() -> str | None:
+    """The key, where the environment has the API ask for one."""
+    import os  # noqa: PLC0415
+
+    return os.environ.get("FOREASK_API_KEY")
+
+
+def _ingest(client: Client, data_dir: Path, console: Console) -> None:
+    """Hand in the documents and wait until they are searchable.
+
+    Raises:
+        Unavailable: none of them is.
+    """
+    files = library.write(data_dir / "documents")
+    batch = Batch(len(files))
+    console.print("\nAsking the questions before you do:", highlight=False)
+    with Meter(console) as meter:
+        for _ in upload(client, files, COLLECTION, None, batch):
+            meter.show(batch.count())
+        for count in follow(client, batch, COLLECTION):
+            meter.show(count)
+    states = batch.states()
+    if batch.refused or states["failed"]:
+        output.print_batch(console, batch)
+    if not states["ready"] + states["degraded"]:
+        raise Unavailable("No document could be ingested.", component="demo")
+    questions = sum(document.get("questions", 0) for document in batch.documents.values())
+    chunks = batch.count().chunks
+    output.say(console, f"{len(files)} documents, {chunks} chunks, {questions} questions kept: searchable.")
+
+
+def _part(launcher: Launcher, data_dir: Path, console: Console, seconds: float) -> None:
+    output.say(
+        console, f"\nDone in {timedelta(seconds=round(seconds))}; the API was at {launcher.url}. Keep it running:"
+    )
+    output.say(console, f"  foreask up --data-dir {data_dir}")
+    output.say(console, f"  foreask ask --collection {COLLECTION} 'What is structlog for?'")

@@ -1,0 +1,97 @@
+"""Which files a path on the command line means, and under which name each is handed in."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from shared.errors import InvalidInput
+
+_GLOB = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The files by external id, and how many were left out on which ground."""
+
+    files: dict[str, Path]
+    hidden: int = 0
+    excluded: int = 0
+
+
+def select(
+    paths: Sequence[str], *, include: Sequence[str] = (), exclude: Sequence[str] = (), here: Path | None = None
+) -> Selection:
+    """Find the files of folders (recursively), globs and single paths.
+
+    Hidden files and folders inside a folder are left out; a hidden path that is named itself is taken. Patterns are
+    those of a shell, matched against the external id and against the bare name.
+
+    Args:
+        paths: as typed.
+        include: a file in a folder must match one of these, where there are any.
+        exclude: a file that matches one of these is left out.
+        here: what external ids are relative to; a path elsewhere keeps the name of its folder.
+
+    Raises:
+        InvalidInput: a path matches nothing, or two files would have the same external id.
+    """
+    here = (here or Path.cwd()).resolve()
+    found: dict[str, Path] = {}
+    hidden = excluded = 0
+    for root in _roots(paths):
+        for path in _walk(root):
+            name = _external_id(path, root, here)
+            if path != root and _is_hidden(path.relative_to(root)):
+                hidden += 1
+            elif not _is_wanted(name, include, exclude):
+                excluded += 1
+            elif found.setdefault(name, path).resolve() != path.resolve():
+                message = f"{path} and {found[name]} would both be {name}: hand them in from a folder above both."
+                raise InvalidInput(message, field="paths")
+    return Selection(found, hidden, excluded)
+
+
+def _roots(paths: Sequence[str]) -> Iterator[Path]:
+    for text in paths:
+        path = Path(text).expanduser()
+        if path.exists():
+            yield path
+            continue
+        matches = sorted(glob.glob(str(path), recursive=True)) if _GLOB & set(text) else []  # noqa: PTH207 - any root
+        if not matches:
+            raise InvalidInput(f"{text} does not exist.", field="paths")
+        yield from map(Path, matches)
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    if not root.is_dir():
+        yield root
+        return
+    for folder, folders, names in os.walk(root):
+        yield from (Path(folder, name) for name in folders if name.startswith("."))  # counted, not entered
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(folder, name) for name in sorted(names))
+
+
+def _external_id(path: Path, root: Path, here: Path) -> str:
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - a link keeps its own name
+    if absolute.is_relative_to(here):
+        return absolute.relative_to(here).as_posix()
+    above = Path(os.path.abspath(root)).parent  # noqa: PTH100
+    return absolute.relative_to(above).as_posix()
+
+
+def _is_hidden(inside: Path) -> bool:
+    return any(part.startswith(".") for part in inside.parts)
+
+
+def _is_wanted(name: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    def matches(patterns: Sequence[str]) -> bool:
+        return any(fnmatch(name, pattern) or fnmatch(Path(name).name, pattern) for pattern in patterns)
+
+    return (not include or matches(include)) and not matches(exclude)

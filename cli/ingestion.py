@@ -1,0 +1,123 @@
+"""Handing in files, and following what the server makes of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cli.client import Client, Json
+from cli.meter import Count
+from shared.errors import ForeaskError, Transient
+
+UPLOADS_AT_ONCE = 8
+ACTIVE = ("queued", "parsing", "asking", "indexing")
+_FINAL = frozenset({"ready", "degraded", "failed"})
+_LOOK_UPS = 200  # documents asked for one by one in a round
+_SHORTEST_ROUND_SECONDS = 0.5
+_ROUND_SHARE = 5  # a round may take a fifth of the time, so that following a large corpus does not load the server
+_PATIENCE = 10  # rounds that the server may be away for
+
+
+@dataclass(slots=True)
+class Batch:
+    """What was handed in, and what is known of it.
+
+    Args:
+        total: files to hand in.
+        refused: why, by external id, for those that the server did not take.
+        documents: the newest view of each that it took, by document id; what was said on upload at first.
+    """
+
+    total: int
+    refused: dict[str, str] = field(default_factory=dict)
+    documents: dict[str, Json] = field(default_factory=dict)
+
+    def states(self) -> Counter[str]:
+        return Counter(str(document["state"]) for document in self.documents.values())
+
+    def unfinished(self) -> list[str]:
+        return [name for name, document in self.documents.items() if document["state"] not in _FINAL]
+
+    def count(self) -> Count:
+        chunks = [document["chunks"] for document in self.documents.values() if "chunks" in document]
+        states = self.states()
+        return Count(
+            documents=self.total,
+            documents_done=sum(states[state] for state in _FINAL) + len(self.refused),
+            failed=states["failed"] + len(self.refused),
+            chunks=sum(chunk["total"] for chunk in chunks),
+            chunks_asked=sum(chunk["asked"] for chunk in chunks),
+            chunks_done=sum(chunk["indexed"] + chunk["dead"] for chunk in chunks),
+            complete=len(self.documents) + len(self.refused) == self.total and not states["queued"] + states["parsing"],
+        )
+
+
+def upload(client: Client, files: Mapping[str, Path], collection: str, lane: str | None, batch: Batch) -> Iterator[str]:
+    """Hand in the files, several at once; yield each external id once the server has answered for it."""
+    pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
+    try:
+        running = {pool.submit(client.upload, path, name, collection, lane): name for name, path in files.items()}
+        for future in as_completed(running):
+            name = running[future]
+            try:
+                accepted = future.result()
+            except (ForeaskError, OSError) as error:
+                batch.refused[name] = error.message if isinstance(error, ForeaskError) else _reason(error)
+            else:
+                batch.documents[accepted["document_id"]] = accepted
+            yield name
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def follow(
+    client: Client,
+    batch: Batch,
+    collection: str,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Count]:
+    """Yield how far the batch is until every document of it has ended.
+
+    Raises:
+        Unavailable: the server was away for long.
+    """
+    away = 0
+    while True:
+        started = clock()
+        try:
+            _look(client, batch, collection)
+            away = 0
+        except Transient:
+            away += 1
+            if away > _PATIENCE:
+                raise
+        yield batch.count()
+        if not batch.unfinished():
+            return
+        sleep(max(_SHORTEST_ROUND_SECONDS, (clock() - started) * (_ROUND_SHARE - 1)))
+
+
+def _look(client: Client, batch: Batch, collection: str) -> None:
+    """Bring the batch up to date: the active documents as lists, those that are on no list any more one by one."""
+    active = set[str]()
+    for state in ACTIVE:
+        for document in client.documents(collection, state):
+            if document["id"] in batch.documents:
+                batch.documents[document["id"]] = document
+                active.add(document["id"])
+    unseen = (name for name, document in batch.documents.items() if name not in active and not _is_known(document))
+    for name in [name for _, name in zip(range(_LOOK_UPS), unseen, strict=False)]:
+        batch.documents[name] = client.document(name)
+
+
+def _is_known(document: Json) -> bool:
+    return document["state"] in _FINAL and "chunks" in document
+
+
+def _reason(error: OSError) -> str:
+    return f"It cannot be read: {error.strerror or error}."

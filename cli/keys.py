@@ -1,0 +1,38 @@
+"""New API keys."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+from shared.errors import InvalidInput
+from shared.settings import ApiKey
+
+_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key for its holder, and the form of it that a server needs, from which it cannot be had."""
+
+    tenant: str
+    key: str
+
+    @property
+    def setting(self) -> str:
+        return f"{self.tenant}:sha256:{hashlib.sha256(self.key.encode()).hexdigest()}"
+
+
+def make(tenant: str) -> NewKey:
+    """Make a key of 256 random bits.
+
+    Raises:
+        InvalidInput: the tenant's name cannot be used.
+    """
+    key = NewKey(tenant, f"fa_{secrets.token_urlsafe(_BYTES)}")
+    try:
+        ApiKey.parse(key.setting)
+    except ValueError as error:
+        raise InvalidInput(f"{tenant!r} cannot name a tenant: use a-z, 0-9, - and _", field="tenant") from error
+    return key

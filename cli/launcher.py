@@ -1,0 +1,254 @@
+"""The whole product on this machine: engines for what is not given, then the programs, until it is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, Self
+from urllib.parse import urlsplit
+
+import structlog
+from pydantic import SecretStr
+from rich.console import Console
+
+from cli.programs import Crew, Programs, children, reachable
+from cli.schema import migrate
+from embedded import llama
+from embedded.ports import free_port
+from embedded.stack import ENGINES, Engine, Stack
+from shared.errors import InvalidInput
+from shared.settings import Settings
+
+# What a stopping worker holds costs nothing where the model is ours, so nobody need wait long for it.
+_EMBEDDED_GRACE = timedelta(seconds=3)
+_LABELS: dict[Engine, tuple[str, str]] = {
+    "postgres": ("PostgreSQL", "database_url"),
+    "valkey": ("Valkey", "redis_url"),
+    "qdrant": ("Qdrant", "qdrant_url"),
+    "llm": ("LLM", "llm_base_url"),
+    "embedding": ("Embeddings", "embedding_base_url"),
+}
+
+
+class Stopped(BaseException):
+    """Ctrl-C, or SIGTERM: not an error, so nothing that handles errors catches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to run.
+
+    Args:
+        settings: as the user gave them.
+        crew: how many workers of each kind.
+        port: where the API listens; None takes the settings' port, 0 any that is free.
+    """
+
+    settings: Settings
+    crew: Crew
+    port: int | None = None
+
+
+class Launcher:
+    """The running product, between `with` and its end."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self._console = console
+        self._crew = plan.crew
+        settings = plan.settings
+        port = settings.api_port if plan.port is None else plan.port
+        port = port or free_port()
+        self._stack = Stack(settings.model_copy(update={"api_port": port} | _suited(settings)))
+        self._programs: Programs | None = None
+        self.url = f"http://{reachable(settings.api_host)}:{port}"
+
+    @property
+    def settings(self) -> Settings:
+        return self._stack.settings
+
+    def __enter__(self) -> Self:
+        _require_models(self.settings)
+        _require_free(self.settings.api_host, self.settings.api_port)
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the programs, then the engines that they need."""
+        if self._programs is not None:
+            self._programs.stop()
+            self._programs = None
+        self._stack.stop()
+
+    def pids(self) -> dict[str, int]:
+        return self._stack.pids() | ({} if self._programs is None else self._programs.pids())
+
+    def _start(self) -> None:
+        with self._step("engines") as note:
+            self._stack.start()
+            note.append(", ".join(_LABELS[engine][0] for engine in self._stack.engines) or "none: all are given")
+        for engine in ENGINES:
+            self._console.print(f"    {_LABELS[engine][0]:<11}{self._place(engine)}", highlight=False)
+        with self._step("schema") as note:
+            asyncio.run(migrate(self.settings))
+            note.append("up to date")
+        with self._step("programs") as note:
+            self._programs = self._new_programs()
+            self._programs.start()
+            note.append(", ".join(self._programs.names))
+
+    def _new_programs(self) -> Programs:
+        settings = self.settings
+        logs = self._stack.data_dir / "logs"
+        host, port = settings.api_host, settings.api_port
+        environment = self._stack.environment()
+        return Programs(list(children(environment, logs, self._crew, host=host, port=port, grace=settings.grace)))
+
+    def _place(self, engine: Engine) -> str:
+        """Where an engine is, without what the URL says of users and passwords."""
+        value = getattr(self.settings, _LABELS[engine][1])
+        url = urlsplit(value.get_secret_value() if isinstance(value, SecretStr) else value or "")
+        model = getattr(self.settings, f"{engine}_model", None)
+        place = f"{url.hostname}:{url.port}" if url.port else url.hostname or "the provider's own address"
+        kind = "embedded" if engine in self._stack.engines else "given"
+        return f"{kind:<9} {place}" + (f"  {model}" if model else "")
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[list[str]]:
+        """Show what is being started, and then what was, with the seconds that it took."""
+        started, note = time.monotonic(), list[str]()
+        with self._console.status(f"starting {name} …"):
+            yield note
+        seconds = time.monotonic() - started
+        line = f"[green]✓[/green] {name:<9} [dim]{seconds:5.1f} s[/dim]  {' '.join(note)}"
+        self._console.print(line, highlight=False)
+
+
+@contextmanager
+def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM into `Stopped`, raised wherever the block is; the second kills.
+
+    Leaving the block by `Stopped` is a clean stop, and is not passed on.
+    """
+    asked = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        nonlocal asked
+        if asked:
+            _kill(launcher, number)
+        asked = True
+        raise Stopped
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except Stopped:
+        return
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def up(plan: Plan, console: Console) -> None:
+    """Run until asked to stop."""
+    launcher = Launcher(plan, console)
+    announce_restarts(console)
+    with stoppable(launcher):
+        try:
+            with launcher:
+                _welcome(launcher, console)
+                while True:
+                    signal.pause()
+        except Stopped:
+            console.print("stopped; the data stays in " + str(launcher.settings.data_dir), highlight=False)
+
+
+def announce_restarts(console: Console) -> None:
+    """Have the supervisors' notes appear as lines of ours."""
+
+    def show(_: Any, method: str, event: MutableMapping[str, Any]) -> NoReturn:
+        details = ", ".join(f"{name} {value}" for name, value in event.items() if name != "event")
+        console.print(f"[yellow]! {event['event']}[/yellow] ({details})", highlight=False)
+        del method
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[show])
+
+
+def _welcome(launcher: Launcher, console: Console) -> None:
+    header = '-H "Authorization: Bearer $FOREASK_API_KEY" ' if launcher.settings.api_keys else ""
+    url = launcher.url
+    console.print(f"\nforeask answers at [bold]{url}[/bold], described at {url}/docs", highlight=False)
+    console.print("  foreask ingest PATH", highlight=False)
+    console.print("  foreask ask 'What does it say about …?'", highlight=False)
+    # Printed as it is, for it is to be copied: no markup, no line breaks.
+    body = '{"collection": "default", "question": "What does it say?"}'
+    curl = f"  curl {header}-H 'content-type: application/json' -d '{body}' {url}/v1/query"
+    console.print(curl, markup=False, highlight=False, soft_wrap=True)
+    logs = launcher.settings.data_dir / "logs"
+    console.print(f"Logs are in {logs}. Ctrl-C stops everything.", highlight=False, soft_wrap=True)
+
+
+def _suited(settings: Settings) -> dict[str, Any]:
+    """Settings that suit the embedded LLM, where the user gave none."""
+    if not _writes_itself(settings):
+        return {}
+    suited = {"llm_max_in_flight": llama.SLOTS, "grace": _EMBEDDED_GRACE}
+    return {name: value for name, value in suited.items() if name not in settings.model_fields_set}
+
+
+def _writes_itself(settings: Settings) -> bool:
+    return settings.llm_base_url is None and settings.llm_model in (None, llama.MODEL)
+
+
+def _require_models(settings: Settings) -> None:
+    """See now what every program would die of."""
+    for kind, other in (("llm", ""), ("embedding", settings.llm_base_url or "")):
+        url = getattr(settings, f"{kind}_base_url") or other
+        if url and kind == "llm" and settings.llm_model is None:
+            message = "FOREASK_LLM_BASE_URL is set, so FOREASK_LLM_MODEL must name the model to use there."
+            raise InvalidInput(message, field="llm_model")
+    if settings.embedding_base_url is not None and settings.embedding_model is None:
+        message = "FOREASK_EMBEDDING_BASE_URL is set, so FOREASK_EMBEDDING_MODEL must name the model to use there."
+        raise InvalidInput(message, field="embedding_model")
+
+
+def _require_free(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            message = f"The API cannot listen on {host}:{port} ({error.strerror}): choose another port with --port."
+            raise InvalidInput(message, field="api_port") from error
+
+
+def _kill(launcher: Launcher | None, number: int) -> NoReturn:
+    """End at once. What outlives this process is killed with it by the kernel where it can, and by us here."""
+    for pid in (launcher.pids() if launcher else {}).values():
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+    os._exit(128 + number)
+
+
+def in_data_dir(settings: Settings, data_dir: Path | None) -> Settings:
+    return settings if data_dir is None else settings.model_copy(update={"data_dir": data_dir})

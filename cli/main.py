@@ -1,0 +1,56 @@
+"""The entry: the commands put together, and every expected error turned into one sentence."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from cli import client_commands, server_commands
+from shared.errors import ForeaskError
+
+app = typer.Typer(
+    name="foreask",
+    help="Asks the questions before your users do: question-to-question retrieval over your documents.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+client_commands.register(app)
+server_commands.register(app)
+
+
+def run() -> None:
+    """Run the command line. An expected error is one sentence on stderr and exit code 1."""
+    try:
+        app()
+    except ForeaskError as error:
+        _fail(error.message)
+    except OSError as error:
+        _fail(str(error))
+    except ValueError as error:
+        _fail(_setting_sentence(error))
+
+
+def _fail(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+    sys.exit(1)
+
+
+def _setting_sentence(error: ValueError) -> str:
+    """What is wrong with the settings, without the value, which may be a secret; any other error is a bug."""
+    from pydantic import ValidationError  # noqa: PLC0415 - loaded already if this is one
+    from pydantic_settings import SettingsError  # noqa: PLC0415
+
+    if isinstance(error, SettingsError):
+        return str(error)
+    if not isinstance(error, ValidationError):
+        raise error
+    problems = (f"{_variable(problem['loc'])}: {problem['msg']}" for problem in error.errors(include_input=False))
+    return "A setting cannot be used: " + "; ".join(problems)
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    name = str(location[0]).upper() if location else "the environment"
+    return name if name.startswith(("FOREASK_", "OPENAI_")) else f"FOREASK_{name}"

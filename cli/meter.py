@@ -1,0 +1,118 @@
+"""How far the work is: a live bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+_WINDOW_SECONDS = 30.0
+_LINE_EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How far a batch of documents is. A chunk is done when it is indexed or dead."""
+
+    documents: int
+    documents_done: int = 0
+    failed: int = 0
+    chunks: int = 0
+    chunks_asked: int = 0
+    chunks_done: int = 0
+    complete: bool = False  # every document has been read, so `chunks` is final
+
+
+class Rate:
+    """Chunks per second over the last half minute, and the time that the rest will take."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def note(self, done: int) -> None:
+        now = self._clock()
+        self._seen.append((now, done))
+        while self._seen[0][0] < now - _WINDOW_SECONDS:
+            self._seen.popleft()
+
+    @property
+    def per_second(self) -> float:
+        if len(self._seen) < 2:  # noqa: PLR2004
+            return 0.0
+        (start, before), (end, after) = self._seen[0], self._seen[-1]
+        return max(0.0, (after - before) / (end - start)) if end > start else 0.0
+
+    def eta(self, rest: int) -> timedelta | None:
+        return timedelta(seconds=round(rest / self.per_second)) if self.per_second else None
+
+
+class Meter:
+    """Shows counts as they come; `with` it."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._rate = Rate(clock)
+        self._next_line = 0.0
+        self._last = ""
+        self._bars: tuple[Progress, TaskID, TaskID] | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            progress = Progress(
+                TextColumn("{task.description:<9}"),
+                BarColumn(bar_width=30),
+                TextColumn("{task.completed:.0f} of {task.total:.0f}"),
+                TextColumn("[dim]{task.fields[note]}"),
+                console=self._console,
+            )
+            documents = progress.add_task("documents", total=0, note="")
+            self._bars = progress, documents, progress.add_task("chunks", total=0, note="")
+            progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._bars is not None:
+            self._bars[0].stop()
+
+    def show(self, count: Count) -> None:
+        self._rate.note(count.chunks_done)
+        failed = f"{count.failed} failed" if count.failed else ""
+        if self._bars is None:
+            self._line(count, failed)
+            return
+        progress, documents, chunks = self._bars
+        progress.update(documents, total=count.documents, completed=count.documents_done, note=failed)
+        progress.update(chunks, total=count.chunks, completed=count.chunks_done, note=self._pace(count))
+
+    def _pace(self, count: Count) -> str:
+        if count.chunks == count.chunks_done:
+            return ""
+        parts = [f"{count.chunks_asked} asked"]
+        if self._rate.per_second:
+            parts.append(f"{self._rate.per_second:.1f}/s")
+        eta = self._rate.eta(count.chunks - count.chunks_done)
+        if eta is not None:
+            parts.append(f"{eta} left" if count.complete else f"at least {eta} left")
+        return ", ".join(parts)
+
+    def _line(self, count: Count, failed: str) -> None:
+        now = self._clock()
+        finished = count.documents_done == count.documents
+        if now < self._next_line and not finished:
+            return
+        self._next_line = now + _LINE_EVERY_SECONDS
+        parts = [f"documents {count.documents_done} of {count.documents}", failed]
+        parts += [f"chunks {count.chunks_done} of {count.chunks}", self._pace(count)]
+        line = ", ".join(part for part in parts if part)
+        if line != self._last:
+            self._console.print(line, highlight=False, soft_wrap=True)
+            self._last = line

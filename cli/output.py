@@ -1,0 +1,165 @@
+"""What the commands print: answers, tables and the end of an ingest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from cli.client import Event, Json
+from cli.ingestion import Batch
+from shared.errors import Unavailable
+
+_STATES = ("queued", "parsing", "asking", "indexing", "ready", "degraded", "failed")
+_COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
+_SNIPPET_CHARS = 300
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is: no markup, no wrapping, so that it can be read by people and by programs."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_answer(console: Console, events: Iterable[Event], *, show_chunks: bool) -> Json:
+    """Print an answer while it comes, then what it cites; return the whole reply.
+
+    Raises:
+        Unavailable: the answer broke off.
+    """
+    for event in events:
+        if event.name == "token":
+            console.print(event.data["text"], end="", markup=False, highlight=False, soft_wrap=True)
+        elif event.name == "error":
+            say(console, "")
+            raise Unavailable(str(event.data.get("detail", "The answer broke off.")), component="api")
+        elif event.name == "done":
+            say(console, "")
+            print_sources(console, event.data, show_chunks=show_chunks)
+            return event.data
+    raise Unavailable("The answer broke off: the server closed the connection.", component="api")
+
+
+def print_sources(console: Console, reply: Json, *, show_chunks: bool) -> None:
+    chunks = {chunk["chunk_id"]: chunk for chunk in reply["chunks"]}
+    for citation in reply["citations"]:
+        say(console, f"\n[{citation['number']}] {source(citation)}")
+        chunk = chunks.get(citation["chunk_id"])
+        if chunk is not None:
+            console.print(f"    {_match(chunk)}", highlight=False, soft_wrap=True)
+    if show_chunks:
+        for number, chunk in enumerate(reply["chunks"], 1):
+            say(console, f"\n{number}. {source(chunk)}")
+            console.print(f"   {_match(chunk)}", highlight=False, soft_wrap=True)
+            say(console, f"   {_snippet(chunk['text'])}")
+    if reply["form"] == "extractive" and reply["found"]:
+        console.print("\n[dim]extractive: quoted from the documents, not written by a model[/dim]")
+
+
+def source(place: Json) -> str:
+    """Where a passage stands: the document, its headings, its page."""
+    title, external_id = place.get("title"), place["external_id"]
+    document = f"{title} ({external_id})" if title and title != external_id else external_id
+    headings = [heading for heading in place["heading_path"] if heading != title]
+    page = [f"page {place['page']}"] if place.get("page") else []
+    return " > ".join([document, *headings, *page])
+
+
+def collections_table(collections: Iterable[Json]) -> Table:
+    table = _table("collection", "documents", "points", "embedding model")
+    for collection in collections:
+        points = collection.get("points")
+        counts = _counts(collection["documents"])
+        shown = "?" if points is None else f"{points:,}"
+        table.add_row(collection["name"], counts, shown, collection["embedding_model"])
+    return table
+
+
+def documents_table(documents: Iterable[Json]) -> Table:
+    table = _table("id", "collection", "document", "state", "chunks", "questions", "error")
+    for document in documents:
+        chunks = document["chunks"]
+        done = f"{chunks['indexed']}/{chunks['total']}" + (f", {chunks['dead']} dead" if chunks["dead"] else "")
+        name, error = escape(document["external_id"]), escape(document["error"] or "")
+        row = (document["id"], document["collection"], name, _state(document["state"]), done)
+        table.add_row(*row, str(document["questions"]), error)
+    return table
+
+
+def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> None:
+    """Print a document, then each chunk with its questions and what became of them."""
+    for name, value in document.items():
+        say(console, f"{name:<16} {value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
+    for chunk in chunks:
+        heading = " > ".join(chunk["heading_path"])
+        say(console, f"\n#{chunk['ordinal']} {chunk['state']}" + (f"  {heading}" if heading else ""))
+        if chunk["error"]:
+            say(console, f"   {chunk['error']}")
+        say(console, f"   {_snippet(chunk['text'])}")
+        for question in chunk["questions"]:
+            mark = "-" if question["kept"] is False else "+"
+            reason = f"  ({question['reason']})" if question["reason"] else ""
+            say(console, f"   {mark} {question['text']}{reason}")
+
+
+def status(health: Json, collections: list[Json], documents: list[Json]) -> RenderableType:
+    """Return the health of each part, what is in work, and the collections."""
+    parts = _table("part", "health")
+    for name, state in health.get("components", {}).items():
+        parts.add_row(name, _state(state))
+    totals = {name: sum(document["chunks"][name] for document in documents) for name in ("total", "asked", "indexed")}
+    to_ask, to_index = totals["total"] - totals["asked"], totals["asked"] - totals["indexed"]
+    work = f"{len(documents)} documents in work: {to_ask} chunks to ask, {to_index} to index"
+    return Group(f"server: {_state(health.get('status', '?'))}", parts, work, collections_table(collections))
+
+
+def print_batch(console: Console, batch: Batch) -> None:
+    """Print what became of an ingest: what was not taken, what failed, and the counts."""
+    failed = [document for document in batch.documents.values() if document["state"] in ("failed", "degraded")]
+    if batch.refused or failed:
+        table = _table("document", "what", "why")
+        for name, reason in sorted(batch.refused.items()):
+            table.add_row(escape(name), "[red]not taken[/red]", escape(reason))
+        for document in failed:
+            reason = document.get("error") or f"{document.get('chunks', {}).get('dead', 0)} dead chunks"
+            table.add_row(escape(document["external_id"]), _state(document["state"]), escape(reason))
+        console.print(table)
+    refused = f", {len(batch.refused)} not taken" if batch.refused else ""
+    counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
+    say(console, f"{batch.total} files: {counts or 'none handed in'}{refused}")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in ("id", "state", "health"))
+    return table
+
+
+def _counts(documents: dict[str, int]) -> str:
+    shown = [f"{documents[state]} {_state(state)}" for state in _STATES if documents.get(state)]
+    return ", ".join(shown) or "none"
+
+
+def _state(state: str) -> str:
+    colour = _COLOURS.get(state)
+    return f"[{colour}]{state}[/{colour}]" if colour else state
+
+
+def _match(chunk: Json) -> str:
+    question = chunk["matched_question"]
+    matched = f"matched “{escape(question)}”" if question else "matched the text itself"
+    return f"[cyan]{matched}[/cyan], score {chunk['score']:.2f}"
+
+
+def _snippet(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _SNIPPET_CHARS else flat[:_SNIPPET_CHARS].rstrip() + " …"

@@ -1,0 +1,98 @@
+"""The programs of the product as supervised children: the API, the workers and the scheduler."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from embedded.supervisor import Child, Supervisor
+
+_TIMEOUT_SECONDS = 2.0
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """How many processes of each kind."""
+
+    parse: int = 1
+    ask: int = 1
+    index: int = 1
+
+
+class Programs:
+    """Children that are started, watched and stopped side by side."""
+
+    def __init__(self, children: Sequence[Child]) -> None:
+        self.names = [child.name for child in children]
+        self._supervisors = [Supervisor([child]) for child in children]
+
+    def start(self) -> None:
+        """Start all and wait until all are healthy.
+
+        Raises:
+            Unavailable: one did not come up; the message holds the end of its log.
+        """
+        with ThreadPoolExecutor(len(self._supervisors)) as pool:
+            list(pool.map(Supervisor.start, self._supervisors))
+
+    def stop(self) -> None:
+        """Stop all at once: a worker that finishes what it holds does not keep the others."""
+        with ThreadPoolExecutor(len(self._supervisors)) as pool:
+            list(pool.map(Supervisor.stop, self._supervisors))
+
+    def pids(self) -> dict[str, int]:
+        return {name: pid for supervisor in self._supervisors for name, pid in supervisor.pids().items()}
+
+
+def children(
+    environment: Mapping[str, str], logs: Path, crew: Crew, *, host: str, port: int, grace: timedelta
+) -> Iterator[Child]:
+    """Yield the API, the workers and the scheduler.
+
+    Args:
+        environment: the settings, for all of them.
+        logs: the folder of their logs.
+        crew: how many workers.
+        host: where the API listens.
+        port: where the API listens.
+        grace: how long a stopping worker may wait for what is in work.
+    """
+
+    def child(name: str, *command: str) -> Child:
+        return Child(
+            name=name,
+            command=[sys.executable, "-m", *command],
+            log=logs / f"{name}.log",
+            environment=environment,
+            healthy=(lambda: is_live(host, port)) if name == "api" else lambda: True,
+            stop_timeout=grace + timedelta(seconds=5),
+        )
+
+    yield child("api", "api")
+    for queue, count in (("parse", crew.parse), ("ask", crew.ask), ("index", crew.index)):
+        for number in range(1, count + 1):
+            yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), "workers", queue)
+    yield child("scheduler", "workers", "scheduler")
+
+
+def is_live(host: str, port: int) -> bool:
+    """Whether the API answers there; OSError while nobody listens."""
+    connection = http.client.HTTPConnection(reachable(host), port, timeout=_TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", "/health/live")
+        return connection.getresponse().status == http.client.OK
+    except http.client.HTTPException:
+        return False
+    finally:
+        connection.close()
+
+
+def reachable(host: str) -> str:
+    """Return the address under which this machine reaches a server that listens on `host`."""
+    return _ANY_ADDRESS.get(host, host)

@@ -1,0 +1,97 @@
+"""The commands that are a server, or a part of one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+ONE = typer.Option(min=1, max=64)
+DataDir = Annotated[Path | None, typer.Option(help="Where uploads, engines and logs keep their files.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Where the API listens; 0: any that is free.")]
+
+
+class Queue(StrEnum):
+    PARSE = "parse"
+    ASK = "ask"
+    INDEX = "index"
+
+
+def register(app: typer.Typer) -> None:
+    for command in (up, demo, api, worker, scheduler, migrate, key):
+        app.command()(command)
+
+
+def up(
+    data_dir: DataDir = None,
+    port: Port = None,
+    parse_workers: Annotated[int, ONE] = 1,
+    ask_workers: Annotated[int, ONE] = 1,
+    index_workers: Annotated[int, ONE] = 1,
+) -> None:
+    """Start everything on this machine: an embedded engine for each URL that is not set, the API and the workers."""
+    from rich.console import Console  # noqa: PLC0415 - loaded when needed, so that help is quick
+
+    from cli.launcher import Plan, in_data_dir  # noqa: PLC0415
+    from cli.launcher import up as run  # noqa: PLC0415
+    from cli.programs import Crew  # noqa: PLC0415
+    from shared.settings import Settings  # noqa: PLC0415
+
+    crew = Crew(parse=parse_workers, ask=ask_workers, index=index_workers)
+    run(Plan(in_data_dir(Settings(), data_dir), crew, port), Console())
+
+
+def demo(
+    data_dir: Annotated[Path, typer.Option(help="Where the demo keeps its files.")] = Path(".foreask/demo"),
+) -> None:
+    """Start everything, ingest real documents, ask questions of them, and stop."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from cli.demo import run  # noqa: PLC0415
+
+    run(data_dir, Console())
+
+
+def api() -> NoReturn:
+    """Run the API alone; it needs every URL to be set."""
+    _become("api")
+
+
+def worker(queue: Queue) -> NoReturn:
+    """Run one worker of a queue; it needs every URL to be set."""
+    _become("workers", queue.value)
+
+
+def scheduler() -> NoReturn:
+    """Run the scheduler, which rings for whatever is due; it needs every URL to be set."""
+    _become("workers", "scheduler")
+
+
+def migrate() -> None:
+    """Bring the database's schema up to date; safe to run again, and at the same time as others."""
+    import asyncio  # noqa: PLC0415
+
+    from cli.schema import migrate as run  # noqa: PLC0415
+    from shared.settings import Settings  # noqa: PLC0415
+
+    asyncio.run(run(Settings()))
+    print("The schema is up to date.")
+
+
+def key(tenant: Annotated[str, typer.Argument(help="Whom the key speaks for.")] = "default") -> None:
+    """Make a key to the API: the key for its holder, and the line for the server."""
+    from cli import keys  # noqa: PLC0415
+
+    made = keys.make(tenant)
+    print(f"# For the holder; it is shown this once:\nFOREASK_API_KEY={made.key}")
+    print(f"# For the server; several are separated by commas:\nFOREASK_API_KEYS={made.setting}")
+
+
+def _become(module: str, *arguments: str) -> NoReturn:
+    """Become `python -m module`: signals and the exit code are then its own."""
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606
