@@ -22,11 +22,11 @@ def strategy_for(model_name: str) -> Strategy:
 def content_key(tenant: str, model: str, subject: Subject, options: AskingOptions) -> bytes:
     """The key under which a chunk's questions are kept: 32 bytes that change whenever what would be sent does.
 
-    It covers the very requests, so neither a new parameter nor a new placeholder can be forgotten in it.
-    `PROMPT_VERSION` stands for what the first requests do not show: the repairs and the reading of replies.
+    It covers all that requests are made of; `PROMPT_VERSION` stands for what is fixed in them: prompts, schemas,
+    parameters, repairs.
     """
-    bodies = [request.body(model) for request in requests(subject, options)]
-    return hashlib.sha256(orjson.dumps([tenant, PROMPT_VERSION, options.strategy, bodies])).digest()
+    call = [tenant, model, PROMPT_VERSION, options.strategy, options.questions_per_chunk, options.template]
+    return hashlib.sha256(orjson.dumps([call, subject.title, subject.heading_path, subject.text])).digest()
 
 
 def requests(subject: Subject, options: AskingOptions) -> list[ChatRequest]:

@@ -44,10 +44,15 @@ Number of questions: {count}
 WORD_SYSTEM = "You write short, clear questions."
 
 WORD_TEMPLATE = """\
-Title: {title}
+{title}
 {headings}
 
 {text}"""
+
+# Asked after the template, once for each question, with a sentence of the chunk for its text.
+WORD_TASK = """\
+Fact: {text}
+Write one question that this fact answers. Begin with {word}."""
 
 _PLACEHOLDERS = ("title", "headings", "count", "text")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -81,8 +86,8 @@ def _listed(names: list[str] | tuple[str, ...]) -> str:
 def render(template: str, subject: Subject, *, count: int, text: str) -> str:
     """Fill in a template in one pass: braces in what is filled in are left alone."""
     values = {
-        "title": _one_line(subject.title or "(untitled)"),
-        "headings": " > ".join(_one_line(heading) for heading in subject.heading_path) or "(none)",
+        "title": _one_line(subject.title or ""),
+        "headings": " > ".join(_one_line(heading) for heading in subject.heading_path),
         "count": str(count),
         "text": text,
     }

@@ -1,67 +1,149 @@
-"""The `word-by-word` strategy, for models too small to write a list: one short call for each question word.
+"""The `word-by-word` strategy, for models too small to write a list: one short call for each question.
 
-The calls share their beginning (instructions, title, text), which llama.cpp keeps in its prompt cache, and a schema
-holds each reply to a question that begins with the word. Measured with SmolLM2-135M: 71 % of the questions find their
-own chunk first, against 54 % when it is asked for a list.
+Each call asks about one sentence of the text, and a schema holds the reply to a question that begins with a question
+word and soon names something that the sentence names. The calls of a chunk share their beginning (instructions, title,
+text), which llama.cpp keeps in its prompt cache while they come one after the other.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shared.asking.prompts import WORD_SYSTEM, WORD_TEMPLATE, render
+from shared.answering.sentences import sentences
+from shared.asking.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
 from shared.asking.replies import Malformed, questions_in
 from shared.asking.subject import Asked, AskingOptions, BadQuestions, Subject
 from shared.llm import ChatModel, ChatRequest, Message, Usage
 
-WORDS = ("What", "Who", "When", "Where", "How", "Which")
-MAX_REPAIRS = 2
+DEFAULT_COUNT = 6
 
-_MAX_TOKENS = 64
-_TEMPERATURE = 0.3
+_MAX_TOKENS = 60
+_TEMPERATURE = 0.2
+_SHORTEST_SENTENCE = 25
+_NAMES_OF_SENTENCE, _NAMES_OF_TEXT = 5, 8
+
+# How questions begin, in the order in which they are asked for. What may follow the word is listed: left to itself the
+# model drifts into questions about questions.
+_BEGINNINGS = (
+    ("What", "is|was|are|were|did|does|do|happened to|made"),
+    ("How", "did|does|is|was|were|are|do"),
+    ("Where", "did|was|were|is|are|does"),
+    ("When", "did|was|were|is"),
+    ("Why", "did|is|was|were|are|do|does"),
+)
+# Runs of capitalised words, and names such as `max_tokens`.
+_NAME = re.compile(
+    r"\b[^\W\d_a-z][\w'’-]*(?: (?:of |the |de )?[^\W\d_a-z][\w'’-]*){0,4}|\b[a-z]+(?:_[a-z]+)+\b"  # noqa: RUF001
+)
+_COMMON = frozenset(
+    [
+        *("a", "an", "the", "this", "that", "these", "those", "it", "its", "he", "she", "they", "we", "you", "i"),
+        *("his", "her", "their", "our", "your", "and", "or", "but", "if", "as", "for", "from", "by", "with", "in"),
+        *("on", "at", "to", "of", "when", "where", "while", "after", "before", "during", "since", "because", "there"),
+        *("also", "however", "although", "some", "many", "most", "other", "under", "both", "each", "one", "two"),
+        *("first", "not", "no", "all", "any", "such", "what", "who", "how", "why", "which", "then", "thus", "so"),
+    ]
+)
+_BEFORE_SENTENCE = ("", ".", "!", "?", ":")
+_PLAIN = re.compile(r"[\w '-]{3,40}")
 
 
 def requests(subject: Subject, options: AskingOptions) -> list[ChatRequest]:
-    """One call a word, in an order that the text cannot change."""
-    prompt = render(options.template or WORD_TEMPLATE, subject, count=1, text=subject.text)
-    return [_request(prompt, word) for word in words_for(options)]
+    """One call a question: sentences spread over the text, question words in turn, no request twice."""
+    prompt = render(options.template or WORD_TEMPLATE, subject, count=1, text=subject.text).strip()
+    text_names = _names(subject.text)[:_NAMES_OF_TEXT]
+    begun = [
+        (sentence, *_BEGINNINGS[index % len(_BEGINNINGS)])
+        for index, sentence in enumerate(_spread(subject.text, _count(options)))
+    ]
+    calls = []
+    for sentence, word, continuations in dict.fromkeys(begun):
+        names = _names(sentence)[:_NAMES_OF_SENTENCE] or text_names
+        task = render(WORD_TASK, subject, count=1, text=sentence).replace("{word}", word)
+        calls.append(_request(f"{prompt}\n\n{task}", _pattern(word, continuations, names)))
+    return calls
 
 
-def words_for(options: AskingOptions) -> list[str]:
-    count = len(WORDS) if options.questions_per_chunk == "auto" else options.questions_per_chunk
-    return [WORDS[i % len(WORDS)] for i in range(count)]
+def _count(options: AskingOptions) -> int:
+    return DEFAULT_COUNT if options.questions_per_chunk == "auto" else options.questions_per_chunk
 
 
-def _request(prompt: str, word: str) -> ChatRequest:
-    task = f"Write one short question about this text that begins with {word}."
+def _spread(text: str, count: int) -> list[str]:
+    """So many sentences from all over the text, some more than once where it has fewer."""
+    found = [text[s.start : s.end] for s in sentences(text) if s.end - s.start >= _SHORTEST_SENTENCE] or [text.strip()]
+    if len(found) < count:
+        return [found[index % len(found)] for index in range(count)]
+    return [found[index * len(found) // count] for index in range(count)]
+
+
+def _names(text: str) -> list[str]:
+    """What a text names, the most frequent first; a capital that only begins a sentence counts for less."""
+    counts: Counter[str] = Counter()
+    for match in _NAME.finditer(text):
+        name = _without_common(match[0])
+        if _PLAIN.fullmatch(name):
+            begins = (
+                text[max(0, match.start() - 2) : match.start()].strip() in _BEFORE_SENTENCE
+                and name == match[0]
+                and " " not in name
+            )
+            counts[name] += 1 if begins else 3
+    return [name for name, _ in counts.most_common()]
+
+
+def _without_common(name: str) -> str:
+    words = name.split()
+    while words and words[0].casefold() in _COMMON:
+        words = words[1:]
+    return " ".join(words)
+
+
+def _pattern(word: str, continuations: str, names: Sequence[str]) -> str:
+    """A regular expression in the subset that llama.cpp turns into a grammar; no commas, or it rambles."""
+    if not names:
+        return rf'^{word} [^"\\?,]{{8,90}}\?$'
+    return rf"^{word} ({continuations}) (the )?({'|'.join(names)})( |'s )" + r'[^"\\?,]{6,70}\?$'
+
+
+def _request(prompt: str, pattern: str) -> ChatRequest:
     return ChatRequest(
-        messages=(Message("system", WORD_SYSTEM), Message("user", f"{prompt}\n\n{task}")),
-        schema=_schema(word),
+        messages=(Message("system", WORD_SYSTEM), Message("user", prompt)),
+        schema=_schema(pattern),
         max_tokens=_MAX_TOKENS,
         temperature=_TEMPERATURE,
     )
 
 
-def _schema(word: str) -> dict[str, Any]:
+def _schema(pattern: str) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {"question": {"type": "string", "pattern": f'^{word} [^"\\\\?]{{8,150}}\\?$'}},
+        "properties": {"question": {"type": "string", "pattern": pattern}},
         "required": ["question"],
         "additionalProperties": False,
     }
 
 
 async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Asked:
-    """Ask for one question after the other; a reply without one costs its word, and only no questions at all is bad."""
-    usage, calls = Usage(), 0
-    questions: list[str] = []
-    for request in requests(subject, options):
-        completion = await model.complete(request)
-        usage, calls = usage + completion.usage, calls + 1
-        try:
-            questions += questions_in(completion.text)
-        except Malformed:
-            continue
+    """Ask one question after the other; a bad reply costs its question, and only no questions at all is an error.
+
+    No call is repeated: the other questions are the cheaper remedy.
+    """
+    usage, questions = Usage(), list[str]()
+    calls = requests(subject, options)
+    for call in calls:
+        completion = await model.complete(call)
+        usage += completion.usage
+        questions += _question(completion.text)
     if not questions:
-        raise BadQuestions("the model wrote no questions", usage=usage, calls=calls)
-    return Asked(tuple(questions), usage, calls)
+        raise BadQuestions("none of the model's replies held a question", usage=usage, calls=len(calls))
+    return Asked(tuple(questions), usage, len(calls))
+
+
+def _question(reply: str) -> Iterator[str]:
+    try:
+        yield from questions_in(reply)[:1]
+    except Malformed:
+        return

@@ -1,4 +1,5 @@
 import hashlib
+import re
 
 import orjson
 import pytest
@@ -40,12 +41,49 @@ def test_the_instructions_are_the_same_for_every_chunk():
 def test_word_by_word_calls_share_their_beginning_and_are_held_to_their_words():
     calls = requests(SUBJECT, AskingOptions("word-by-word"))
     prompts = [call.messages[-1].content for call in calls]
-    assert len(set(prompts)) == len(calls) >= 6
-    assert all(SUBJECT.text in prompt.partition("Leases")[2] for prompt in prompts)
+    assert len(set(prompts)) == len(calls) >= 5
+    shared_beginning = prompts[0].partition("Fact:")[0]
+    assert shared_beginning.startswith("Leases {text}\nWorkers > Claims\n\nA lease")
+    assert SUBJECT.text in shared_beginning
+    assert all(prompt.startswith(shared_beginning) for prompt in prompts)
     for call in calls:
         pattern = call.schema["properties"]["question"]["pattern"]
         assert pattern.startswith("^")
         assert pattern.endswith("\\?$")
+
+
+def patterns(text, **options):
+    calls = requests(Subject(text), AskingOptions("word-by-word", **options))
+    return [call.schema["properties"]["question"]["pattern"] for call in calls]
+
+
+def test_a_small_model_must_name_what_the_sentence_names():
+    first, second = patterns(
+        "In 1843 Ada Lovelace wrote notes on an engine. The Jacquard loom wove with punched cards.",
+        questions_per_chunk=2,
+    )
+    assert re.match(first, "What did Ada Lovelace write about the engine?")
+    assert not re.match(first, "What did she write about the engine?")
+    assert not re.match(first, "What did Ada Lovelace write?Ada Lovelace?")
+    assert re.match(second, "How did the Jacquard weave with punched cards?")
+
+
+def test_a_text_without_names_leaves_the_question_free():
+    assert all(re.match(p, f"{p[1:].partition(' ')[0]} does a lease end after?") for p in patterns("a lease ends."))
+    assert patterns("短い文。")
+
+
+def test_names_cannot_break_the_pattern():
+    for pattern in patterns('The C++ (Foo|Bar) "Baz" \\ [X] A.B* Zürich O\'Neil costs much. Über Ärzte schreibt Öl?'):
+        re.compile(pattern)
+        assert '"' not in pattern.replace('[^"', "")
+
+
+def test_the_questions_are_spread_over_the_text():
+    text = " ".join(f"The famous Town{i} lies at the river." for i in range(12))
+    calls = requests(Subject(text), AskingOptions("word-by-word", questions_per_chunk=4))
+    tasks = [call.messages[-1].content.rpartition("Fact: ")[2].partition("\n")[0] for call in calls]
+    assert tasks == [f"The famous Town{i} lies at the river." for i in (0, 3, 6, 9)]
 
 
 @pytest.mark.parametrize(("chars", "count"), [(0, 3), (600, 3), (1_000, 5), (2_000, 10), (50_000, 10)])
@@ -83,6 +121,8 @@ def test_the_key_changes_with_everything_that_changes_the_call(strategy):
         ("t2", "m", SUBJECT, options),
         ("t", "m2", SUBJECT, options),
         ("tm", "", SUBJECT, options),
+        ("t", "m", SUBJECT, AskingOptions(next(s for s in STRATEGIES if s != strategy))),
+        ("t", "m", Subject(SUBJECT.text, SUBJECT.title, ("Workers Claims",)), options),
         ("t", "m", Subject(SUBJECT.text + ".", SUBJECT.title, SUBJECT.heading_path), options),
         ("t", "m", Subject(SUBJECT.text, "Other", SUBJECT.heading_path), options),
         ("t", "m", Subject(SUBJECT.text, SUBJECT.title, ("Workers",)), options),
