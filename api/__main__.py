@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from api.app import create
-from shared import log
+from shared import log, memory
 from shared.errors import ForeaskError
 from shared.settings import Settings
 
@@ -48,6 +48,7 @@ def main() -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
+    memory.settle()
     structlog.get_logger().info("api_starting", host=settings.api_host, port=settings.api_port)
     _Server(config, app).run()
 

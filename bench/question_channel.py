@@ -73,9 +73,7 @@ async def search(services: Services, folder: Path, queries: Mapping[str, str]) -
 
 
 async def embed(embedder: Embedder, texts: list[str]) -> Vectors:
-    parts = [
-        await embedder.embed(texts[r.start : r.stop]) for r in pack(texts, max_inputs=256, max_tokens=100_000)
-    ]
+    parts = [await embedder.embed(texts[r.start : r.stop]) for r in pack(texts, max_inputs=256, max_tokens=100_000)]
     return np.concatenate(parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Literal
 
@@ -33,6 +34,7 @@ def celery_app(redis_url: str) -> Celery:
         task_routes={f"foreask.{queue}": {"queue": queue} for queue in QUEUES},
         task_serializer="json",
         accept_content=["json"],
+        result_backend="disabled://",
         task_ignore_result=True,
         task_store_errors_even_if_ignored=False,
         # A ring needs no redelivery: what a killed worker held becomes due by itself. So it is acknowledged at once.
@@ -65,6 +67,7 @@ class Doorbell:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._publisher = ThreadPoolExecutor(1, "doorbell")  # Celery keeps a connection for each thread that publishes
 
     def ring_from_thread(self, *queues: Queue) -> None:
         self._loop.call_soon_threadsafe(self.ring, *queues)
@@ -93,6 +96,7 @@ class Doorbell:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._redis.aclose()
         await asyncio.to_thread(self._app.close)
+        self._publisher.shutdown(wait=False, cancel_futures=True)
 
     async def _send_all(self) -> None:
         while True:
@@ -111,7 +115,7 @@ class Doorbell:
     async def _send(self, queue: Queue) -> None:
         waiting = await self._redis.llen(queue)
         if waiting < _ENOUGH:
-            await asyncio.to_thread(self._publish, queue)
+            await self._loop.run_in_executor(self._publisher, self._publish, queue)
 
     def _publish(self, queue: Queue) -> None:
         self._app.send_task(f"foreask.{queue}", kwargs={"rung_at": time.time()}, retry=False, expires=3600)

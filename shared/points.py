@@ -6,10 +6,11 @@ collection, so that one upsert writes a chunk whole, one filter deletes it, and 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from shared.bm25 import document_vector
 from shared.embedding import Vectors
@@ -20,11 +21,16 @@ _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids 
 
 def chunk_id(collection_id: UUID, document_id: UUID, text: str, occurrence: int) -> UUID:
     """The id of the n-th chunk of a document with this text: the same in every generation that has it."""
-    return uuid5(_NAMESPACE, f"{collection_id}/{document_id}/{occurrence}/{text}")
+    return _uuid5(_NAMESPACE.bytes, f"{collection_id}/{document_id}/{occurrence}/{text}".encode())
 
 
 def question_id(chunk: UUID, ordinal: int) -> str:
-    return str(uuid5(chunk, str(ordinal)))
+    return str(_uuid5(chunk.bytes, str(ordinal).encode()))
+
+
+def _uuid5(namespace: bytes, name: bytes) -> UUID:
+    """`uuid.uuid5`, which imports hashlib again for each of the millions of ids."""
+    return UUID(bytes=hashlib.sha1(namespace + name, usedforsecurity=False).digest()[:16], version=5)
 
 
 @dataclass(frozen=True, slots=True)

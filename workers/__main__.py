@@ -9,7 +9,7 @@ import structlog
 import uvloop
 from celery import signals
 
-from shared import log
+from shared import log, memory
 from shared.doorbell import QUEUES, celery_app
 from shared.errors import ForeaskError
 from shared.settings import Settings
@@ -40,6 +40,7 @@ def work(settings: Settings, queue: str) -> None:
     def stop(**_: Any) -> None:
         loop.stop()
 
+    memory.settle()
     structlog.get_logger().info("worker_started", queue=queue)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
     arguments = [
