@@ -1,9 +1,15 @@
 """How good are the questions that the embedded model writes, and what does each filter do?
 
-`python -m bench.questions [--set NAME] [--passages N] [--strategy list|word-by-word|both]` starts the embedded model,
-asks it about passages of an evaluation set, and prints for each step the share of kept questions that find their own
-passage first and among three (against all passages of the set), how many are kept, and why the others were dropped.
-`--answers` measures the extractive answerer's floor instead: answerable against unanswerable questions.
+`python -m bench.questions [--set NAME] [--passages N] [--strategy NAME]` starts the embedded model, has it ask about
+passages of an evaluation set, and prints for each step
+
+- first, in 3: the share of kept questions whose own passage is the nearest, or among the three nearest, of all
+  passages of the set;
+- kept: questions kept per passage; under 4: passages that keep fewer than four;
+- MRR: of people's questions about these passages, matched with the kept questions of all of them;
+- s each: seconds for a passage.
+
+`--answers` measures the extractive answerer's floor instead.
 """
 
 from __future__ import annotations
@@ -16,16 +22,18 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
 import numpy as np
 import orjson
 
 from embedded import llama
 from embedded.embeddings import MODEL as EMBEDDING_MODEL
 from embedded.minilm import MiniLM, Vectors
+from shared.answering import Passage
+from shared.answering.extractive import candidates
 from shared.asking import (
     Asked,
     AskingOptions,
@@ -43,15 +51,6 @@ from shared.llm import OpenAIChat, Usage
 from shared.provider import Provider
 
 EVALDATA = Path(__file__).resolve().parents[1].parent / "shared" / "evaldata"
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The questions of all passages after one step."""
-
-    questions: list[list[Screened]]
-    ranks: list[list[int]]  # of the own passage, from 0
-    seconds: float
 
 
 def rows(name: str, file: str) -> list[dict[str, str]]:
@@ -79,8 +78,6 @@ async def model(url: str | None) -> AsyncIterator[OpenAIChat]:
 
 
 async def _healthy(url: str) -> None:
-    import httpx
-
     async with httpx.AsyncClient() as client:
         for _ in range(100):
             try:
@@ -107,7 +104,7 @@ async def asked_of(chat: OpenAIChat, subjects: Sequence[Subject], strategy: Stra
 def ranks_of(
     embedder: MiniLM, screened: list[list[Screened]], own: Sequence[int], passages: Vectors
 ) -> list[list[int]]:
-    ranks = []
+    ranks: list[list[int]] = []
     for questions, index in zip(screened, own, strict=True):
         if not questions:
             ranks.append([])
@@ -117,7 +114,9 @@ def ranks_of(
     return ranks
 
 
-def steps(embedder: MiniLM, asked: Sequence[Asked], subjects: Sequence[Subject], vectors: Vectors) -> dict[str, list]:
+def steps(
+    embedder: MiniLM, asked: Sequence[Asked], subjects: Sequence[Subject], vectors: Vectors
+) -> dict[str, list[list[Screened]]]:
     raw = [[Screened(normalise(q), kept=True) for q in a.questions] for a in asked]
     screened = [screen(a.questions, s) for a, s in zip(asked, subjects, strict=True)]
     floored = []
@@ -127,13 +126,74 @@ def steps(embedder: MiniLM, asked: Sequence[Asked], subjects: Sequence[Subject],
     return {"as written": raw, "screened": screened, "screened, floor": floored}
 
 
-def report(name: str, screened: list[list[Screened]], ranks: list[list[int]], seconds: float) -> None:
+def people_find(embedder: MiniLM, screened: list[list[Screened]], name: str, passage_ids: Sequence[str]) -> float:
+    """The mean reciprocal rank of people's questions, by the nearest kept question of each passage."""
+    place = {passage_id: index for index, passage_id in enumerate(passage_ids)}
+    texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}
+    asked = [(texts[query], place[passage]) for query, passage in judgements(name) if passage in place]
+    kept = [(q.text, index) for index, questions in enumerate(screened) for q in questions if q.kept]
+    if not asked or not kept:
+        return 0.0
+    owners = np.array([index for _, index in kept])
+    similar = embedder.embed([text for text, _ in asked])[0] @ embedder.embed([text for text, _ in kept])[0].T
+    best = np.full((len(asked), len(passage_ids)), -1.0)
+    for column, owner in enumerate(owners):
+        best[:, owner] = np.maximum(best[:, owner], similar[:, column])
+    own = best[np.arange(len(asked)), [index for _, index in asked]]
+    return float(np.mean(1 / (1 + (best > own[:, None]).sum(axis=1))))
+
+
+def judgements(name: str) -> list[tuple[str, str]]:
+    lines = (EVALDATA / name / "qrels.tsv").read_text().splitlines()[1:]
+    return [(query, passage) for query, passage, _ in (line.split("\t") for line in lines)]
+
+
+def measure_answers(name: str, embedder: MiniLM, queries: int = 120) -> None:
+    """The share of questions answered at each floor: with their own passage, without it, and from random passages."""
+    corpus = rows(name, "corpus.jsonl")
+    places = {passage["_id"]: index for index, passage in enumerate(corpus)}
+    texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}
+    gold: dict[str, set[int]] = {}
+    for query, passage in judgements(name):
+        gold.setdefault(query, set()).add(places[passage])
+    passages = embedder.embed([p["text"] for p in corpus])[0]
+    sentences: dict[int, Vectors] = {}
+
+    def nearest(indexes: Sequence[int], vector: Vectors) -> list[float]:
+        for index in indexes:
+            if index not in sentences:
+                found = [quote.text for quote in candidates([Passage(1, corpus[index]["text"])])]
+                sentences[index] = embedder.embed(found or ["-"])[0]
+        return [float((sentences[index] @ vector).max()) for index in indexes]
+
+    rng = random.Random(3)
+    own, withheld, unrelated, right = [], [], [], []
+    for query in rng.sample([q for q in gold if q in texts], queries):
+        vector = embedder.embed([texts[query]])[0][0]
+        order = [int(i) for i in np.argsort(-(passages @ vector))[:20]]
+        others = [i for i in order if i not in gold[query]]
+        scores = nearest(order[:5], vector)
+        own.append(max(scores))
+        right.append(order[int(np.argmax(scores))] in gold[query])
+        withheld.append(max(nearest(others[:5], vector)))
+        strangers = [i for i in range(len(corpus)) if i not in gold[query]]
+        unrelated.append(max(nearest(rng.sample(strangers, 5), vector)))
+    print(f"{name}, {queries} questions\n\nfloor  answered  from its passage  passage withheld  random passages")
+    for floor in np.arange(0.2, 0.65, 0.05):
+        answered = np.array(own) >= floor
+        print(
+            f"{floor:5.2f} {answered.mean():9.0%} {np.array(right)[answered].mean():17.0%}"
+            f" {(np.array(withheld) >= floor).mean():17.0%} {(np.array(unrelated) >= floor).mean():16.0%}"
+        )
+
+
+def report(name: str, screened: list[list[Screened]], ranks: list[list[int]], mrr: float, seconds: float) -> None:
     kept = [r for qs, rs in zip(screened, ranks, strict=True) for q, r in zip(qs, rs, strict=True) if q.kept]
     first = np.mean([r == 0 for r in kept]) if kept else 0
     three = np.mean([r < 3 for r in kept]) if kept else 0
     per_passage, pace = len(kept) / len(screened), seconds / len(screened)
     few = sum(sum(q.kept for q in qs) < 4 for qs in screened)
-    print(f"{name:34} {first:6.1%} {three:7.1%} {per_passage:6.2f} {few:8} {pace:8.2f}")
+    print(f"{name:34} {first:6.1%} {three:7.1%} {per_passage:6.2f} {few:8} {mrr:6.3f} {pace:8.2f}")
 
 
 def dropped(screened: list[list[Screened]]) -> str:
@@ -141,32 +201,45 @@ def dropped(screened: list[list[Screened]]) -> str:
     return ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
 
 
-async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--set", default="xquad_oracle")
-    parser.add_argument("--passages", type=int, default=50)
-    parser.add_argument("--strategy", default="both")
-    parser.add_argument("--url", help="a llama.cpp server that runs already")
-    parser.add_argument("--show", type=int, default=0, help="print the questions of so many passages")
-    arguments = parser.parse_args()
-    corpus = rows(arguments.set, "corpus.jsonl")
+async def measure_questions(arguments: argparse.Namespace) -> None:
+    name = arguments.set
+    corpus = rows(name, "corpus.jsonl")
     own = random.Random(5).sample(range(len(corpus)), arguments.passages)
     subjects = [Subject(corpus[i]["text"], corpus[i]["title"] or None) for i in own]
     embedder = MiniLM()
     passages = embedder.embed([p["text"] for p in corpus])[0]
     strategies: list[Strategy] = ["list", "word-by-word"]
-    print(f"{arguments.set}, {len(own)} of {len(corpus)} passages\n")
-    print(f"{'':34} {'first':>6} {'in 3':>7} {'kept':>6} {'under 4':>8} {'s each':>8}")
+    print(f"{name}, {len(own)} of {len(corpus)} passages\n")
+    print(f"{'':34} {'first':>6} {'in 3':>7} {'kept':>6} {'under 4':>8} {'MRR':>6} {'s each':>8}")
     async with model(arguments.url) as chat:
         for strategy in [s for s in strategies if arguments.strategy in ("both", s)]:
             asked, seconds = await asked_of(chat, subjects, strategy)
             for step, screened in steps(embedder, asked, subjects, passages[own]).items():
-                report(f"{strategy}, {step}", screened, ranks_of(embedder, screened, own, passages), seconds)
+                ranks = ranks_of(embedder, screened, own, passages)
+                mrr = people_find(embedder, screened, name, [corpus[i]["_id"] for i in own])
+                report(f"{strategy}, {step}", screened, ranks, mrr, seconds)
             usage = sum((a.usage for a in asked), Usage())
             print(f"  dropped: {dropped(screened)}; {sum(a.calls for a in asked)} calls, {usage}\n")
             for questions in screened[: arguments.show]:
                 print("\n".join(f"    {'+' if q.kept else '-'} {q.text} {q.reason or ''}" for q in questions), "\n")
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", default="xquad_oracle")
+    parser.add_argument("--passages", type=int, default=50)
+    parser.add_argument("--strategy", default="word-by-word", choices=["list", "word-by-word", "both"])
+    parser.add_argument("--answers", action="store_true", help="measure the extractive answerer's floor")
+    parser.add_argument("--url", help="a llama.cpp server that runs already")
+    parser.add_argument("--show", type=int, default=0, help="print the questions of so many passages")
+    arguments = parser.parse_args()
+    if not EVALDATA.is_dir():
+        raise SystemExit(f"no evaluation sets in {EVALDATA}")
+    if arguments.answers:
+        measure_answers(arguments.set, MiniLM())
+    else:
+        asyncio.run(measure_questions(arguments))
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -36,7 +36,7 @@ class Answer:
     text: str
     cited: tuple[int, ...] = ()
     removed_citations: tuple[int, ...] = ()
-    usage: Usage = Usage()  # noqa: RUF009  frozen
+    usage: Usage = Usage()
     form: Form = "generative"
     found: bool = True
 

@@ -25,7 +25,9 @@ _CONTENT = re.compile(r"\w{2}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Quote:
+class Quote:
+    """A sentence of a passage."""
+
     number: int  # of the passage
     position: int  # among all candidates
     text: str
@@ -55,12 +57,12 @@ class ExtractiveAnswerer:
             Transient: worth another attempt later.
             Refused: the provider does not take one of the texts.
         """
-        candidates = _candidates(passages)
-        if not candidates:
+        found = candidates(passages)
+        if not found:
             return nothing_found(self.form)
-        vectors = await self._embedder.embed([question, *(quote.text for quote in candidates)])
+        vectors = await self._embedder.embed([question, *(quote.text for quote in found)])
         chosen = _nearest((vectors[1:] @ vectors[0]).tolist(), self._floor)
-        return _answer([candidates[index] for index in chosen]) if chosen else nothing_found(self.form)
+        return _answer([found[index] for index in chosen]) if chosen else nothing_found(self.form)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
         """Yield the text line by line, then the whole `Answer`."""
@@ -75,16 +77,16 @@ def answer_floor(model_name: str) -> float:
     return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), _DEFAULT_FLOOR)
 
 
-def _candidates(passages: Sequence[Passage]) -> list[_Quote]:
+def candidates(passages: Sequence[Passage]) -> list[Quote]:
     """The sentences of the first passages, the best passages first, each once."""
-    found: dict[str, _Quote] = {}
+    found: dict[str, Quote] = {}
     share = MAX_SENTENCES // max(1, min(len(passages), _PASSAGES))
     for passage in passages[:_PASSAGES]:
         spans = (span for span in sentences(passage.text) if span.kind != "heading")
         for span in islice(spans, share):
             text = _CITATION_LIKE.sub("", " ".join(passage.text[span.start : span.end].split()))
             if _CONTENT.search(text):
-                found.setdefault(text, _Quote(passage.number, len(found), text))
+                found.setdefault(text, Quote(passage.number, len(found), text))
     return list(found.values())
 
 
@@ -97,7 +99,7 @@ def _nearest(similarities: Sequence[float], floor: float) -> list[int]:
     return sorted(i for i in ranked[:MAX_QUOTES] if similarities[i] >= max(floor, best - _MARGIN))
 
 
-def _answer(quotes: Sequence[_Quote]) -> Answer:
+def _answer(quotes: Sequence[Quote]) -> Answer:
     lines = [LEAD, "", *(f"> {quote.text} [{quote.number}]" for quote in quotes)]
     cited = dict.fromkeys(quote.number for quote in quotes)
     return Answer("\n".join(lines), tuple(cited), form="extractive")
