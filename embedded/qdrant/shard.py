@@ -36,7 +36,7 @@ GUARD = str(Path(__file__).parent.parent / "guard.py")
 CONFIGURATION = "collection.json"
 FLUSH_AFTER_SECONDS = 5.0
 IDLE_SECONDS = 1.0
-BACKLOG_FACTOR = 8  # this many times the indexing threshold is optimized without waiting for a pause
+BUSY_BACKLOG = 8  # indexing thresholds: less than this is not optimized before there is a pause
 SIGKILL = 9
 
 log = structlog.get_logger(__name__)
@@ -137,7 +137,7 @@ class Shard:
         if self._optimization is not None and self._optimization.done():
             finished, self._optimization = self._optimization, None
             finished.result()
-        if self._optimization is None and self._backlog() >= (1 if idle else BACKLOG_FACTOR):
+        if self._optimization is None and self._is_due(idle=idle):
             self._optimization = asyncio.get_running_loop().create_task(self._optimize())
 
     async def close(self) -> None:
@@ -171,15 +171,23 @@ class Shard:
     def _status(self) -> str:
         if self._optimization is not None:
             return "yellow"
-        return "grey" if self._backlog() >= 1 else "green"
+        return "grey" if self._is_due(idle=True) else "green"
 
-    def _backlog(self) -> float:
-        """What was written since the last optimization, in indexing thresholds; 0 where no index is wanted."""
+    def _is_due(self, *, idle: bool) -> bool:
+        """Whether to optimize: in a pause for an eighth more, under load for twice as much as the index holds.
+
+        Each optimization copies everything, so the work must shrink as the collection grows.
+        """
+        backlog, indexed = self._thresholds(self._written_points), self._thresholds(self._optimized_points)
+        return backlog >= (max(1, indexed / 8) if idle else max(BUSY_BACKLOG, indexed))
+
+    def _thresholds(self, points: int) -> float:
+        """The size of some points' vectors, in indexing thresholds; 0 where no index is wanted."""
         threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
         bytes_a_point = 4 * sum(self.shape.dense.values())
         if not threshold_kb or not self._wants_index() or not bytes_a_point:
             return 0.0
-        return float(self._written_points * bytes_a_point / 1024 / threshold_kb)
+        return float(points * bytes_a_point / 1024 / threshold_kb)
 
     def _wants_index(self) -> bool:
         return bool((self.config.get("hnsw_config") or {}).get("m", schema.HNSW["m"]))

@@ -526,10 +526,13 @@ async def test_groups_are_distinct_and_in_order(client, filled):
 
 
 async def test_groups_are_filled_from_far_down_the_list(client, collection):
-    near = [q.PointStruct(id=i, vector={"text": [100.0 - i, 0.0]}, payload={"chunk": "near"}) for i in range(1, 60)]
-    far = [q.PointStruct(id=100 + i, vector={"text": [10.0 - i, 0.0]}, payload={"chunk": f"far{i}"}) for i in range(5)]
-    last = [q.PointStruct(id=200, vector={"text": [0.5, 0.0]}, payload={"chunk": "far0"})]
-    await client.upsert(collection, near + far + last, wait=True)
+    def point(number, distance, chunk):
+        return q.PointStruct(id=number, vector={"text": [1000.0 - distance, 0.0]}, payload={"chunk": chunk})
+
+    near = [point(i, i, "near") for i in range(1, 60)]
+    far = [point(100 + i, 100 + i, f"far{i}") for i in range(5)]
+    others = [point(1000 + i, 200 + i, f"other{i}") for i in range(300)]
+    await client.upsert(collection, [*near, *far, *others, point(200, 900, "far0")], wait=True)
 
     found = await client.query_points_groups(
         collection, group_by="chunk", query=[1.0, 0.0], using="text", limit=3, group_size=2

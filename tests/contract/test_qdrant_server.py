@@ -169,6 +169,7 @@ async def test_wrong_input_has_the_status_of_the_server(replies, path, body, sta
         {"vector": {}},
         {"id": 1},
         {"id": 1, "vector": {"v": ["a"] * DIMENSIONS}},
+        {"id": 1, "vector": {"v": [1.0]}},
         {"id": 1, "vector": {"s": {"indices": [1, 2], "values": [1.0]}}},
         {"id": 1, "vector": {"s": {"indices": [1, 1], "values": [1.0, 2.0]}}},
         {"id": 1, "vector": {}, "payload": []},
@@ -342,6 +343,17 @@ async def test_a_bulk_load_without_index_is_indexed_when_m_is_restored(http):
 
     assert info["config"]["hnsw_config"]["m"] == 16
     assert info["indexed_vectors_count"] >= 2000
+
+
+async def test_another_m_is_built_when_it_is_asked_for(http, server):
+    await create(http, **EAGER)
+    await upsert(http, points(1, 2000))
+    await until_green(http)
+
+    await http.patch("/collections/c", json={"hnsw_config": {"m": 24}})
+    await until_green(http)
+
+    assert [path.name for path in (server.directory / "data/collections/c").glob("shard-*")] == ["shard-2"]
 
 
 async def test_a_collection_can_be_deleted_while_it_is_optimized(http):

@@ -193,7 +193,7 @@ def test_sigterm_stops_everything_in_order(tmp_path):
     with launcher.stdout:
         assert launcher.stdout.read() == "stopped in order\n"
     assert not any(map(_alive, started["pids"].values()))
-    assert "database system is shut down" in (tmp_path / "logs" / "postgres.log").read_text()
+    assert "received fast shutdown request" in (tmp_path / "logs" / "postgres.log").read_text()
 
 
 def test_one_stack_at_a_time(tmp_path):
