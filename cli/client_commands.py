@@ -74,9 +74,7 @@ def ingest(
     batch = Batch(len(selection.files))
     with _client(url, key) as client:
         try:
-            _ingest(
-                client, console, selection, batch, collection=collection, lane=lane.value if lane else None, wait=wait
-            )
+            _ingest(client, console, selection, batch, collection=collection, lane=lane, wait=wait)
         except KeyboardInterrupt:
             output.print_batch(console, batch)
             output.say(console, "The server goes on with what it has: see `foreask status`.")
@@ -103,7 +101,7 @@ def _ingest(
 
     client.health()  # one sentence where no server is, not one for each file
     with Meter(console) as meter:
-        for _ in upload(client, selection.files, collection, lane, batch):
+        for _ in upload(client, selection.files, collection, lane.value if lane else None, batch):
             meter.show(batch.count())
         if wait and batch.documents:
             for count in follow(client, batch, collection):

@@ -48,7 +48,7 @@ def settings_for(data_dir: Path) -> Settings:
     """Return settings under which nothing outside this machine is used or paid, whatever the environment says."""
     own = dict.fromkeys(("database_url", "redis_url", "qdrant_url", "qdrant_api_key"))
     models = dict.fromkeys(f"{kind}_{name}" for kind in ("llm", "embedding") for name in ("base_url", "model"))
-    return Settings(**own, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")  # type: ignore[arg-type]
+    return Settings(**own, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")
 
 
 def _key() -> str | None:

@@ -1,0 +1,24 @@
+# The API, the workers and the scheduler in one image; the command says which. Engines are not in it.
+FROM python:3.12-slim AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/foreask
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY api api
+COPY cli cli
+COPY embedded embedded
+COPY shared shared
+COPY workers workers
+RUN --mount=type=cache,target=/root/.cache/pip \
+    /opt/foreask/bin/pip install --constraint constraints.txt . \
+    && /opt/foreask/bin/pip uninstall --yes pip
+
+FROM python:3.12-slim
+RUN useradd --system --uid 10001 --user-group --home-dir /data foreask && install -d -o foreask -g foreask /data
+COPY --from=build /opt/foreask /opt/foreask
+ENV PATH=/opt/foreask/bin:$PATH PYTHONUNBUFFERED=1 FOREASK_DATA_DIR=/data
+USER foreask
+WORKDIR /data
+EXPOSE 8350
+ENTRYPOINT ["foreask"]
+CMD ["api"]
