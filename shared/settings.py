@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text than this is refused")
 
     # The flow of work
-    lease: Duration = timedelta(seconds=60)
+    lease: Duration = Field(timedelta(seconds=30), description="how long a claim holds unless its worker extends it")
     drain: Duration = Field(timedelta(seconds=20), description="how long one task keeps working before it yields")
     grace: Duration = Field(timedelta(seconds=20), description="how long a stopping worker waits for what is in work")
     max_attempts: PositiveInt = 8

@@ -13,11 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
+from uuid import UUID
 
 import httpx
 import psutil
 
 from embedded.stack import Stack
+from shared.points import question_id
 from shared.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -194,6 +196,33 @@ class Deployment:
     def points(self, collection: str = "default") -> int:
         return int(self.client.get(f"/v1/collections/{collection}").raise_for_status().json()["points"])
 
+    def stored_points(self) -> dict[str, dict[str, Any]]:
+        """Every point in Qdrant by its id, hidden ones too, with its payload."""
+        with httpx.Client(base_url=str(self.stack.settings.qdrant_url), trust_env=False, timeout=60) as qdrant:
+            names = [c["name"] for c in qdrant.get("/collections").json()["result"]["collections"]]
+            stored = {}
+            for name in names:
+                offset = None
+                while True:
+                    body = {"limit": 1000, "with_payload": True, "offset": offset}
+                    page = qdrant.post(f"/collections/{name}/points/scroll", json=body).raise_for_status().json()
+                    stored |= {str(p["id"]): p["payload"] for p in page["result"]["points"]}
+                    offset = page["result"]["next_page_offset"]
+                    if offset is None:
+                        break
+        return stored
+
+    def expected_points(self, collection: str = "default") -> set[str]:
+        """The ids that the ledger says must be there: each indexed chunk, and each question kept for it."""
+        expected = set()
+        for document in self.documents(collection):
+            page = self.client.get(f"/v1/documents/{document['id']}/chunks", params={"limit": 200})
+            for chunk in page.raise_for_status().json()["items"]:
+                expected.add(chunk["id"])
+                kept = sum(bool(question["kept"]) for question in chunk["questions"])
+                expected |= {question_id(UUID(chunk["id"]), number) for number in range(kept)}
+        return expected
+
     def logs(self) -> str:
         tails = []
         for path in sorted((self.data_dir / "logs").glob("*.log")):
@@ -210,7 +239,7 @@ class Deployment:
         return {name: _peak(process.pid) for name, process in self.processes.items() if process.poll() is None}
 
     def _wait_for_api(self) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError):
                 if self.client.get("/health/ready").status_code == 200:
