@@ -32,20 +32,19 @@ ExternalId = Annotated[
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    if _depth(value) > _METADATA_DEPTH:
+    if _is_deeper(value, _METADATA_DEPTH):
         raise ValueError(f"Metadata is nested at most {_METADATA_DEPTH} deep.")
     if len(orjson.dumps(value)) > _METADATA_BYTES:
         raise ValueError(f"Metadata has at most {_METADATA_BYTES:,} bytes as JSON.")
     return value
 
 
-def _depth(value: object) -> int:
-    depth, level = 0, [value]
-    while level and depth <= _METADATA_DEPTH:
-        depth += 1
-        children = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list)))
-        level = [child for group in children for child in group]
-    return depth - 1 if depth else 0
+def _is_deeper(value: object, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels):
+        groups = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list)))
+        level = [child for group in groups for child in group]
+    return bool(level)
 
 
 def _template(value: str) -> str:

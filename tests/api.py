@@ -1,0 +1,89 @@
+"""The API under test: called in process, or served on a socket, and what its documents go through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from api.app import create
+from shared.drain import Drain, Limits
+from shared.services import Services
+from shared.settings import ApiKey, Settings
+from shared.stages import asking_stage, indexing_stage, parsing_stage
+
+KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789" for tenant in ("alice", "bob")}
+
+
+def with_keys(settings: Settings) -> Settings:
+    return settings.model_copy(
+        update={"api_keys": tuple(ApiKey.parse(f"{tenant}:{key}") for tenant, key in KEYS.items())}
+    )
+
+
+def as_tenant(tenant: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {KEYS[tenant]}"}
+
+
+@asynccontextmanager
+async def calling(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application, without a socket."""
+    app = create(settings)
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            yield client
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application behind a real server."""
+    app = create(settings)
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=2)
+    )
+    server.capture_signals = nullcontext  # type: ignore[method-assign]  # they are pytest's
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        assert not task.done()
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+            yield client
+    finally:
+        app.state.stopping = True
+        server.should_exit = True
+        await task
+
+
+async def work(services: Services) -> None:
+    """Do all that is due, as the workers do."""
+    settings = services.settings
+    limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    for stage in (parsing_stage(services.parser), asking_stage(services.questioner), indexing_stage(services.indexer)):
+        await Drain(stage, limits, asyncio.Event()).run()
+
+
+async def left_behind(services: Services, settings: Settings) -> tuple[int, list[Path]]:
+    """How many rows of documents there are, and which files."""
+    async with services.database.begin() as connection:
+        rows = (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one()
+    return rows, [path for path in (settings.data_dir / "uploads").rglob("*") if path.is_file()]
+
+
+async def events_of(response: httpx.Response) -> AsyncIterator[tuple[str, Any]]:
+    """The server-sent events of a reply, comments left out."""
+    import orjson
+
+    name = ""
+    async for line in response.aiter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, orjson.loads(line.removeprefix("data: "))

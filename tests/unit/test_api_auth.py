@@ -1,0 +1,83 @@
+"""The tenant follows from the key alone; without keys only this machine is served."""
+
+from types import SimpleNamespace
+
+import pytest
+from starlette.requests import Request
+
+from api.app import create
+from api.auth import TENANT_WITHOUT_KEYS, tenant_of
+from shared.errors import InvalidInput, Unauthorized
+from shared.settings import Settings
+from tests.api import KEYS, with_keys
+
+NO_KEYS = Settings(_env_file=None)
+
+
+def request_with(settings, **headers):
+    raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
+    app = SimpleNamespace(state=SimpleNamespace(settings=settings))
+    return Request({"type": "http", "headers": raw, "app": app})
+
+
+@pytest.mark.parametrize("tenant", KEYS)
+@pytest.mark.parametrize("form", ["bearer", "BEARER", "x_api_key"])
+async def test_a_key_speaks_for_its_tenant(tenant, form):
+    header = {"x_api_key": KEYS[tenant]} if form == "x_api_key" else {"authorization": f"{form} {KEYS[tenant]}"}
+
+    assert await tenant_of(request_with(with_keys(NO_KEYS), **header)) == tenant
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": ""},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer "},
+        {"authorization": f"Basic {KEYS['alice']}"},
+        {"authorization": f"Bearer {KEYS['alice']}x"},
+        {"authorization": "Bearer schlüssel"},
+        {"x_api_key": ""},
+        {"x_api_key": "alice"},
+        {"x_tenant": "alice"},
+    ],
+)
+async def test_no_key_and_unknown_keys_are_refused(headers):
+    with pytest.raises(Unauthorized):
+        await tenant_of(request_with(with_keys(NO_KEYS), **headers))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8350", "localhost:8350", "localhost", "[::1]:8350", "127.8.8.8"])
+async def test_without_keys_local_programs_are_served(host):
+    assert await tenant_of(request_with(NO_KEYS, host=host)) == TENANT_WITHOUT_KEYS
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "rebound.example"},
+        {"host": ""},
+        {},
+        {"host": "127.0.0.1", "origin": "https://evil.example"},
+        {"host": "127.0.0.1", "origin": "null"},
+    ],
+)
+async def test_without_keys_no_web_page_can_speak_for_the_user(headers):
+    with pytest.raises(Unauthorized):
+        await tenant_of(request_with(NO_KEYS, **headers))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", ""])
+def test_without_keys_it_refuses_to_serve_others(host):
+    with pytest.raises(InvalidInput, match="FOREASK_API_KEYS"):
+        create(Settings(_env_file=None, api_host=host))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_without_keys_it_serves_this_machine(host):
+    create(Settings(_env_file=None, api_host=host))
+
+
+def test_with_keys_it_serves_everybody():
+    create(with_keys(Settings(_env_file=None, api_host="0.0.0.0")))

@@ -1,0 +1,121 @@
+"""Forms are read as they come, whatever the pieces, and leave nothing when they fail."""
+
+import hashlib
+
+import pytest
+from starlette.requests import Request
+
+from api.multipart import read_form
+from api.problems import Malformed, UnsupportedMedia
+from shared.errors import InvalidInput, TooLarge
+from shared.settings import Settings
+from shared.uploads import Uploads
+
+CONTENT = b"line\r\n--edg but not the edge\r\n--ed\r\n-\r\r\n" + bytes(range(256)) * 3
+
+
+def part(name, content, filename=None, media_type=None):
+    disposition = f'Content-Disposition: form-data; name="{name}"'
+    if filename is not None:
+        disposition += f'; filename="{filename}"'
+    kind = f"\r\nContent-Type: {media_type}" if media_type else ""
+    return f"--edge\r\n{disposition}{kind}\r\n\r\n".encode() + content + b"\r\n"
+
+
+FILE = part("file", CONTENT, "a.md", "text/markdown")
+END = b"--edge--\r\n"
+
+
+def request_of(body, size=None, content_type="multipart/form-data; boundary=edge", **headers):
+    pieces = [body[i : i + size] for i in range(0, len(body), size)] if size else [body]
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    messages.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive():
+        return messages.pop(0)
+
+    named = {"content-type": content_type} | {k.replace("_", "-"): v for k, v in headers.items()}
+    scope = {"type": "http", "method": "POST", "headers": [(k.encode(), v.encode()) for k, v in named.items()]}
+    return Request(scope, receive)
+
+
+@pytest.fixture
+def uploads(tmp_path):
+    return Uploads(tmp_path)
+
+
+def kept(tmp_path):
+    return [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+async def read(uploads, body, size=None, **more):
+    limits = {k: more.pop(k) for k in list(more) if k.startswith("max_")}
+    return await read_form(request_of(body, size, **more), uploads, Settings(_env_file=None, **limits))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000, None])
+@pytest.mark.parametrize("file_first", [True, False])
+async def test_a_form_is_the_same_in_whatever_pieces_it_comes(uploads, size, file_first):
+    title = part("title", "Ünïcode".encode())
+    parts = [FILE, title] if file_first else [title, FILE]
+
+    form = await read(uploads, b"".join(parts) + part("metadata", b"") + END, size)
+
+    assert form.fields == {"title": "Ünïcode".encode(), "metadata": b""}
+    assert (form.filename, form.media_type) == ("a.md", "text/markdown")
+    assert form.upload.sha256 == hashlib.sha256(CONTENT).digest()
+    assert form.upload.size_bytes == len(CONTENT)
+    assert uploads.path(form.upload.name).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (FILE, Malformed),  # no end
+        (FILE[:-40], Malformed),  # ends inside the file
+        (FILE + b"--edge\r\nContent-Disposition: form-data; na", Malformed),  # ends inside a header
+        (b"", Malformed),
+        (b"no form at all", Malformed),
+        (b"--other\r\n\r\n--other--\r\n", Malformed),
+        (FILE + b"--edge\r\nno header\r\n\r\nx\r\n" + END, Malformed),
+        (FILE + b"--edge\r\nContent-Disposition: form-data\r\n\r\nx\r\n" + END, Malformed),
+        (FILE + b'--edge\r\nContent-Disposition: form-data; name="\xff"\r\n\r\nx\r\n' + END, Malformed),
+        (FILE + b"--edge\r\n" + b"A: b\r\n" * 50 + b"\r\nx\r\n" + END, Malformed),
+        (FILE + b"--edge\r\nA: " + b"b" * 5_000 + b"\r\n\r\nx\r\n" + END, Malformed),
+        (FILE + FILE + END, InvalidInput),
+        (FILE + part("title", b"a") + part("title", b"b") + END, InvalidInput),
+        (FILE + part("colour", b"red") + END, InvalidInput),
+        (FILE + part("file2", b"x", "x.md") + END, InvalidInput),
+        (part("title", b"a") + END, InvalidInput),
+        (FILE + part("title", b"x" * 2_000) + END, TooLarge),
+        (FILE + part("title", b"x" * 900) + part("lane", b"x" * 900) + END, TooLarge),
+        (part("file", b"x" * 6_000, "x") + END, TooLarge),
+        (FILE + END + b"x" * 50_000, TooLarge),
+    ],
+)
+@pytest.mark.parametrize("size", [100, None])
+async def test_a_form_that_cannot_be_taken_leaves_no_file(uploads, tmp_path, body, error, size):
+    with pytest.raises(error) as raised:
+        await read(uploads, body, size, max_upload_bytes=5_000, max_json_bytes=1_500)
+
+    assert type(raised.value) is error
+    assert kept(tmp_path) == []
+
+
+async def test_an_announced_size_over_the_limit_is_refused_before_a_byte_is_read(uploads):
+    request = request_of(b"", content_length="100000000000")
+    request._receive = None  # would fail if it were called
+
+    with pytest.raises(TooLarge):
+        await read_form(request, uploads, Settings(_env_file=None))
+
+
+@pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/x; b=1"])
+async def test_a_form_needs_a_boundary(uploads, content_type):
+    with pytest.raises(Malformed, match="boundary"):
+        await read(uploads, FILE + END, content_type=content_type)
+
+
+async def test_a_compressed_body_is_refused_for_its_size_cannot_be_told(uploads):
+    with pytest.raises(UnsupportedMedia):
+        await read(uploads, FILE + END, content_encoding="gzip")

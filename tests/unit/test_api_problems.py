@@ -1,0 +1,91 @@
+"""Every error has its status, says what to do, and shows nothing of the inside."""
+
+from datetime import timedelta
+
+import orjson
+import pytest
+
+from api.problems import KINDS, InvalidFields, Malformed, UnsupportedMedia, kind_of, reply_to
+from api.schemas import Problem
+from shared import errors
+
+
+def every(cls):
+    return {cls, *(found for child in cls.__subclasses__() for found in every(child))}
+
+
+def made(cls):
+    if issubclass(cls, errors.Unavailable):
+        return cls("It is away.", component="qdrant")
+    if issubclass(cls, InvalidFields):
+        return cls([{"field": "top_k", "message": "Too many."}])
+    return cls("A sentence.")
+
+
+@pytest.mark.parametrize(
+    ("cls", "status"),
+    [
+        (Malformed, 400),
+        (errors.Unauthorized, 401),
+        (errors.NotFound, 404),
+        (errors.Conflict, 409),
+        (errors.TooLarge, 413),
+        (UnsupportedMedia, 415),
+        (errors.InvalidInput, 422),
+        (InvalidFields, 422),
+        (errors.Refused, 502),
+        (errors.BadReply, 502),
+        (errors.Permanent, 502),
+        (errors.RateLimited, 503),
+        (errors.Unavailable, 503),
+        (errors.ForeaskError, 500),
+    ],
+)
+def test_an_error_has_its_status(cls, status):
+    reply = reply_to(made(cls), "/v1/x")
+
+    problem = Problem.model_validate_json(reply.body)
+    assert reply.status_code == problem.status == status
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert problem.instance == "/v1/x"
+    assert problem.type.startswith("urn:foreask:problem:")
+
+
+@pytest.mark.parametrize(
+    "cls", [c for c in every(errors.ForeaskError) if c.__module__ == "shared.errors"], ids=lambda c: c.__name__
+)
+def test_every_class_of_errors_has_a_kind_of_its_own_or_its_parents(cls):
+    assert kind_of(made(cls)) in KINDS.values()
+    if cls is not errors.ForeaskError:
+        assert kind_of(made(cls)).status != 500
+
+
+def test_who_must_wait_is_told_how_long():
+    after = timedelta(milliseconds=2300)
+    reply = reply_to(errors.Unavailable("away", component="ledger", retry_after=after))
+
+    assert reply.headers["retry-after"] == "3"
+    assert orjson.loads(reply.body)["component"] == "ledger"
+    assert reply_to(errors.RateLimited("slow down")).headers["retry-after"] == "1"
+
+
+def test_who_has_no_key_is_told_how_to_show_one():
+    assert reply_to(errors.Unauthorized("no key")).headers["www-authenticate"].startswith("Bearer")
+
+
+def test_several_wrong_fields_are_all_named():
+    error = InvalidFields([{"field": "a", "message": "Wrong."}, {"field": "b.0", "message": "Wrong too."}])
+
+    problem = orjson.loads(reply_to(error).body)
+
+    assert problem["field"] == "a"
+    assert problem["detail"] == "a: Wrong. (1 more in `errors`)"
+    assert [e["field"] for e in problem["errors"]] == ["a", "b.0"]
+
+
+def test_an_error_that_is_not_ours_shows_nothing_of_itself():
+    reply = reply_to(RuntimeError("postgresql://user:secret@host"))
+
+    assert reply.status_code == 500
+    assert b"secret" not in reply.body
+    assert b"RuntimeError" not in reply.body

@@ -1,0 +1,231 @@
+"""What requests may hold, and what becomes of the rest."""
+
+import base64
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api import paging
+from api.bodies import checked, parsed
+from api.problems import InvalidFields, Malformed
+from api.schemas import Ask, CollectionChange, DocumentFields, NewDocument, Retrieve
+from api.uploads import content_hash, filename_of, media_type_of
+from shared.errors import InvalidInput
+
+QUESTION = {"question": "Why?"}
+
+
+def fields_of(model, value):
+    with pytest.raises(InvalidFields) as raised:
+        checked(model, value)
+    return [error["field"] for error in raised.value.errors]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"question": None}, "question"),
+        ({"question": 1}, "question"),
+        ({"question": ""}, "question"),
+        ({"question": " \n"}, "question"),
+        ({"question": "x" * 10_001}, "question"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_k": -1}, "top_k"),
+        ({"top_k": "5"}, "top_k"),
+        ({"top_k": 1.5}, "top_k"),
+        ({"top_k": True}, "top_k"),
+        ({"top_k": None}, "top_k"),
+        ({"min_score": "high"}, "min_score"),
+        ({"min_score": 2}, "min_score"),
+        ({"min_score": float("nan")}, "min_score"),
+        ({"min_score": float("inf")}, "min_score"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 10**9}, "max_tokens"),
+        ({"filter": []}, "filter"),
+        ({"filter": "a"}, "filter"),
+        ({"document_ids": []}, "document_ids"),
+        ({"document_ids": ["x"]}, "document_ids.0"),
+        ({"document_ids": [1]}, "document_ids.0"),
+        ({"document_ids": str(uuid4())}, "document_ids"),
+        ({"document_ids": [str(uuid4())] * 1001}, "document_ids"),
+        ({"collection": "Ä"}, "collection"),
+        ({"collection": "a\n"}, "collection"),
+        ({"collection": ""}, "collection"),
+        ({"collection": "a" * 64}, "collection"),
+        ({"stream": 1}, "stream"),
+        ({"temperature": 1}, "temperature"),
+    ],
+)
+def test_a_query_with_a_wrong_field_is_refused_by_its_name(change, field):
+    assert fields_of(Ask, QUESTION | change) == [field]
+
+
+@pytest.mark.parametrize("value", [None, [], "text", 1, [QUESTION]])
+def test_a_body_that_is_no_object_is_refused(value):
+    with pytest.raises(InvalidFields):
+        checked(Retrieve, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"text": None}, ""),
+        ({"content_base64": "YQ=="}, ""),
+        ({"text": 1}, "text"),
+        ({"external_id": ""}, "external_id"),
+        ({"external_id": "a\nb"}, "external_id"),
+        ({"external_id": "x" * 501}, "external_id"),
+        ({"title": "x" * 1_001}, "title"),
+        ({"metadata": None}, "metadata"),
+        ({"metadata": []}, "metadata"),
+        ({"metadata": {"a": "x" * 40_000}}, "metadata"),
+        ({"metadata": {"a": [[[[[[[[1]]]]]]]]}}, "metadata"),
+        ({"questions": "Why?"}, "questions"),
+        ({"questions": [1]}, "questions.0"),
+        ({"questions": [""]}, "questions.0.text"),
+        ({"questions": [{"quote": "a"}]}, "questions.0.text"),
+        ({"questions": [{"text": "a", "page": 1}]}, "questions.0.page"),
+        ({"lane": "fast"}, "lane"),
+        ({"url": "http://example.com"}, "url"),
+    ],
+)
+def test_a_document_with_a_wrong_field_is_refused_by_its_name(change, field):
+    assert fields_of(NewDocument, {"text": "a"} | change) == [field]
+
+
+def test_metadata_may_be_nested_a_little():
+    metadata = {"a": {"b": [1, {"c": [[[None]]]}]}}
+
+    assert checked(DocumentFields, {"metadata": metadata}).metadata == metadata
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"questions_per_chunk": 0},
+        {"questions_per_chunk": 21},
+        {"questions_per_chunk": "many"},
+        {"questions_per_chunk": 2.5},
+        {"prompt": "no place for it"},
+        {"prompt": "{text} {colour}"},
+        {"prompt": ""},
+        {"chunk_max_chars": 10},
+        {"chunk_overlap_chars": -1},
+        {"embedding_model": "other"},
+    ],
+)
+def test_a_collection_with_a_wrong_option_is_refused(change):
+    assert {field.split(".")[0] for field in fields_of(CollectionChange, change)} == {*change}
+
+
+def test_a_question_is_a_text_or_has_a_quote():
+    fields = checked(DocumentFields, {"questions": ["a?", {"text": "b?", "quote": "b"}]})
+
+    assert [(q.text, q.quote) for q in fields.questions] == [("a?", None), ("b?", "b")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"{'a': 1}",
+        b'{"a": NaN}',
+        b'{"a": Infinity}',
+        b'{"a": 1e999}',
+        b'{"a": "\\ud800"}',
+        b'"\xff"',
+        b'"\xed\xa0\x80"',
+        b'"\x00"',
+        b"[" * 100_000,
+        b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+        b"\xef\xbb\xbf{}",
+    ],
+)
+def test_what_is_not_json_cannot_be_read(body):
+    with pytest.raises(Malformed):
+        parsed(body)
+
+
+@pytest.mark.parametrize("value", ["\0", ["a\0b"], {"\0": 1}, {"a": [{"b": "\0"}]}])
+def test_a_nul_is_refused_wherever_it_stands(value):
+    with pytest.raises(InvalidInput, match="NUL"):
+        parsed(orjson.dumps(value))
+
+
+def test_a_text_that_only_speaks_of_nul_is_taken():
+    assert parsed(rb'"\\u0000"') == r"\u0000"
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("a.md", "a.md"),
+        ("/etc/passwd", "passwd"),
+        ("..\\..\\a.md", "a.md"),
+        ("C:\\x\\a b.md", "a b.md"),
+        ("Übersicht.pdf", "Übersicht.pdf"),
+        ("", None),
+        ("a/", None),
+        (None, None),
+    ],
+)
+def test_a_filename_is_its_last_component(name, kept):
+    assert filename_of(name) == kept
+
+
+@pytest.mark.parametrize("name", ["a\0.md", "a\n.md", "a\x7f", "\x1b[31m", "..", "a/..", ".", "ü" * 200])
+def test_a_filename_that_is_none_is_refused(name):
+    with pytest.raises(InvalidInput):
+        filename_of(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("Text/Markdown; charset=utf-8", "text/markdown"),
+        ("application/octet-stream", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_media_type_is_kept_without_its_parameters(value, kept):
+    assert media_type_of(value) == kept
+
+
+@pytest.mark.parametrize("value", ["text", "text/", "a b/c", "text/ü"])
+def test_a_media_type_that_is_none_is_refused(value):
+    with pytest.raises(InvalidInput):
+        media_type_of(value)
+
+
+def test_any_change_of_what_is_indexed_changes_the_hash_and_the_order_of_metadata_does_not():
+    parts = {"content": "ab", "title": None, "metadata": {"a": 1, "b": 2}, "questions": None}
+    changes = [{"content": "ac"}, {"title": "t"}, {"metadata": {"a": 1}}, {"questions": []}, {"questions": ["q"]}]
+
+    hashes = {content_hash(parts | change) for change in [{}, *changes]}
+
+    assert len(hashes) == 1 + len(changes)
+    assert content_hash(parts | {"metadata": {"b": 2, "a": 1}}) == content_hash(parts)
+
+
+@given(st.tuples(st.datetimes(timezones=st.just(UTC)), st.uuids()))
+def test_a_cursor_gives_back_its_key(key):
+    page, cursor = paging.cut([key, key], 1, lambda row: (row[0].isoformat(), str(row[1])))
+
+    assert page == [key]
+    assert paging.key_from(cursor, lambda read: (datetime.fromisoformat(read[0]), read[1])) == (key[0], str(key[1]))
+
+
+@given(st.text(max_size=50) | st.binary(max_size=50).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
+def test_a_cursor_that_is_none_is_refused(cursor):
+    with pytest.raises(Malformed):
+        paging.key_from(cursor, lambda key: datetime.fromisoformat(key[0]))
+
+
+def test_the_last_page_has_no_cursor():
+    assert paging.cut([1, 2], 2, lambda row: (row,)) == ([1, 2], None)
