@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,15 +22,17 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from cli.programs import Crew, Programs, children, reachable
-from cli.schema import migrate
 from embedded import llama
 from embedded.ports import free_port
 from embedded.stack import ENGINES, Engine, Stack
-from shared.errors import InvalidInput
+from shared.errors import InvalidInput, Unavailable
 from shared.settings import Settings
 
 # What a stopping worker holds costs nothing where the model is ours, so nobody need wait long for it.
 _EMBEDDED_GRACE = timedelta(seconds=3)
+# llama.cpp's threads wait for each other by spinning. Where the cores have anything else to do, and here they have, each
+# then spins through its whole turn: measured on two busy cores, 36 to 67 s a passage, and 6 s if they sleep.
+_SLEEPING_THREADS = {"OMP_WAIT_POLICY": "passive"}
 _LABELS: dict[Engine, tuple[str, str]] = {
     "postgres": ("PostgreSQL", "database_url"),
     "valkey": ("Valkey", "redis_url"),
@@ -99,13 +102,15 @@ class Launcher:
         return self._stack.pids() | ({} if self._programs is None else self._programs.pids())
 
     def _start(self) -> None:
+        for name, value in _SLEEPING_THREADS.items():
+            os.environ.setdefault(name, value)  # the engines inherit it
         with self._step("engines") as note:
             self._stack.start()
             note.append(", ".join(_LABELS[engine][0] for engine in self._stack.engines) or "none: all are given")
         for engine in ENGINES:
             self._console.print(f"    {_LABELS[engine][0]:<11}{self._place(engine)}", highlight=False)
         with self._step("schema") as note:
-            asyncio.run(migrate(self.settings))
+            _migrate(self._stack.environment())
             note.append("up to date")
         with self._step("programs") as note:
             self._programs = self._new_programs()
@@ -189,6 +194,17 @@ def announce_restarts(console: Console) -> None:
         raise structlog.DropEvent
 
     structlog.configure(processors=[show])
+
+
+def _migrate(environment: Mapping[str, str]) -> None:
+    command = [sys.executable, "-m", "shared.ledger"]
+    done = subprocess.run(  # noqa: S603
+        command, check=False, capture_output=True, text=True, env={**os.environ, **environment}
+    )
+    if done.returncode != 0:
+        raise Unavailable(
+            (done.stderr.strip().splitlines() or ["The schema is not up to date."])[-1], component="ledger"
+        )
 
 
 def _welcome(launcher: Launcher, console: Console) -> None:

