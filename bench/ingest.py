@@ -32,7 +32,7 @@ def measure(provider: ScriptedProvider, in_flight: int, folder: Path) -> None:
     documents = corpus()
     with Deployment(settings, folder) as deployment:
         before = deployment.cpu_seconds()
-        started = time.perf_counter()
+        started, started_at = time.perf_counter(), time.time()
         deployment.ingest(documents)
         uploaded = time.perf_counter() - started
         settled = deployment.wait_until_settled(len(documents))
@@ -45,9 +45,9 @@ def measure(provider: ScriptedProvider, in_flight: int, folder: Path) -> None:
         print(f"{in_flight} in flight: ideal {1000 / in_flight * LATENCY_SECONDS:.1f} s", flush=True)
         print(f"  bare loop   {loop_wall:6.2f} s wall {loop_cpu:6.2f} s CPU")
         print(f"  foreask     {wall:6.2f} s wall {total:6.2f} s CPU   {wall / loop_wall:.2f} x the bare loop's wall")
-        print(
-            f"  {total / chunks * 1000:.2f} CPU ms a chunk; uploads took {uploaded:.2f} s; peak in flight {stats['peak_in_flight']}"
-        )
+        first, last = min(stats["arrivals"]) - started_at, max(stats["arrivals"]) - started_at
+        print(f"  {total / chunks * 1000:.2f} CPU ms a chunk; uploads took {uploaded:.2f} s", flush=True)
+        print(f"  calls began at {first:.2f} s and the last at {last:.2f} s; peak in flight {stats['peak_in_flight']}")
         print("  CPU s:", ", ".join(f"{name} {seconds:.2f}" for name, seconds in cpu.items()))
         print("  peak MB:", ", ".join(f"{name} {size / 1e6:.0f}" for name, size in deployment.peak_bytes().items()))
         print(f"  {len(settled)} documents ready: {all(d['state'] == 'ready' for d in settled)}")

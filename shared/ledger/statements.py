@@ -45,8 +45,8 @@ INSERT_CHUNKS = text("""
            d.live_generation IS NOT NULL AND NOT EXISTS (
                SELECT 1 FROM chunks o WHERE o.id = v.id AND o.generation = d.live_generation)
     FROM unnest(CAST(:documents AS uuid[]), CAST(:ids AS uuid[]), CAST(:ordinals AS int[]), CAST(:texts AS text[]),
-                CAST(:headings AS jsonb[]), CAST(:starts AS int[]), CAST(:ends AS int[]), CAST(:pages AS int[]), CAST(:keys AS bytea[]),
-                CAST(:given AS jsonb[]))
+                CAST(:headings AS jsonb[]), CAST(:starts AS int[]), CAST(:ends AS int[]), CAST(:pages AS int[]),
+                CAST(:keys AS bytea[]), CAST(:given AS jsonb[]))
          AS v(document_id, id, ordinal, text, headings, span_start, span_end, page, content_key, given)
     JOIN documents d ON d.id = v.document_id
     ON CONFLICT DO NOTHING
