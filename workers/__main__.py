@@ -40,6 +40,9 @@ def work(settings: Settings, queue: str) -> None:
     def stop(**_: Any) -> None:
         loop.stop()
 
+    if queue == "parse":
+        loop.run(loop.services.parser.sandbox.warm())
+    loop.services.doorbell.ring_from_thread(*QUEUES)  # connects, and wakes whoever may help with what is due already
     memory.settle()
     structlog.get_logger().info("worker_started", queue=queue)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.

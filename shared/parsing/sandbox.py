@@ -129,6 +129,10 @@ class ParsingSandbox:
         await self._give_back(child, reply)
         return reply
 
+    async def warm(self) -> None:
+        """Start a child ahead of the first file."""
+        self._idle.append(await _Child.start(self._memory_bytes))
+
     async def _used_child(self) -> _Child | None:
         while self._idle:
             child = self._idle.pop()
