@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.errors import Conflict, NotFound
 from shared.ledger import tables as t
 from shared.ledger.database import Database
-from shared.ledger.records import ChunkState, ChunkView, Document, DocumentState, NewDocument, Progress
+from shared.ledger.records import ChunkState, ChunkView, Collection, Document, DocumentState, NewDocument, Progress
 
 _d = t.documents.c
 _UNCLAIMED: dict[str, Any] = {"attempts": 0, "kills": 0, "lease_token": None, "leased_by": None, "error": None}
@@ -156,6 +156,22 @@ class Documents:
             rows = (await connection.execute(statement)).mappings().all()
             progress = await _progress(connection, [row["id"] for row in rows])
         return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
+
+    async def reindex(self, collection: Collection) -> int:
+        """Begin the next generation of every document that is not in work, and return how many; the old ones serve on.
+
+        What is asked as before is paid for already: only what a changed prompt, model or division makes new is called
+        for.
+        """
+        statement = (
+            update(t.documents)
+            .where(_d.collection_id == collection.id, _d.state.in_(["ready", "degraded", "failed"]))
+            .values(generation=_d.generation + 1, state="queued", lane=1, due_at=func.now(), updated_at=func.now())
+            .values(**_UNCLAIMED)
+            .returning(_d.id)
+        )
+        async with self._database.begin() as connection:
+            return len((await connection.execute(statement)).all())
 
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""

@@ -8,7 +8,7 @@ from qdrant_client import models
 
 from shared.drain import Drain, Limits
 from shared.index import visible
-from shared.ledger.records import ChunkState, DocumentState
+from shared.ledger.records import ChunkState, CollectionOptions, DocumentState
 from shared.points import Point
 from shared.retrieval import Query
 from shared.stages import asking_stage, clean, indexing_stage, parsing_stage
@@ -249,3 +249,42 @@ async def test_min_score_and_filters_hold(services, library, provider):
     assert await texts_found(services, library, "tide", document_ids=[document.id])
     assert not await texts_found(services, library, "tide", document_ids=[uuid4()])
     assert not await texts_found(services, library, "tide", filter={"author": "Kim"})
+
+
+async def test_a_reindex_pays_for_nothing_that_is_asked_as_before_and_leaves_no_gap(services, library, provider):
+    document = await library.add(TWO_SECTIONS, "a.md")
+    await work(services)
+    before = await points(services, library)
+    paid = provider.stats()["calls"]
+
+    assert await services.ledger.documents.reindex(await library.collection()) == 1
+    await work(services, "parse", "ask")
+    assert await texts_found(services, library, "alpha number", top_k=1)
+    await work(services, "index")
+
+    after = await points(services, library)
+    assert after.keys() == before.keys()
+    assert {p["generation"] for p in after.values()} == {2}
+    assert provider.stats()["calls"] == paid
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.state, found.live_generation) == (DocumentState.READY, 2)
+
+
+async def test_a_changed_prompt_replaces_the_questions_of_every_chunk(services, library, provider):
+    await library.add(TWO_SECTIONS, "a.md")
+    await work(services)
+    before = await points(services, library)
+    paid = provider.stats()["calls"]
+    options = CollectionOptions(questions_per_chunk=2)
+    collection = await services.ledger.collections.ensure(
+        "default", "default", embedding_model="scripted-embedding", options=options
+    )
+    provider.script(questions=2)
+
+    await services.ledger.documents.reindex(collection)
+    await work(services)
+
+    after = await points(services, library)
+    assert provider.stats()["calls"] == 2 * paid
+    assert len(after) < len(before)
+    assert {p["generation"] for p in after.values()} == {2}
