@@ -90,11 +90,23 @@ def _fault(question: str, subject: Subject) -> str | None:
         return "too long"
     if not is_question(question):
         return "not a question"
+    return _emptiness(question, subject)
+
+
+def _emptiness(question: str, subject: Subject) -> str | None:
     if _ECHOES.search(question) and not _ECHOES.search(subject.text):
         return "repeats the prompt"
     if _REFERENCE.search(question):
         return "speaks of the text, not of its subject"
+    if _goes_round(list(_words(question))):
+        return "repeats itself"
     return None
+
+
+def _goes_round(words: Sequence[str]) -> bool:
+    """Whether any three words in a row come twice."""
+    triples = list(zip(words, words[1:], words[2:], strict=False))
+    return len(set(triples)) < len(triples)
 
 
 def _repetition(words: frozenset[str], earlier: Sequence[frozenset[str]]) -> str | None:

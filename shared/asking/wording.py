@@ -3,6 +3,10 @@
 Each call asks about one sentence of the text, and a schema holds the reply to a question that begins with a question
 word and soon names something that the sentence names. The calls of a chunk share their beginning (instructions, title,
 text), which llama.cpp keeps in its prompt cache while they come one after the other.
+
+Measured with SmolLM2-135M and MiniLM on 40 passages of XQuAD: 88 % of the kept questions find their own passage first
+among 240, 97 % in three, 4.7 are kept of 6. Free questions about the whole text: 43 to 76 %, 2 to 3 kept; about a
+sentence, but without the names: 80 %, 4.2 kept (`bench.questions`).
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from shared.llm import ChatModel, ChatRequest, Message, Usage
 
 DEFAULT_COUNT = 6
 
-_MAX_TOKENS = 60
+_MAX_TOKENS = 48  # a reply that is longer rambles: it is cut, broken, and so dropped
 _TEMPERATURE = 0.2
 _SHORTEST_SENTENCE = 25
 _NAMES_OF_SENTENCE, _NAMES_OF_TEXT = 5, 8
@@ -54,14 +58,15 @@ _PLAIN = re.compile(r"[\w '-]{3,40}")
 def requests(subject: Subject, options: AskingOptions) -> list[ChatRequest]:
     """One call a question: sentences spread over the text, question words in turn, no request twice."""
     prompt = render(options.template or WORD_TEMPLATE, subject, count=1, text=subject.text).strip()
-    text_names = _names(subject.text)[:_NAMES_OF_TEXT]
+    text_names, _ = _names(subject.text)
     begun = [
         (sentence, *_BEGINNINGS[index % len(_BEGINNINGS)])
         for index, sentence in enumerate(_spread(subject.text, _count(options)))
     ]
     calls = []
     for sentence, word, continuations in dict.fromkeys(begun):
-        names = _names(sentence)[:_NAMES_OF_SENTENCE] or text_names
+        sure, doubtful = _names(sentence)
+        names = sure[:_NAMES_OF_SENTENCE] or text_names[:_NAMES_OF_TEXT] or doubtful
         task = render(WORD_TASK, subject, count=1, text=sentence).replace("{word}", word)
         calls.append(_request(f"{prompt}\n\n{task}", _pattern(word, continuations, names)))
     return calls
@@ -79,24 +84,25 @@ def _spread(text: str, count: int) -> list[str]:
     return [found[index * len(found) // count] for index in range(count)]
 
 
-def _names(text: str) -> list[str]:
-    """What a text names, the most frequent first; a capital that only begins a sentence counts for less."""
-    counts: Counter[str] = Counter()
+def _names(text: str) -> tuple[list[str], list[str]]:
+    """What a text names, the most frequent first, and the words that may have their capital from a sentence's start."""
+    names: Counter[str] = Counter()
+    doubtful: list[str] = []
     for match in _NAME.finditer(text):
         name = _without_common(match[0])
-        if _PLAIN.fullmatch(name):
-            begins = (
-                text[max(0, match.start() - 2) : match.start()].strip() in _BEFORE_SENTENCE
-                and name == match[0]
-                and " " not in name
-            )
-            counts[name] += 1 if begins else 3
-    return [name for name, _ in counts.most_common()]
+        before = text[max(0, match.start() - 2) : match.start()].strip()
+        if not _PLAIN.fullmatch(name):
+            continue
+        if before in _BEFORE_SENTENCE and name == match[0] and " " not in name:
+            doubtful.append(name)
+        else:
+            names[name] += 1
+    return [name for name, _ in names.most_common()], list(dict.fromkeys(doubtful))
 
 
 def _without_common(name: str) -> str:
     words = name.split()
-    while words and words[0].casefold() in _COMMON:
+    while words and words[0].casefold().partition("'")[0] in _COMMON:
         words = words[1:]
     return " ".join(words)
 
@@ -104,8 +110,8 @@ def _without_common(name: str) -> str:
 def _pattern(word: str, continuations: str, names: Sequence[str]) -> str:
     """A regular expression in the subset that llama.cpp turns into a grammar; no commas, or it rambles."""
     if not names:
-        return rf'^{word} [^"\\?,]{{8,90}}\?$'
-    return rf"^{word} ({continuations}) (the )?({'|'.join(names)})( |'s )" + r'[^"\\?,]{6,70}\?$'
+        return rf'^{word} [^"\\?,]{{8,}}\?$'
+    return rf"^{word} ({continuations}) (the )?({'|'.join(names)})( |'s )" + r'[^"\\?,]{6,}\?$'
 
 
 def _request(prompt: str, pattern: str) -> ChatRequest:

@@ -40,6 +40,7 @@ def test_normalising(written, normal):
         ("What does the author say about leases?", "speaks of the text, not of its subject"),
         ("Who is the author of this text?", "speaks of the text, not of its subject"),
         ("What is the title of the article?", "speaks of the text, not of its subject"),
+        ("How did the fall of the fall of the fall end?", "repeats itself"),
         ("Which short question begins with What?", "repeats the prompt"),
     ],
 )

@@ -143,7 +143,7 @@ def test_what_is_sent_changes_only_with_the_prompt_version():
         for request in requests(Subject(text, "T", ("H",)), AskingOptions(strategy))
     ]
     fingerprint = hashlib.sha256(orjson.dumps(bodies)).hexdigest()[:16]
-    assert (PROMPT_VERSION, fingerprint) == ("1", "?"), "raise PROMPT_VERSION, then put the new fingerprint here"
+    assert (PROMPT_VERSION, fingerprint) == ("1", "fb935ea9138e9d5a"), "raise PROMPT_VERSION, then put the new fingerprint here"
 
 
 def test_the_embedded_model_is_asked_word_by_word():
