@@ -30,8 +30,8 @@ from shared.settings import Settings
 
 # What a stopping worker holds costs nothing where the model is ours, so nobody need wait long for it.
 _EMBEDDED_GRACE = timedelta(seconds=3)
-# llama.cpp's threads wait for each other by spinning. Where the cores have anything else to do, and here they have, each
-# then spins through its whole turn: measured on two busy cores, 36 to 67 s a passage, and 6 s if they sleep.
+# llama.cpp's threads wait for each other by spinning. Where the cores have anything else to do, and here they have,
+# each spins through its whole turn: measured on two busy cores, 36 to 69 s a passage, and 6 s if they sleep.
 _SLEEPING_THREADS = {"OMP_WAIT_POLICY": "passive"}
 _LABELS: dict[Engine, tuple[str, str]] = {
     "postgres": ("PostgreSQL", "database_url"),

@@ -13,8 +13,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-_WINDOW_SECONDS = 30.0
-_LINE_EVERY_SECONDS = 5.0
+_WINDOW_SECONDS = 60.0  # a small model may take seconds for each chunk
+_LINE_EVERY_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Count:
 
 
 class Rate:
-    """Chunks per second over the last half minute, and the time that the rest will take."""
+    """Chunks per second over the last minute, and the time that the rest will take."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -84,7 +84,8 @@ class Meter:
             self._bars[0].stop()
 
     def show(self, count: Count) -> None:
-        self._rate.note(count.chunks_done)
+        if count.chunks:  # what was done before anything was known is nobody's pace
+            self._rate.note(count.chunks_done)
         failed = f"{count.failed} failed" if count.failed else ""
         if self._bars is None:
             self._line(count, failed)

@@ -18,12 +18,12 @@ class Clock:
         return self.now
 
 
-def test_the_rate_is_that_of_the_last_half_minute():
+def test_the_rate_is_that_of_the_last_minute():
     clock = Clock()
     rate = Rate(clock)
-    for second in range(100):
+    for second in range(200):
         clock.now = float(second)
-        rate.note(second if second < 50 else 50 + (second - 50) * 4)
+        rate.note(second if second < 100 else 100 + (second - 100) * 4)
 
     assert rate.per_second == 4
     assert rate.eta(40) == timedelta(seconds=10)
@@ -48,18 +48,23 @@ def lines(*counts, every=1.0):
 
 def test_without_a_terminal_a_line_comes_now_and_then_and_at_the_end():
     counts = [Count(2, chunks=10, chunks_asked=n, chunks_done=n, complete=True) for n in range(8)]
-    shown = lines(*counts, Count(2, 2, 1, 10, 10, 10, complete=True))
+    shown = lines(*counts, Count(2, 2, 1, 10, 10, 10, complete=True), every=2)
 
     assert shown == [
         "documents 0 of 2, chunks 0 of 10, 0 asked",
-        "documents 0 of 2, chunks 5 of 10, 5 asked, 1.0/s, 0:00:05 left",
+        "documents 0 of 2, chunks 5 of 10, 5 asked, 0.5/s, 0:00:10 left",
         "documents 2 of 2, 1 failed, chunks 10 of 10",
     ]
 
 
 def test_an_eta_over_unread_documents_is_a_lower_bound():
-    shown = lines(Count(2, chunks=10), Count(2, chunks=10, chunks_done=5), every=5)
-    assert "at least 0:00:05 left" in shown[1]
+    shown = lines(Count(2, chunks=10), Count(2, chunks=10, chunks_done=5), every=10)
+    assert "at least 0:00:10 left" in shown[1]
+
+
+def test_what_was_done_before_is_no_pace():
+    shown = lines(Count(2), Count(2, 1, chunks=20, chunks_done=10), Count(2, 1, chunks=20, chunks_done=11), every=10)
+    assert "0.1/s" in shown[2]
 
 
 def document(name, state, total=0, indexed=0, dead=0):
