@@ -17,6 +17,7 @@ from embedded.ports import kept_ports
 from embedded.qdrant import process
 from embedded.supervisor import Child, Supervisor
 from shared.errors import InvalidInput
+from shared.provider import OPENAI_URL
 from shared.settings import Settings
 
 Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]
@@ -120,10 +121,17 @@ class Stack:
                 case "qdrant":
                     filled |= {"qdrant_url": process.url(ports[engine]), "qdrant_api_key": None}
                 case "llm":
-                    filled |= _model("llm", llama.url(ports[engine]), llama.MODEL)
+                    filled |= _model("llm", llama.url(ports[engine]), llama.MODEL) | self._providers_embedding()
                 case "embedding":
                     filled |= _model("embedding", embeddings.url(ports[engine]), embeddings.MODEL)
         return filled
+
+    def _providers_embedding(self) -> dict[str, Any]:
+        """Embeddings go where the LLM is unless told otherwise; an embedded LLM must not draw a provider's to it."""
+        given = self._given
+        if "embedding" in self.engines or given.embedding_base_url is not None:
+            return {}
+        return {"embedding_base_url": OPENAI_URL, "embedding_api_key": given.embedding_api_key or given.llm_api_key}
 
 
 def _absent(settings: Settings, engine: Engine) -> bool:

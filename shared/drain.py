@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from shared.errors import Transient
+from shared.errors import Permanent, Transient
 from shared.ledger.records import Lease
 
 Item = TypeVar("Item")
@@ -92,20 +92,22 @@ class Drain(Generic[Item, Outcome]):
         Raises:
             Transient: the ledger was not available for a claim. What was in work has been settled all the same.
         """
-        background = [asyncio.create_task(self._settle_all()), asyncio.create_task(self._extend_all())]
+        settling, extending = asyncio.create_task(self._settle_all()), asyncio.create_task(self._extend_all())
         try:
-            return await self._claim_all()
+            return await self._claim_all(settling)
         finally:
-            await self._wind_down()
-            for task in background:
+            await self._wind_down(settling)
+            for task in (settling, extending):
                 task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            await asyncio.gather(settling, extending, return_exceptions=True)
 
-    async def _claim_all(self) -> bool:
+    async def _claim_all(self, settling: asyncio.Task[None]) -> bool:
         deadline = time.monotonic() + self._limits.budget.total_seconds()
         enough = max(1, self._stage.slots // 8)  # a claim costs a round trip, so it waits for a few slots
         called_for_help = False
         while not self._stopping.is_set() and time.monotonic() < deadline:
+            if settling.done():
+                settling.result()  # raises what ended it: without settlements there is no use in claiming
             if self._free < min(enough, self._stage.slots):
                 await self._wait_for_slots()
                 continue
@@ -171,8 +173,19 @@ class Drain(Generic[Item, Outcome]):
             except Transient as error:
                 log.warning("settlement_waits", stage=self._stage.name, outcomes=len(outcomes), reason=error.message)
                 await asyncio.sleep(_LEDGER_PAUSE_SECONDS)
+            except Permanent as error:
+                await self._commit_apart(outcomes, error)
+                return
             else:
                 return
+
+    async def _commit_apart(self, outcomes: Sequence[Outcome], error: Permanent) -> None:
+        """One of these cannot be recorded, ever: its claim is left to end by itself, and the others are not held up."""
+        if len(outcomes) == 1:
+            log.error("settlement_refused", stage=self._stage.name, reason=error.message)
+            return
+        for outcome in outcomes:
+            await self._commit([outcome])
 
     async def _extend_all(self) -> None:
         while True:
@@ -184,12 +197,12 @@ class Drain(Generic[Item, Outcome]):
             except Transient as error:
                 log.warning("heartbeat_failed", stage=self._stage.name, reason=error.message)
 
-    async def _wind_down(self) -> None:
+    async def _wind_down(self, settling: asyncio.Task[None]) -> None:
         """Wait for what is in work and commit it; what does not end in time is given back."""
         finishing = asyncio.create_task(self._finish())
         stopped = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([finishing, stopped], return_when=asyncio.FIRST_COMPLETED)
-        if not finishing.done():
+        await asyncio.wait([finishing, stopped, settling], return_when=asyncio.FIRST_COMPLETED)
+        if not finishing.done() and not settling.done():
             await asyncio.wait([finishing], timeout=self._limits.grace.total_seconds())
         for task in (finishing, stopped, *self._in_work):
             task.cancel()

@@ -74,14 +74,18 @@ def _vectors(reply: dict[str, Any], count: int) -> Vectors:
         rows = sorted(reply["data"], key=lambda row: row["index"])
         vectors = np.stack([_decode(row["embedding"]) for row in rows])
     except (KeyError, TypeError, ValueError) as error:
-        raise Unavailable("the embedding provider sent a reply without vectors", component="embedding") from error
+        raise Unavailable(
+            "the embedding provider sent a reply without vectors", component="embedding", answered=True
+        ) from error
     if len(vectors) != count:
         raise Unavailable(
             f"the embedding provider sent {len(vectors)} vectors for {count} texts", component="embedding"
         )
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.all(np.isfinite(norms)):
-        raise Unavailable("the embedding provider sent a vector that is not finite", component="embedding")
+        raise Unavailable(
+            "the embedding provider sent a vector that is not finite", component="embedding", answered=True
+        )
     norms[norms == 0] = 1
     scaled: Vectors = vectors / norms
     return scaled

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+_ENGINES = {"ledger", "broker", "qdrant"}
+
 
 class ForeaskError(Exception):
     """An error whose message is a sentence for a person."""
@@ -41,15 +43,23 @@ def _rebuild(kind: type[ForeaskError], args: tuple[object, ...], fields: dict[st
 
 
 class Transient(ForeaskError):
-    """Worth another attempt, not before `retry_after`."""
+    """Worth another attempt, not before `retry_after`.
 
-    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+    `burns_attempt` is false where the work itself is not to blame and would have done no better: then it may be tried
+    again for as long as it takes.
+    """
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None, burns_attempt: bool = True) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.burns_attempt = burns_attempt
 
 
 class RateLimited(Transient):
     """A provider answered 429: slow down, for everyone who calls it."""
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message, retry_after=retry_after, burns_attempt=False)
 
 
 class Unavailable(Transient):
@@ -59,10 +69,14 @@ class Unavailable(Transient):
         message: what happened.
         component: which part is down: `ledger`, `broker`, `qdrant`, `llm` or `embedding`.
         retry_after: the earliest sensible time for another attempt.
+        answered: whether it answered this very request, with an error; then the request may be at fault, and the
+            attempt counts. Engines of ours never blame the work.
     """
 
-    def __init__(self, message: str, *, component: str, retry_after: timedelta | None = None) -> None:
-        super().__init__(message, retry_after=retry_after)
+    def __init__(
+        self, message: str, *, component: str, retry_after: timedelta | None = None, answered: bool = False
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, burns_attempt=answered and component not in _ENGINES)
         self.component = component
 
 

@@ -117,21 +117,25 @@ class Index:
         _require_completed(reply.result.status if reply.result else None)
 
     async def replace(self, name: str, tenant: str, document_id: UUID, generation: int) -> None:
-        """Let a document's new generation be seen and remove its older ones, in one request."""
+        """Let a document's new generation be seen and remove its older ones, in one request.
+
+        No such collection: no chunk of it had a point, so there is nothing to do.
+        """
         shown = models.SetPayload(
             payload={"pending": False}, filter=_document(tenant, document_id, generation=generation)
         )
+        older = models.FilterSelector(filter=_document(tenant, document_id, below=generation))
+        operations: list[models.UpdateOperation] = [
+            models.SetPayloadOperation(set_payload=shown),
+            models.DeleteOperation(delete=older),
+        ]
         with index_errors():
-            results = await self._client.batch_update_points(
-                name,
-                [
-                    models.SetPayloadOperation(set_payload=shown),
-                    models.DeleteOperation(
-                        delete=models.FilterSelector(filter=_document(tenant, document_id, below=generation))
-                    ),
-                ],
-                wait=True,
-            )
+            try:
+                results = await self._client.batch_update_points(name, operations, wait=True)
+            except UnexpectedResponse as error:
+                if error.status_code == 404:  # noqa: PLR2004
+                    return
+                raise
         for result in results:
             _require_completed(result.status)
 

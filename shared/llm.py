@@ -114,7 +114,7 @@ def _completion(reply: Mapping[str, Any]) -> Completion:
         message = choice["message"]
         finish_reason = choice.get("finish_reason") or "stop"
     except (KeyError, IndexError, TypeError) as error:
-        raise Unavailable("the llm provider sent a reply without choices", component="llm") from error
+        raise Unavailable("the llm provider sent a reply without choices", component="llm", answered=True) from error
     if message.get("refusal"):
         raise Refused(f"the model refused: {str(message['refusal'])[:300]}")
     if finish_reason == "content_filter":

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
+OPENAI_URL = "https://api.openai.com/v1"
 _QUOTA_PAUSE = timedelta(minutes=5)
+_AWAY_PAUSE = timedelta(seconds=5)
 _KEY_PAUSE = timedelta(seconds=30)
 _TRANSIENT_STATUSES = {408, 409, 425, 429}
 
@@ -52,9 +54,13 @@ class Provider:
         try:
             reply = orjson.loads(response.content)
         except orjson.JSONDecodeError as error:
-            raise Unavailable(f"the {self.component} provider sent no JSON", component=self.component) from error
+            raise Unavailable(
+                f"the {self.component} provider sent no JSON", component=self.component, answered=True
+            ) from error
         if not isinstance(reply, dict):
-            raise Unavailable(f"the {self.component} provider sent no JSON object", component=self.component)
+            raise Unavailable(
+                f"the {self.component} provider sent no JSON object", component=self.component, answered=True
+            )
         return reply
 
     @property
@@ -83,11 +89,17 @@ def provider_errors(component: str) -> Iterator[None]:
     except openai.APIStatusError as error:
         raise _from_status(error, component) from error
     except openai.APITimeoutError as error:
-        raise Unavailable(f"the {component} provider did not answer in time", component=component) from error
+        raise Unavailable(
+            f"the {component} provider did not answer in time", component=component, answered=True
+        ) from error
     except openai.APIConnectionError as error:
-        raise Unavailable(f"the {component} provider cannot be reached", component=component) from error
+        raise Unavailable(
+            f"the {component} provider cannot be reached", component=component, retry_after=_AWAY_PAUSE
+        ) from error
     except openai.APIError as error:
-        raise Unavailable(f"the {component} provider failed: {error.message}", component=component) from error
+        raise Unavailable(
+            f"the {component} provider failed: {error.message}", component=component, answered=True
+        ) from error
 
 
 def _from_status(error: openai.APIStatusError, component: str) -> ForeaskError:
@@ -102,7 +114,7 @@ def _from_status(error: openai.APIStatusError, component: str) -> ForeaskError:
         # Every call would fail alike: what is wrong is the configuration, not the chunk, so it waits for a person.
         return Unavailable(f"{said} (check its API key)", component=component, retry_after=_KEY_PAUSE)
     if status in _TRANSIENT_STATUSES or status >= 500:  # noqa: PLR2004
-        return Unavailable(said, component=component, retry_after=wait)
+        return Unavailable(said, component=component, retry_after=wait, answered=True)
     return Refused(said)
 
 

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from shared.errors import ForeaskError, RateLimited, Transient, Unavailable
-
-_ENGINES = {"ledger", "broker", "qdrant"}
+from shared.errors import ForeaskError, Transient
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +48,10 @@ def decide(error: ForeaskError, failed_before: int, policy: RetryPolicy, random:
     if not isinstance(error, Transient):
         return Dead(reason=error.message)
     attempt = failed_before + 1
-    burns = not _blameless(error)
-    if attempt >= policy.max_attempts and burns:
+    if attempt >= policy.max_attempts and error.burns_attempt:
         return Dead(reason=f"gave up after {attempt} attempts: {error.message}")
     ceiling = min(policy.ceiling, policy.base * 2 ** min(attempt - 1, 30))
     wait = ceiling * random()
     if error.retry_after is not None:
         wait += error.retry_after
-    return Retry(after=wait, reason=error.message, burns_attempt=burns)
-
-
-def _blameless(error: Transient) -> bool:
-    """Whether the work would have done no better: a limit was reached, or an engine of ours is away."""
-    return isinstance(error, RateLimited) or (isinstance(error, Unavailable) and error.component in _ENGINES)
+    return Retry(after=wait, reason=error.message, burns_attempt=error.burns_attempt)

@@ -21,7 +21,7 @@ from shared.ledger import Collections, Documents, Ledger, Work
 from shared.ledger.database import Database
 from shared.llm import OpenAIChat
 from shared.parsing.sandbox import ParsingSandbox
-from shared.provider import Provider
+from shared.provider import OPENAI_URL, Provider
 from shared.retrieval import Retriever
 from shared.retry import RetryPolicy
 from shared.settings import Settings
@@ -32,7 +32,6 @@ from shared.uploads import Uploads
 
 EMBEDDED_MODEL = "smollm2-135m"  # may write questions, which are screened, but must not write answers
 T = TypeVar("T", str, SecretStr)
-_OPENAI = "https://api.openai.com/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
 def _chat(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
     provider = Provider(
         component="llm",
-        base_url=settings.llm_base_url or _OPENAI,
+        base_url=settings.llm_base_url or OPENAI_URL,
         api_key=settings.llm_api_key,
         timeout=settings.llm_timeout,
     )
@@ -107,7 +106,7 @@ def _chat(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
 def _embedder(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
     provider = Provider(
         component="embedding",
-        base_url=settings.embedding_base_url or settings.llm_base_url or _OPENAI,
+        base_url=settings.embedding_base_url or settings.llm_base_url or OPENAI_URL,
         api_key=settings.embedding_api_key or settings.llm_api_key,
         timeout=settings.embedding_timeout,
     )

@@ -9,8 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
+
+from shared.errors import InvalidInput
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
@@ -148,3 +150,23 @@ class Settings(BaseSettings):
         if not isinstance(value, str):
             return value
         return tuple(ApiKey.parse(item.strip()) for item in value.split(",") if item.strip())
+
+
+def load() -> Settings:
+    """Read the settings.
+
+    Raises:
+        InvalidInput: one cannot be used; the message names it without its value, which may be a secret.
+    """
+    try:
+        return Settings()
+    except SettingsError as error:
+        raise InvalidInput(str(error)) from None
+    except ValidationError as error:
+        problems = (f"{_variable(problem['loc'])}: {problem['msg']}" for problem in error.errors(include_input=False))
+        raise InvalidInput("A setting cannot be used: " + "; ".join(problems)) from None
+
+
+def _variable(location: tuple[int | str, ...]) -> str:
+    name = str(location[0]).upper() if location else ""
+    return name if name.startswith(("FOREASK_", "OPENAI_")) else f"FOREASK_{name}"

@@ -45,6 +45,7 @@ class Script:
     retry_after_seconds: float = 1.0
     refuse_containing: str = ""  # embedding inputs with this text are answered 400
     malformed_containing: str = ""  # chats with this text are always answered with broken JSON
+    hostile: bool = False  # questions hold a NUL and half of a surrogate pair
     down: bool = False  # everything is answered 503
     status: int = 0  # every chat is answered with this status
 
@@ -192,6 +193,8 @@ class Provider:
 
     def _content(self, body: dict[str, Any], prompt: str) -> str:
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+        if self.script.hostile:
+            return '{"questions": ["What is \\u0000 the keeper?", "Who is \\ud800 alone there?"]}'
         if "questions" in schema.get("properties", {}):
             return orjson.dumps({"questions": questions_of(prompt, self.script.questions)}).decode()
         if schema:

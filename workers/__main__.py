@@ -12,7 +12,7 @@ from celery import signals
 from shared import log, memory
 from shared.doorbell import QUEUES, celery_app
 from shared.errors import ForeaskError
-from shared.settings import Settings
+from shared.settings import Settings, load
 from workers import reconciler
 from workers.loop import WorkerLoop
 from workers.tasks import register
@@ -22,7 +22,7 @@ ROLES = (*QUEUES, "scheduler")
 
 def main(role: str) -> None:
     """Run until asked to end."""
-    settings = Settings()
+    settings = load()
     log.configure(settings, role)
     if role == "scheduler":
         uvloop.run(reconciler.run(settings))

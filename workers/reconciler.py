@@ -8,7 +8,7 @@ import signal
 import structlog
 from sqlalchemy import text
 
-from shared.errors import Transient
+from shared.errors import ForeaskError
 from shared.services import Services, build
 from shared.settings import Settings
 from shared.stages import clean
@@ -32,7 +32,8 @@ async def run(settings: Settings) -> None:
                 await reconcile(services)
                 if passes % _TIDY_EVERY == 0:
                     await tidy(services)
-            except Transient as error:
+            except ForeaskError as error:
+                # One document's trouble must not end the rings for all others.
                 log.warning("reconciler_waits", reason=error.message)
             passes += 1
             await _pause(stopping, settings.reconcile_every.total_seconds())

@@ -37,10 +37,15 @@ def questions_in(reply: str) -> list[str]:
     if not text:
         raise Malformed("an empty reply")
     found = list(_values(text))
-    questions = _first_list(found) if found else _lines(text)
+    questions = [_storable(question) for question in (_first_list(found) if found else _lines(text))]
     if not questions:
         raise Malformed("no questions in the reply")
     return questions
+
+
+def _storable(question: str) -> str:
+    """Without what no store takes: NUL characters, and halves of surrogate pairs."""
+    return question.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 
 def _values(text: str) -> Iterator[Any]:

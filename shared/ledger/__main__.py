@@ -8,7 +8,7 @@ import sys
 from shared.errors import ForeaskError
 from shared.ledger.database import Database
 from shared.ledger.schema import migrate
-from shared.settings import Settings
+from shared.settings import Settings, load
 
 
 async def main(settings: Settings) -> None:
@@ -23,6 +23,6 @@ async def main(settings: Settings) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(main(Settings()))
+        asyncio.run(main(load()))
     except (ForeaskError, OSError) as error:
         sys.exit(f"The database could not be brought to the newest schema: {error}")

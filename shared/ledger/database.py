@@ -12,7 +12,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from shared.errors import Unavailable
+from shared.errors import Permanent, Unavailable
 
 _RETRY_AFTER = timedelta(seconds=2)
 _LOST = (
@@ -61,6 +61,7 @@ class Database:
         Raises:
             Unavailable: PostgreSQL cannot be reached or went away; nothing was committed, unless it went away during
                 the commit itself, which is why every statement of the ledger can be applied twice.
+            Permanent: PostgreSQL has no place for a value, such as a NUL in a text.
         """
         try:
             async with self.engine.begin() as connection:
@@ -70,6 +71,8 @@ class Database:
         except exc.DBAPIError as error:
             if error.connection_invalidated or isinstance(error.orig.__cause__ if error.orig else None, _LOST):
                 raise _unavailable(error) from error
+            if isinstance(error.orig.__cause__ if error.orig else None, asyncpg.DataError):
+                raise Permanent("the ledger (PostgreSQL) cannot keep a value that it was given") from error
             raise
 
     async def aclose(self) -> None:

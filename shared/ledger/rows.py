@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 from sqlalchemy import RowMapping
 
+from shared.errors import Permanent
 from shared.ledger.collections import options_of
 from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
 from shared.ledger.records import AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
@@ -18,7 +19,10 @@ from shared.retry import Dead, Retry
 
 
 def as_json(value: object) -> str:
-    return orjson.dumps(value).decode()
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError as error:
+        raise Permanent("a text is not valid Unicode") from error
 
 
 def lease(row: RowMapping) -> Lease:

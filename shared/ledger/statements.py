@@ -154,7 +154,9 @@ SETTLE_INDEXED = text("""
     RETURNING c.id, c.generation
 """)
 
-_HISTORY = """history || jsonb_build_object('at', now(), 'attempt', t.attempts + 1, 'error', v.error)"""
+# The last twenty attempts: what waits for an engine may be tried for days.
+_HISTORY = """(CASE WHEN jsonb_array_length(t.history) < 20 THEN t.history ELSE t.history - 0 END)
+        || jsonb_build_object('at', now(), 'attempt', t.attempts + 1, 'error', v.error)"""
 
 _FAILURES = """
     FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
@@ -167,7 +169,7 @@ _FAILURES = """
 FAIL_DOCUMENTS = text(f"""
     UPDATE documents t
     SET state = CASE WHEN v.dead THEN 'failed' ELSE 'queued' END, error = v.error, attempts = t.attempts + v.burned,
-        history = t.{_HISTORY}, due_at = now() + v.after, leased_by = NULL, updated_at = now()
+        history = {_HISTORY}, due_at = now() + v.after, leased_by = NULL, updated_at = now()
     {_FAILURES} AND t.state = 'parsing'
 """)
 
@@ -175,7 +177,7 @@ FAIL_DOCUMENTS = text(f"""
 FAIL_PENDING = text(f"""
     UPDATE chunks t
     SET state = CASE WHEN v.dead THEN 'asked' ELSE 'pending' END, error = v.error,
-        attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = t.{_HISTORY},
+        attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = {_HISTORY},
         due_at = now() + v.after, leased_by = NULL, kills = 0, prompt_tokens = t.prompt_tokens + v.prompt,
         completion_tokens = t.completion_tokens + v.completion, calls = t.calls + v.calls
     {_FAILURES} AND t.state = 'pending'
@@ -185,7 +187,7 @@ FAIL_ASKED = text(f"""
     UPDATE chunks t
     SET state = CASE WHEN v.dead THEN 'dead' ELSE 'asked' END,
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
-        history = t.{_HISTORY},
+        history = {_HISTORY},
         due_at = now() + v.after, leased_by = NULL, kills = 0
     {_FAILURES} AND t.state = 'asked'
     RETURNING t.document_id

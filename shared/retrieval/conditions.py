@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,7 @@ from shared.errors import InvalidInput
 
 _RANGE = {"gt", "gte", "lt", "lte"}
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date} or {text: '...'}"
+_PLAIN = re.compile(r"[\w-]+(\[\d*\])*", re.ASCII)
 _MAX_CONDITIONS = 32
 _MAX_VALUES = 1000
 
@@ -38,7 +40,7 @@ def condition_of(filter_: object) -> list[models.Condition]:
 
 
 def _condition(name: str, value: object) -> models.Condition:
-    key = f"metadata.{name}"
+    key = _key(name)
     if isinstance(value, Mapping):
         return _operator(name, key, value)
     if isinstance(value, (bool, int, str)):
@@ -48,12 +50,22 @@ def _condition(name: str, value: object) -> models.Condition:
     raise _not_a_condition(name)
 
 
+def _key(name: str) -> str:
+    """Qdrant's path to a field of the metadata; dots lead into objects, and what is not plain is quoted."""
+    parts = name.split(".")
+    if not all(parts) or any(c in name for c in '"\\'):
+        raise InvalidInput("A filter's fields are names, with dots between those of nested ones.", field="filter")
+    return ".".join(("metadata", *(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)))
+
+
 def _operator(name: str, key: str, value: Mapping[str, Any]) -> models.Condition:
     operators = set(value)
     if operators == {"any"}:
         return models.FieldCondition(key=key, match=models.MatchAny(any=_values(name, value["any"])))
     if operators == {"none"}:
-        return models.FieldCondition(key=key, match=models.MatchExcept(**{"except": _values(name, value["none"])}))
+        # Not `except`: that finds a list with any other value in it, and nothing where the field is missing.
+        any_of = models.FieldCondition(key=key, match=models.MatchAny(any=_values(name, value["none"])))
+        return models.Filter(must_not=[any_of])
     if operators == {"text"} and isinstance(value["text"], str) and value["text"].strip():
         return models.FieldCondition(key=key, match=models.MatchText(text=value["text"]))
     if operators and operators <= _RANGE:

@@ -197,6 +197,16 @@ async def test_no_questions_means_none_are_asked(services, library, provider):
     assert await texts_found(services, library, "keeper") == ["The keeper lives alone."]
 
 
+async def test_a_question_with_characters_that_no_store_takes_is_kept_without_them(services, library, provider):
+    provider.script(hostile=True)
+    document = await library.add("The keeper lives alone on the northern cliff all the year round.", "a.md")
+    await work(services)
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert found.state == DocumentState.READY
+    assert found.progress.questions >= 1
+
+
 async def test_work_that_ends_its_worker_is_set_aside(services, library, provider):
     document = await library.add("poison", "poison.md")
     for _ in range(3):

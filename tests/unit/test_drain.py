@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from shared.drain import Drain, Limits, Stage
-from shared.errors import Unavailable
+from shared.errors import Permanent, Unavailable
 from shared.ledger.records import Lease
 
 LIMITS = Limits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
@@ -203,3 +203,33 @@ async def test_a_claim_that_fails_ends_the_drain_after_what_is_in_work():
     with pytest.raises(Unavailable):
         await Drain(stage, LIMITS, asyncio.Event()).run()
     assert sorted(shop.settled) == [0, 1, 2, 3]
+
+
+async def test_an_outcome_that_cannot_be_recorded_holds_up_no_other():
+    shop = Shop(10, slots=10)
+    stage = shop.stage()
+
+    async def settle(outcomes):
+        if 4 in outcomes:
+            raise Permanent("no place for it")
+        shop.settled += outcomes
+
+    object.__setattr__(stage, "settle", settle)
+
+    await Drain(stage, LIMITS, asyncio.Event()).run()
+
+    assert sorted(shop.settled) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert 4 not in shop.given_back  # its claim ends by itself, so that it is set aside after the third time
+
+
+async def test_a_bug_in_settling_ends_the_drain_instead_of_hanging_it():
+    shop = Shop(100, slots=4)
+    stage = shop.stage()
+
+    async def settle(outcomes):
+        raise ZeroDivisionError
+
+    object.__setattr__(stage, "settle", settle)
+
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=3)

@@ -39,7 +39,6 @@ def test_the_budget_passes_over_what_does_not_fit():
         (True, {"match": {"value": True}}),
         (0.5, {"range": {"gte": 0.5, "lte": 0.5}}),
         ({"any": ["a", "b"]}, {"match": {"any": ["a", "b"]}}),
-        ({"none": [1]}, {"match": {"except": [1]}}),
         ({"gte": 1, "lt": 2.5}, {"range": {"gte": 1, "lt": 2.5}}),
         ({"text": "annual report"}, {"match": {"text": "annual report"}}),
     ],
@@ -48,6 +47,12 @@ def test_a_filter_becomes_a_condition(condition, expected):
     (built,) = condition_of({"field": condition})
 
     assert built.model_dump(exclude_none=True, by_alias=True) == {"key": "metadata.field"} | expected
+
+
+def test_none_of_holds_where_the_field_is_missing_and_for_lists():
+    (built,) = condition_of({"tags": {"none": ["x"]}})
+
+    assert built.model_dump(exclude_none=True) == {"must_not": [{"key": "metadata.tags", "match": {"any": ["x"]}}]}
 
 
 def test_dates_become_a_range_of_dates():

@@ -44,7 +44,14 @@ def test_permanent_errors_are_never_tried_again():
     assert decide(BadReply("no JSON"), 0, POLICY, lambda: 1.0) == Dead("no JSON")
 
 
-@pytest.mark.parametrize("error", [RateLimited("429"), Unavailable("gone", component="qdrant")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RateLimited("429"),
+        Unavailable("gone", component="llm"),
+        Unavailable("500", component="qdrant", answered=True),
+    ],
+)
 def test_what_is_not_the_works_own_fault_burns_no_attempt(error):
     decision = decide(error, 99, POLICY, lambda: 1.0)
 
@@ -52,5 +59,5 @@ def test_what_is_not_the_works_own_fault_burns_no_attempt(error):
     assert not decision.burns_attempt
 
 
-def test_a_failing_provider_burns_attempts():
-    assert isinstance(decide(Unavailable("500", component="llm"), 3, POLICY, lambda: 1.0), Dead)
+def test_a_provider_that_answers_with_a_failure_burns_attempts():
+    assert isinstance(decide(Unavailable("500", component="llm", answered=True), 3, POLICY, lambda: 1.0), Dead)
