@@ -95,10 +95,8 @@ def candidates(passages: Sequence[Passage]) -> list[Quote]:
 def _nearest(similarities: Sequence[float], floor: float) -> list[int]:
     """The best sentence and those close behind it, in the order of the text; none where even the best is too far."""
     ranked = sorted(range(len(similarities)), key=lambda index: -similarities[index])
-    best = similarities[ranked[0]]
-    if best < floor:
-        return []
-    return sorted(i for i in ranked[:MAX_QUOTES] if similarities[i] >= max(floor, best - _MARGIN))
+    threshold = max(floor, similarities[ranked[0]] - _MARGIN)
+    return sorted(index for index in ranked[:MAX_QUOTES] if similarities[index] >= threshold)
 
 
 def _answer(quotes: Sequence[Quote]) -> Answer:

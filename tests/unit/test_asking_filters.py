@@ -85,6 +85,10 @@ def test_repetitions_are_dropped_and_the_first_stays():
     ]
 
 
+def test_a_dropped_question_does_not_make_a_good_one_a_repetition():
+    assert [s.kept for s in screen(["When does the lease end.", "When does the lease end?"], SUBJECT)] == [False, True]
+
+
 def test_questions_without_word_characters_do_not_break_the_comparison():
     assert len(screen(["?!?!?!?!?!", "........?"], SUBJECT)) == 2
 

@@ -65,6 +65,7 @@ def test_a_small_model_must_name_what_the_sentence_names():
     assert re.match(first, "What did Ada Lovelace write about the engine?")
     assert not re.match(first, "What did she write about the engine?")
     assert not re.match(first, "What did Ada Lovelace write?Ada Lovelace?")
+    assert not re.match(second, "How did Ada Lovelace weave with punched cards?")
     assert re.match(second, "How did the Jacquard weave with punched cards?")
 
 
@@ -143,7 +144,9 @@ def test_what_is_sent_changes_only_with_the_prompt_version():
         for request in requests(Subject(text, "T", ("H",)), AskingOptions(strategy))
     ]
     fingerprint = hashlib.sha256(orjson.dumps(bodies)).hexdigest()[:16]
-    assert (PROMPT_VERSION, fingerprint) == ("1", "fb935ea9138e9d5a"), "raise PROMPT_VERSION, then put the new fingerprint here"
+    assert (PROMPT_VERSION, fingerprint) == ("1", "fb935ea9138e9d5a"), (
+        "raise PROMPT_VERSION, then put the new fingerprint here"
+    )
 
 
 def test_the_embedded_model_is_asked_word_by_word():

@@ -12,7 +12,7 @@ JSON = '{"questions": ["What is a lease?", "Who rings the bell?"]}'
         JSON,
         f"```json\n{JSON}\n```",
         f"Sure [as you wish], here they are:\n{JSON}\nAnything else?",
-        f"<think>A [list] of {{two}}?</think>{JSON}",
+        f'<think>As {{"questions": ["What is this?"]}}?</think>{JSON}',
         '["What is a lease?", "Who rings the bell?"]',
         '[{"question": "What is a lease?"}, {"question": "Who rings the bell?"}]',
         '{"items": ["What is a lease?", "Who rings the bell?"]}',
