@@ -199,7 +199,7 @@ def documents(
     from cli import output  # noqa: PLC0415
 
     with _client(url, key) as client:
-        _console().print(output.documents_table(islice(client.documents(collection, state), limit)))
+        output.print_documents(_console(), islice(client.documents(collection, state), limit))
 
 
 def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:

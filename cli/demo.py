@@ -21,8 +21,8 @@ COLLECTION = "demo"
 FIRST = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # with the answers to what is asked below
 PATIENCE_SECONDS = 210.0  # a slow machine shows its answers before all is read
 QUESTIONS = (
-    "Can orjson write to files?",
-    "Does HTTPX speak HTTP/2?",
+    "Does HTTPX support HTTP/2?",
+    "Does orjson support PyPy?",
     "How much faster is asyncpg than psycopg?",
     "Who won the football World Cup in 1990?",  # which the documents do not say, and neither does the answer
 )

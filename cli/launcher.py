@@ -33,6 +33,7 @@ _EMBEDDED_GRACE = timedelta(seconds=3)
 # llama.cpp's threads wait for each other by spinning. Where the cores have anything else to do, and here they have,
 # each spins through its whole turn: measured on two busy cores, 36 to 69 s a passage, and 6 s if they sleep.
 _SLEEPING_THREADS = {"OMP_WAIT_POLICY": "passive"}
+DEFAULT_PORT = 8350
 _LABELS: dict[Engine, tuple[str, str]] = {
     "postgres": ("PostgreSQL", "database_url"),
     "valkey": ("Valkey", "redis_url"),
@@ -181,7 +182,8 @@ def up(plan: Plan, console: Console) -> None:
                 while True:
                     signal.pause()
         except Stopped:
-            console.print("stopped; the data stays in " + str(launcher.settings.data_dir), highlight=False)
+            data_dir = launcher.settings.data_dir
+            console.print(f"stopped; the data stays in {data_dir}", markup=False, highlight=False, soft_wrap=True)
 
 
 def announce_restarts(console: Console) -> None:
@@ -208,17 +210,19 @@ def _migrate(environment: Mapping[str, str]) -> None:
 
 
 def _welcome(launcher: Launcher, console: Console) -> None:
+    url, logs = launcher.url, launcher.settings.data_dir / "logs"
+    where = "" if launcher.settings.api_port == DEFAULT_PORT else f" --url {url}"
     header = '-H "Authorization: Bearer $FOREASK_API_KEY" ' if launcher.settings.api_keys else ""
-    url = launcher.url
-    console.print(f"\nforeask answers at [bold]{url}[/bold], described at {url}/docs", highlight=False)
-    console.print("  foreask ingest PATH", highlight=False)
-    console.print("  foreask ask 'What does it say about …?'", highlight=False)
-    # Printed as it is, for it is to be copied: no markup, no line breaks.
     body = '{"collection": "default", "question": "What does it say?"}'
-    curl = f"  curl {header}-H 'content-type: application/json' -d '{body}' {url}/v1/query"
-    console.print(curl, markup=False, highlight=False, soft_wrap=True)
-    logs = launcher.settings.data_dir / "logs"
-    console.print(f"Logs are in {logs}. Ctrl-C stops everything.", highlight=False, soft_wrap=True)
+    lines = (
+        f"\nforeask answers at {url}, described at {url}/docs",
+        f"  foreask ingest{where} PATH",
+        f"  foreask ask{where} 'What does it say?'",
+        f"  curl {header}-H 'content-type: application/json' -d '{body}' {url}/v1/query",
+        f"Logs are in {logs}. Ctrl-C stops everything.",
+    )
+    for line in lines:  # as they are, for they are to be copied
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _suited(settings: Settings) -> dict[str, Any]:

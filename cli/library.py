@@ -51,7 +51,10 @@ def _packages() -> Iterator[tuple[str, str]]:
         except PackageNotFoundError:
             continue
         kind = (package.metadata["Description-Content-Type"] or "").partition(";")[0].strip()
-        yield f"packages/{name}{_SUFFIXES.get(kind, '.txt')}", beginning(_description(package), _PACKAGE_CHARS)
+        suffix = _SUFFIXES.get(kind, ".txt")
+        # Where a README begins with a logo, the first heading, which becomes the title, would be any section's.
+        title = f"# {name}\n\n" if suffix == ".md" else ""
+        yield f"packages/{name}{suffix}", title + beginning(_description(package), _PACKAGE_CHARS)
 
 
 def _description(package: Distribution) -> str:

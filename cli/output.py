@@ -83,15 +83,15 @@ def collections_table(collections: Iterable[Json]) -> Table:
     return table
 
 
-def documents_table(documents: Iterable[Json]) -> Table:
-    table = _table("id", "collection", "document", "state", "chunks", "questions", "error")
+def print_documents(console: Console, documents: Iterable[Json]) -> None:
+    """Print a line for each document, whole whatever the width of the terminal: ids are to be copied."""
     for document in documents:
         chunks = document["chunks"]
-        done = f"{chunks['indexed']}/{chunks['total']}" + (f", {chunks['dead']} dead" if chunks["dead"] else "")
-        name, error = escape(document["external_id"]), escape(document["error"] or "")
-        row = (document["id"], document["collection"], name, _state(document["state"]), done)
-        table.add_row(*row, str(document["questions"]), error)
-    return table
+        dead = f", {chunks['dead']} dead" if chunks["dead"] else ""
+        error = f"  {document['error']}" if document["error"] else ""
+        counts = f"{chunks['indexed']}/{chunks['total']} chunks{dead}, {document['questions']} questions"
+        name = f"{document['collection']}/{document['external_id']}"
+        say(console, f"{document['id']}  {document['state']:<8}  {name}  {counts}{error}")
 
 
 def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> None:

@@ -1,0 +1,198 @@
+"""`foreask up` from start to stop, and the other commands against it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import httpx
+import psutil
+import pytest
+
+from tests.deployment import ROOT
+
+LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
+CLI = [sys.executable, "-m", "cli"]
+
+
+class Up:
+    """`foreask up` as a process, with a scripted provider for its models."""
+
+    def __init__(self, provider, data_dir):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
+        models = {
+            f"FOREASK_{kind}_{name}": value
+            for kind in ("LLM", "EMBEDDING")
+            for name, value in (("BASE_URL", provider.url), ("MODEL", "scripted"), ("API_KEY", "scripted"))
+        }
+        self.environment = clean | models | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+        self.data_dir = data_dir
+        self.log = data_dir.with_suffix(".log")
+        self.process = None
+        self.url = None
+
+    def start(self):
+        command = [*CLI, "up", "--data-dir", str(self.data_dir), "--port", "0"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, env=self.environment, cwd=self.data_dir.parent, stdout=log, stderr=log, start_new_session=True
+            )
+        self.url = self.wait_for(r"foreask answers at (\S+),")
+        return self
+
+    def wait_for(self, pattern, timeout=90):
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            found = re.search(pattern, self.log.read_text())
+            if found:
+                return found[1] if found.groups() else found[0]
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+        raise AssertionError(f"{pattern} did not appear:\n{self.log.read_text()}")
+
+    def children(self):
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def child(self, *command):
+        return next(c for c in self.children() if c.cmdline()[-len(command) :] == list(command))
+
+    def stop(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+    def foreask(self, *arguments, code=0, cwd=None):
+        done = subprocess.run(
+            [*CLI, *arguments],
+            env=self.environment | {"FOREASK_URL": self.url},
+            cwd=cwd or self.data_dir.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done.stdout
+
+
+@pytest.fixture
+def up(provider, tmp_path):
+    up = Up(provider, tmp_path / "data")
+    yield up
+    if up.process is not None and up.process.poll() is None:
+        up.process.kill()
+        up.process.wait()
+
+
+def gone(processes):
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    return not alive
+
+
+def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up, tmp_path):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "leave.md").write_text(LEAVE)
+    up.start()
+    out = up.foreask("ingest", "handbook", "--collection", "handbook")
+    assert "1 files: 1 ready" in out
+    children = up.children()
+
+    assert up.stop() == 0
+    assert gone(children)
+    assert "stopped; the data stays in" in up.log.read_text()
+
+    up.start()
+    reply = json.loads(up.foreask("ask", "How many days of leave are there?", "-c", "handbook", "--json"))
+    assert "thirty days" in reply["chunks"][0]["text"]
+    assert up.stop(signal.SIGTERM) == 0
+
+
+def test_a_second_signal_kills(up):
+    up.start()
+    children = up.children()
+    up.child("workers", "ask").suspend()  # it cannot stop in order
+
+    up.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert up.process.poll() is None
+    up.process.send_signal(signal.SIGINT)
+
+    assert up.process.wait(timeout=5) == 128 + signal.SIGINT
+    assert gone(children)
+
+
+def test_a_worker_that_dies_is_started_again_and_said_so(up):
+    up.start()
+    killed = up.child("workers", "ask")
+    killed.kill()
+
+    up.wait_for("child ended and will be restarted")
+
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with suppress(StopIteration, psutil.Error):
+            if up.child("workers", "ask").pid != killed.pid:
+                break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("no new worker")
+    assert up.stop() == 0
+
+
+def test_the_commands_of_a_client(up, tmp_path):
+    up.start()
+    folder = tmp_path / "docs"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "leave.md").write_text(LEAVE)
+    (folder / "deep" / "travel.md").write_text("# Travel\n\nTrains are booked in Bergen.\n")
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 and nothing else")
+    (folder / ".hidden").write_text("not for you")
+    (folder / "gone.md").symlink_to(folder / "nowhere.md")
+
+    out = up.foreask("ingest", "docs", code=1)  # one file cannot be read here, one cannot be parsed there
+    assert "4 files (left out: 1 hidden)" in out
+    assert "docs/gone.md" in out
+    assert "docs/broken.pdf" in out
+    assert "1 not taken" in out
+
+    assert up.foreask("ingest", "docs/leave.md", "docs/broken.pdf", code=3)
+    assert "1 files: 1 ready" in up.foreask("ingest", "docs/leave.md")  # there already
+    assert "docs/nowhere" not in out
+
+    listed = up.foreask("documents", "--state", "ready").splitlines()
+    assert sorted(line.split()[2] for line in listed) == ["default/docs/deep/travel.md", "default/docs/leave.md"]
+    document_id = next(line.split()[0] for line in listed if "leave" in line)
+    shown = up.foreask("documents", "show", document_id)
+    assert "What is said of" in shown
+
+    answer = up.foreask("ask", "How many days of leave are there?", "--show-chunks")
+    assert "The documents say so [1]." in answer
+    assert "docs/leave.md" in answer
+    assert "score" in answer
+
+    assert "default" in up.foreask("collections")
+    assert "ledger" in up.foreask("status")
+    failed = up.foreask("documents", "--state", "failed").split()[0]
+    assert up.foreask("retry", failed).strip() in {"queued", "parsing", "failed"}
+    assert up.foreask("documents", "delete", document_id) == "deleted\n"
+    assert "leave.md" not in up.foreask("documents", "--state", "ready")
+    assert up.stop() == 0
+
+
+def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
+    up.start()
+    port = httpx.URL(up.url).port
+    for arguments, sentence in (
+        (["--data-dir", str(up.data_dir.parent / "other"), "--port", str(port)], "cannot listen"),
+        (["--data-dir", str(up.data_dir), "--port", "0"], "is in use by process"),
+    ):
+        done = subprocess.run(
+            [*CLI, "up", *arguments], env=up.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 1
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+    assert up.stop() == 0
