@@ -79,7 +79,7 @@ async def page(
         collection=collection,
         state=state,
         external_id=external_id,
-        after=paging.key_from(cursor, lambda key: (datetime.fromisoformat(key[0]), UUID(key[1]))),
+        after=paging.key_from(cursor, _created),
         limit=limit + 1,
     )
     documents, following = paging.cut(rows, limit, lambda d: (d.created_at.isoformat(), str(d.id)))
@@ -168,6 +168,14 @@ def _chunk(chunk: Chunk) -> ChunkView:
         error=chunk.error,
         questions=[ChunkQuestion(text=q["text"], kept=q.get("kept"), reason=q.get("reason")) for q in chunk.questions],
     )
+
+
+def _created(key: list[str]) -> tuple[datetime, UUID]:
+    created_at, document_id = key
+    at = datetime.fromisoformat(created_at)
+    if at.tzinfo is None or not 2000 <= at.year <= 3000:  # noqa: PLR2004  what PostgreSQL has no room for
+        raise ValueError
+    return at, UUID(document_id)
 
 
 def _ordinal(key: list[int]) -> int:

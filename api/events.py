@@ -17,7 +17,7 @@ from api.context import Services
 from api.documents import view
 from api.openapi import replies
 from api.problems import problem_of
-from api.replies import HEARTBEAT, encoded, event, event_stream
+from api.replies import HEARTBEAT, Events, encoded, event, event_stream
 from shared.errors import Transient
 from shared.ledger.records import DocumentState
 from shared.services import Services as SharedServices
@@ -32,6 +32,7 @@ _OVERLAP = timedelta(seconds=10)
 
 @router.get(
     "/events",
+    response_class=Events,
     responses=replies(
         {
             200: {

@@ -49,12 +49,16 @@ class Frontier:
             try:
                 await self._app(scope, receive, send_on)
             except Exception as error:  # noqa: BLE001  the border: nothing passes it
-                # Without the message, which may hold a caller's text; where it happened says enough.
-                frames = traceback.format_tb(error.__traceback__)[-12:]
-                log.error("request_crashed", kind=type(error).__name__, path=scope["path"], frames=frames)  # noqa: TRY400
+                log_crash(error, scope["path"])
                 if started:
                     raise ConnectionAbortedError("the reply was cut off") from None  # the server closes the connection
                 await reply_to(error, scope["path"])(scope, receive, send_on)
+
+
+def log_crash(error: Exception, path: str) -> None:
+    # Without the message, which may hold a caller's text; where it happened says enough.
+    frames = traceback.format_tb(error.__traceback__)[-12:]
+    log.error("request_crashed", kind=type(error).__name__, path=path, frames=frames)
 
 
 def _request_id(scope: Scope) -> str:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from api.auth import Tenant
 from api.bodies import read_json
 from api.context import Known, Services
+from api.frontier import log_crash
 from api.known import KnownCollections
 from api.openapi import json_body, problems, replies
 from api.problems import problem_of
@@ -103,8 +104,11 @@ async def _streamed(
                     else:
                         yield event("token", {"text": piece})
         yield event("done", _answered(answer, retrieval, clock))
-    except ForeaskError as error:
-        log.warning("answer_failed", kind=type(error).__name__)
+    except Exception as error:  # noqa: BLE001  the reply has begun: only an event can still tell
+        if isinstance(error, ForeaskError):
+            log.warning("request_failed", kind=type(error).__name__, path="/v1/query")
+        else:
+            log_crash(error, "/v1/query")
         yield event("error", problem_of(error, "/v1/query"))
 
 

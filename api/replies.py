@@ -26,9 +26,14 @@ def event(name: str, data: Any) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
 
 
-def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}  # or nginx holds the events back
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+class Events(StreamingResponse):
+    """Server-sent events as they happen; a client that goes away closes the iterator."""
+
+    media_type = "text/event-stream"
+
+
+def event_stream(events: AsyncIterator[bytes]) -> Events:
+    return Events(events, headers={"cache-control": "no-store", "x-accel-buffering": "no"})  # or nginx holds them back
 
 
 def encoded(content: Any) -> bytes:

@@ -16,6 +16,7 @@ from shared.ledger.records import ChunkState, DocumentState
 
 _METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
 _METADATA_DEPTH = 8
+_QUESTIONS_MAX = 20
 _DOCUMENT_ID = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
 
 CollectionName = Annotated[
@@ -53,6 +54,18 @@ def _template(value: str) -> str:
     except InvalidInput as error:
         raise ValueError(error.message) from None
     return value
+
+
+def _question_count(value: object) -> object:
+    # One sentence, where a union would give one for each of its members.
+    if value == "auto" or (type(value) is int and 1 <= value <= _QUESTIONS_MAX):
+        return value
+    raise ValueError(f"This is a whole number from 1 to {_QUESTIONS_MAX}, or auto.")
+
+
+QuestionCount = Annotated[
+    Annotated[int, Field(ge=1, le=_QUESTIONS_MAX)] | Literal["auto"], BeforeValidator(_question_count)
+]
 
 
 class Body(BaseModel):
@@ -252,9 +265,7 @@ class CollectionChange(Body):
 
     model_config = _example(questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100)
 
-    questions_per_chunk: Annotated[int, Field(ge=1, le=20)] | Literal["auto"] | None = Field(
-        None, description="auto: by the length of the chunk, 3 to 10"
-    )
+    questions_per_chunk: QuestionCount | None = Field(None, description="auto: by the length of the chunk, 3 to 10")
     prompt: Annotated[str, AfterValidator(_template)] | None = Field(
         None, description="the model's instructions, with {text} and, if wanted, {title}, {headings} and {count}"
     )

@@ -1,0 +1,101 @@
+"""Collections over HTTP."""
+
+import pytest
+
+from api import schemas
+from shared.errors import Unavailable
+from shared.ledger.records import CollectionOptions
+from tests.api import calling, work
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(settings) as client:
+        yield client
+
+
+async def put(client, name, **options):
+    reply = await client.put(f"/v1/collections/{name}", json=options)
+    assert reply.status_code in {200, 201}, reply.text
+    return reply.status_code, schemas.CollectionView.model_validate_json(reply.content)
+
+
+async def test_a_collection_is_made_and_its_options_are_replaced(client, services):
+    status, made = await put(client, "a", questions_per_chunk=7, prompt="Ask about {text}", chunk_max_chars=900)
+    assert (status, made.options.questions_per_chunk, made.documents, made.points) == (201, 7, {}, 0)
+
+    status, changed = await put(client, "a", questions_per_chunk="auto", chunk_overlap_chars=0)
+
+    assert status == 200
+    assert changed.created_at == made.created_at
+    stored = await services.ledger.collections.get("default", "a")
+    assert stored.options == CollectionOptions(questions_per_chunk="auto", chunk_overlap_chars=0)
+    assert (await client.get("/v1/collections/a")).json() == changed.model_dump(mode="json")
+
+
+async def test_an_upload_does_not_undo_the_options(client, services):
+    await put(client, "a", questions_per_chunk=7)
+    await client.post("/v1/documents", json={"text": "a", "collection": "a"})
+
+    assert (await client.get("/v1/collections/a")).json()["options"]["questions_per_chunk"] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "field"),
+    [
+        ("a", {"questions_per_chunk": 21}, "questions_per_chunk"),
+        ("a", {"prompt": "{colour}"}, "prompt"),
+        ("a", {"chunk_max_chars": 300, "chunk_overlap_chars": 200}, "chunk_overlap_chars"),
+        ("a", {"model": "x"}, "model"),
+        ("A", {}, "name"),
+        ("a%00", {}, "name"),
+        ("a" * 64, {}, "name"),
+    ],
+)
+async def test_what_is_refused_makes_no_collection(client, name, options, field):
+    reply = await client.put(f"/v1/collections/{name}", json=options)
+
+    assert reply.status_code == 422
+    assert reply.json()["field"] == field
+    assert (await client.get("/v1/collections")).json()["items"] == []
+
+
+async def test_documents_are_counted_by_state_and_points_in_qdrant(client, services):
+    await client.post("/v1/documents", json={"text": "alpha beta gamma", "collection": "a"})
+    await work(services)
+    await client.post("/v1/documents", json={"text": "more", "collection": "a"})
+
+    shown = (await client.get("/v1/collections/a")).json()
+
+    document = (await client.get("/v1/documents", params={"state": "ready"})).json()["items"][0]
+    assert shown["documents"] == {"ready": 1, "queued": 1}
+    assert shown["points"] == document["questions"] + document["chunks"]["indexed"]
+
+
+async def test_points_are_null_while_qdrant_is_away(client, monkeypatch):
+    await put(client, "a")
+
+    async def away(*_):
+        raise Unavailable("away", component="qdrant")
+
+    monkeypatch.setattr("shared.index.Index.count", away)
+
+    assert (await client.get("/v1/collections/a")).json()["points"] is None
+
+
+async def test_a_list_is_paged_by_name(client):
+    for name in "cab":
+        await put(client, name)
+    first = (await client.get("/v1/collections", params={"limit": 2})).json()
+    rest = (await client.get("/v1/collections", params={"cursor": first["next_cursor"]})).json()
+
+    assert [c["name"] for c in first["items"] + rest["items"]] == ["a", "b", "c"]
+    assert rest["next_cursor"] is None
+    assert (await client.get("/v1/collections", params={"cursor": "WzFd"})).status_code == 400
+
+
+async def test_a_collection_that_is_not_there_is_not_found(client):
+    reply = await client.get("/v1/collections/nowhere")
+
+    assert reply.status_code == 404
+    assert "nowhere" in reply.json()["detail"]

@@ -1,0 +1,465 @@
+"""Documents over HTTP: handed in once, followed, retried, deleted; and nothing is left of what is refused."""
+
+import base64
+import hashlib
+
+import orjson
+import pytest
+
+from api import schemas
+from shared.errors import Unavailable
+from shared.ledger.documents import Documents
+from tests.api import as_tenant, calling, left_behind, with_keys, work
+
+FORM = {"file": ("a.md", b"# Leave\n\n30 days.", "text/markdown")}
+JSON = {"text": "# Leave\n\n30 days.", "filename": "a.md"}
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(settings) as client:
+        yield client
+
+
+@pytest.fixture
+def rings(monkeypatch):
+    rung = []
+    monkeypatch.setattr("shared.doorbell.Doorbell.ring", lambda _, *queues: rung.extend(queues))
+    return rung
+
+
+async def submit(client, **change):
+    reply = await client.post("/v1/documents", json=JSON | change)
+    assert reply.status_code in {200, 202}, reply.text
+    return schemas.Accepted.model_validate_json(reply.content)
+
+
+@pytest.mark.parametrize("form", [True, False])
+async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, settings, rings, form):
+    reply = await client.post("/v1/documents", **({"files": FORM} if form else {"json": JSON}))
+
+    accepted = schemas.Accepted.model_validate_json(reply.content)
+    assert reply.status_code == 202
+    assert reply.headers["location"] == f"/v1/documents/{accepted.document_id}"
+    assert (accepted.state, accepted.generation, accepted.collection) == ("queued", 1, "default")
+    assert accepted.external_id == "a.md"
+    assert rings == ["parse"]
+    _, (path,) = await left_behind(services, settings)
+    assert path.read_bytes() == JSON["text"].encode()
+
+
+async def test_the_row_is_there_before_the_bell_rings(client, monkeypatch):
+    order = []
+    submit_ = Documents.submit
+
+    async def noted(self, new):
+        submission = await submit_(self, new)
+        order.append("row")
+        return submission
+
+    monkeypatch.setattr(Documents, "submit", noted)
+    monkeypatch.setattr("shared.doorbell.Doorbell.ring", lambda *_: order.append("ring"))
+
+    await submit(client)
+
+    assert order == ["row", "ring"]
+
+
+async def test_everything_that_a_form_says_is_kept(client):
+    fields = {
+        "collection": "handbook",
+        "external_id": "leave",
+        "title": "Leave – Urlaub",
+        "metadata": orjson.dumps({"year": 2026, "tags": ["a"]}).decode(),
+        "questions": '["How long?", {"text": "How many?", "quote": "30 days"}]',
+        "lane": "bulk",
+    }
+    accepted = schemas.Accepted.model_validate_json(
+        (await client.post("/v1/documents", files=FORM, data=fields)).content
+    )
+
+    shown = schemas.DocumentView.model_validate_json((await client.get(f"/v1/documents/{accepted.document_id}")).content)
+    assert (shown.collection, shown.external_id, shown.title) == ("handbook", "leave", "Leave – Urlaub")
+    assert shown.metadata == {"year": 2026, "tags": ["a"]}
+    assert (shown.filename, shown.media_type, shown.size_bytes) == ("a.md", "text/markdown", 17)
+
+
+async def test_the_same_again_is_answered_with_what_is_there(client, services, settings, rings):
+    first = await submit(client, metadata={"a": 1, "b": 2})
+    again = await client.post("/v1/documents", json=JSON | {"metadata": {"b": 2, "a": 1}})
+
+    assert again.status_code == 200
+    assert again.json() == orjson.loads(first.model_dump_json())
+    rows, files = await left_behind(services, settings)
+    assert (rows, len(files)) == (1, 1)
+    assert rings == ["parse"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"text": "other"},
+        {"title": "Leave"},
+        {"metadata": {"year": 2026}},
+        {"questions": []},
+        {"questions": ["How long?"]},
+        {"filename": "b.html", "external_id": "a.md"},
+        {"media_type": "text/html"},
+    ],
+)
+async def test_any_change_begins_the_next_generation(client, services, settings, change):
+    first = await submit(client)
+    reply = await client.post("/v1/documents", json=JSON | change)
+
+    changed = schemas.Accepted.model_validate_json(reply.content)
+    assert reply.status_code == 202
+    assert (changed.document_id, changed.generation) == (first.document_id, 2)
+    rows, files = await left_behind(services, settings)
+    assert (rows, len(files)) == (1, 1)  # the obsolete upload is gone
+
+
+async def test_without_a_name_a_document_is_called_by_its_content(client):
+    accepted = await submit(client, filename=None)
+
+    assert accepted.external_id == f"sha256-{hashlib.sha256(JSON['text'].encode()).hexdigest()[:32]}"
+
+
+async def test_bytes_can_come_in_base_64(client, services, settings):
+    content = bytes(range(256))
+    reply = await client.post("/v1/documents", json={"content_base64": base64.b64encode(content).decode()})
+
+    assert reply.status_code == 202
+    _, (path,) = await left_behind(services, settings)
+    assert path.read_bytes() == content
+
+
+NUL = '{"text": "a", "external_id": "a\\u0000b"}'
+BAD_JSON = [
+    ({"json": {}}, 422, None),
+    ({"json": {"text": ""}}, 422, "text"),
+    ({"json": {"text": " \n\t"}}, 422, "text"),
+    ({"json": {"content_base64": ""}}, 422, "content_base64"),
+    ({"json": {"content_base64": "?"}}, 422, "content_base64"),
+    ({"json": JSON | {"filename": "a\nb.md"}}, 422, "filename"),
+    ({"json": JSON | {"filename": ".."}}, 422, "filename"),
+    ({"json": JSON | {"media_type": "markdown"}}, 422, "media_type"),
+    ({"json": JSON | {"collection": "No Such Name"}}, 422, "collection"),
+    ({"json": JSON | {"colour": "red"}}, 422, "colour"),
+    ({"json": JSON | {"metadata": "{}"}}, 422, "metadata"),
+    ({"json": JSON | {"metadata": {"a": "x" * 50_000}}}, 422, "metadata"),
+    ({"json": JSON | {"text": "x" * 6_000}}, 413, None),  # over the limit of uploads
+    ({"json": JSON | {"title": "x" * 90_000}}, 413, None),  # over the limit of JSON
+    ({"content": NUL}, 422, None),
+    ({"content": '{"text": "a\\u0000b"}'}, 422, None),
+    ({"content": '{"text": "a", "metadata": {"\\u0000": 1}}'}, 422, None),
+    ({"content": '{"text": "\\ud800"}'}, 400, None),
+    ({"content": b'{"text": "\xff"}'}, 400, None),
+    ({"content": '{"text": "a", "metadata": {"a": NaN}}'}, 400, None),
+    ({"content": '{"text": "a", "metadata": ' + '{"a":' * 3000 + "1" + "}" * 3000 + "}"}, 400, None),
+    ({"content": "{"}, 400, None),
+    ({"content": ""}, 400, None),
+    ({"content": "[]"}, 422, None),
+]
+
+
+@pytest.mark.parametrize(("request_", "status", "field"), BAD_JSON)
+async def test_json_that_is_refused_leaves_nothing(services, settings, provider, rings, request_, status, field):
+    limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
+    headers = {"content-type": "application/json"}
+    async with calling(settings.model_copy(update=limits)) as client:
+        reply = await client.post("/v1/documents", headers=headers, **request_)
+
+    problem = schemas.Problem.model_validate_json(reply.content)
+    assert (reply.status_code, problem.status) == (status, status), reply.text
+    assert problem.field == field
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert await left_behind(services, settings) == (0, [])
+    assert rings == []
+
+
+def form(**fields):
+    content = fields.pop("content", b"text")
+    name = fields.pop("name", "a.md")
+    return {"files": {"file": (name, content)}, "data": fields}
+
+
+BAD_FORMS = [
+    (form(content=b""), 422, "file"),
+    (form(content=b"x" * 6_000), 413, None),
+    (form(title="x" * 90_000), 413, None),
+    (form(metadata="{"), 400, "metadata"),
+    (form(metadata="[]"), 422, "metadata"),
+    (form(metadata='{"a": NaN}'), 400, "metadata"),
+    (form(metadata='{"a": "\\u0000"}'), 422, "metadata"),
+    (form(questions='{"a": 1}'), 422, "questions"),
+    (form(questions="Why?"), 400, "questions"),
+    (form(lane="fast"), 422, "lane"),
+    (form(colour="red"), 422, "colour"),
+    (form(collection="A"), 422, "collection"),
+    (form(external_id="a\0b"), 422, "external_id"),
+    (form(title=b"\xff"), 422, "title"),
+    (form(name=".."), 422, "filename"),
+    ({"files": {"title": (None, b"a")}}, 422, "file"),
+    ({"files": [("file", ("a", b"a")), ("file", ("b", b"b"))]}, 422, "file"),
+    ({"content": b"--x", "headers": {"content-type": "multipart/form-data; boundary=y"}}, 400, None),
+    ({"content": b"--x", "headers": {"content-type": "multipart/form-data"}}, 400, None),
+    ({"content": b"text", "headers": {"content-type": "text/plain"}}, 415, None),
+    ({"content": b"text"}, 415, None),
+    ({"content": b"{}", "headers": {"content-type": "application/json", "content-encoding": "gzip"}}, 415, None),
+]
+
+
+@pytest.mark.parametrize(("request_", "status", "field"), BAD_FORMS)
+async def test_a_form_that_is_refused_leaves_nothing(services, settings, provider, rings, request_, status, field):
+    limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
+    async with calling(settings.model_copy(update=limits)) as client:
+        reply = await client.post("/v1/documents", **request_)
+
+    problem = schemas.Problem.model_validate_json(reply.content)
+    assert (reply.status_code, problem.field) == (status, field), reply.text
+    assert await left_behind(services, settings) == (0, [])
+    assert rings == []
+
+
+@pytest.mark.parametrize("request_", [{"json": JSON}, {"files": FORM}])
+async def test_a_ledger_that_is_away_is_told_and_leaves_no_file(client, services, settings, monkeypatch, request_):
+    async def away(*_, **__):
+        raise Unavailable("the ledger is away", component="ledger")
+
+    monkeypatch.setattr(Documents, "submit", away)
+    reply = await client.post("/v1/documents", **request_)
+
+    assert reply.status_code == 503
+    assert reply.headers["retry-after"]
+    assert schemas.Problem.model_validate_json(reply.content).component == "ledger"
+    assert await left_behind(services, settings) == (0, [])
+
+
+async def test_a_file_that_a_lost_commit_may_have_named_is_kept(client, services, settings, monkeypatch):
+    commit = Documents.submit
+
+    async def lost(self, new):
+        await commit(self, new)
+        raise Unavailable("the ledger went away during the commit", component="ledger")
+
+    monkeypatch.setattr(Documents, "submit", lost)
+    reply = await client.post("/v1/documents", json=JSON)
+
+    assert reply.status_code == 503
+    rows, files = await left_behind(services, settings)
+    assert (rows, len(files)) == (1, 1)
+
+
+async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, services, settings, monkeypatch):
+    async def broken(*_, **__):
+        raise RuntimeError("30 days of secrets")
+
+    monkeypatch.setattr("api.known.KnownCollections.ensured", broken)
+    for request_ in ({"json": JSON}, {"files": FORM}):
+        reply = await client.post("/v1/documents", **request_)
+
+        assert reply.status_code == 500
+        assert "secrets" not in reply.text
+        assert schemas.Problem.model_validate_json(reply.content)
+    assert await left_behind(services, settings) == (0, [])
+
+
+async def test_a_collection_of_another_embedding_model_is_refused_with_what_to_do(
+    client, services, settings, provider, rings
+):
+    await services.ledger.collections.ensure("default", "old", embedding_model="older")
+
+    for reply in (
+        await client.post("/v1/documents", json=JSON | {"collection": "old"}),
+        await client.post("/v1/documents", files=FORM, data={"collection": "old"}),
+        await client.post("/v1/retrieve", json={"question": "a", "collection": "old"}),
+        await client.put("/v1/collections/old", json={}),
+    ):
+        assert reply.status_code == 409
+        assert "FOREASK_EMBEDDING_MODEL" in reply.json()["detail"]
+    assert await left_behind(services, settings) == (0, [])
+
+
+async def test_a_document_can_be_followed_to_its_chunks_and_questions(client, services, settings):
+    accepted = await submit(client, text="# A\n\n" + "alpha beta. " * 30 + "\n\n# B\n\n" + "gamma delta. " * 30)
+    await work(services)
+
+    shown = schemas.DocumentView.model_validate_json((await client.get(f"/v1/documents/{accepted.document_id}")).content)
+    assert (shown.state, shown.live_generation) == ("ready", 1)
+    assert shown.chunks.total == shown.chunks.indexed == 2
+    assert shown.usage.calls == 2
+    assert shown.usage.prompt_tokens > 0
+    first = schemas.ChunkPage.model_validate_json(
+        (await client.get(f"/v1/documents/{shown.id}/chunks", params={"limit": 1})).content
+    )
+    second = schemas.ChunkPage.model_validate_json(
+        (await client.get(f"/v1/documents/{shown.id}/chunks", params={"cursor": first.next_cursor})).content
+    )
+    assert [chunk.heading_path for chunk in (*first.items, *second.items)] == [["A"], ["B"]]
+    assert second.next_cursor is None
+    kept = [q for chunk in (*first.items, *second.items) for q in chunk.questions if q.kept]
+    assert len(kept) == shown.questions > 0
+
+
+async def test_the_cost_follows_from_the_prices(services, settings, provider):
+    prices = {"llm_input_price": 2.0, "llm_output_price": 8.0}
+    async with calling(settings.model_copy(update=prices)) as client:
+        accepted = await submit(client)
+        await work(services)
+        usage = (await client.get(f"/v1/documents/{accepted.document_id}")).json()["usage"]
+
+    assert usage["cost"] == pytest.approx((usage["prompt_tokens"] * 2 + usage["completion_tokens"] * 8) / 1e6)
+    assert usage["cost"] > 0
+
+
+async def test_a_list_is_paged_and_filtered(client, services):
+    for number in range(5):
+        await submit(client, external_id=f"d{number}", collection="a" if number < 3 else "b")
+
+    seen, cursor = [], None
+    while True:
+        parameters = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = schemas.DocumentPage.model_validate_json((await client.get("/v1/documents", params=parameters)).content)
+        seen += [document.external_id for document in page.items]
+        assert len(page.items) <= 2
+        if (cursor := page.next_cursor) is None:
+            break
+    assert seen == ["d4", "d3", "d2", "d1", "d0"]
+
+    async def listed(**parameters):
+        return {d["external_id"] for d in (await client.get("/v1/documents", params=parameters)).json()["items"]}
+
+    assert await listed(collection="b") == {"d3", "d4"}
+    assert await listed(external_id="d1") == {"d1"}
+    assert await listed(state="queued") == set(seen)
+    assert await listed(state="ready") == set()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "status"),
+    [
+        ({"limit": 0}, 422),
+        ({"limit": 201}, 422),
+        ({"limit": "many"}, 422),
+        ({"state": "lost"}, 422),
+        ({"collection": "No"}, 422),
+        ({"external_id": "\0"}, 422),
+        ({"cursor": "x"}, 400),
+        ({"cursor": "ü"}, 400),
+        ({"cursor": base64.urlsafe_b64encode(b'["2026-01-01"]').decode()}, 400),
+        ({"cursor": base64.urlsafe_b64encode(b'["2026-01-01", "00000000-0000-0000-0000-000000000000"]').decode()}, 400),
+        (
+            {"cursor": base64.urlsafe_b64encode(b'["0001-01-01T00:00+14:00", "' + b"0" * 32 + b'"]').decode()},
+            400,
+        ),
+        ({"cursor": base64.urlsafe_b64encode(b"[" * 600).decode()}, 400),
+        ({"cursor": "A" * 2_000}, 422),
+    ],
+)
+async def test_a_list_cannot_be_asked_for_nonsense(client, parameters, status):
+    reply = await client.get("/v1/documents", params=parameters)
+
+    assert reply.status_code == status, reply.text
+    assert reply.json()["field"] == next(iter(parameters))
+
+
+@pytest.mark.parametrize("key", [b"[1.5]", b"[-1]", b"[99999999999999]", b'["1"]', b"[true]", b"{}", b"1", b"[]"])
+async def test_a_cursor_of_chunks_cannot_be_made_up(client, key):
+    accepted = await submit(client)
+    cursor = base64.urlsafe_b64encode(key).decode()
+
+    reply = await client.get(f"/v1/documents/{accepted.document_id}/chunks", params={"cursor": cursor})
+
+    assert reply.status_code == 400, reply.text
+
+
+async def test_a_deleted_document_is_gone_at_once(client, services, rings):
+    accepted = await submit(client)
+    address = f"/v1/documents/{accepted.document_id}"
+    rings.clear()
+
+    assert (await client.delete(address)).status_code == 204
+    assert rings == ["index"]
+    assert (await client.get(address)).status_code == 404
+    assert (await client.get(f"{address}/chunks")).status_code == 404
+    assert (await client.delete(address)).status_code == 404
+    assert (await client.post(f"{address}/retry")).status_code == 404
+    assert (await client.get("/v1/documents")).json()["items"] == []
+    assert (await submit(client)).document_id != accepted.document_id
+
+
+async def test_only_what_failed_can_be_retried(client, services, rings):
+    accepted = await submit(client, text="%PDF-1.7 this is no PDF", filename="a.pdf")
+    address = f"/v1/documents/{accepted.document_id}"
+    assert (await client.post(f"{address}/retry")).status_code == 409
+    await work(services)
+    failed = (await client.get(address)).json()
+    assert failed["state"] == "failed"
+    assert failed["error"]
+    rings.clear()
+
+    reply = await client.post(f"{address}/retry")
+
+    assert reply.status_code == 202
+    assert schemas.DocumentView.model_validate_json(reply.content).state == "queued"
+    assert rings == ["parse"]
+
+
+async def test_dead_chunks_are_retried_from_where_they_died(client, services, provider, rings):
+    provider.script(malformed_containing="Leave")
+    accepted = await submit(client)
+    address = f"/v1/documents/{accepted.document_id}"
+    await work(services)
+    shown = (await client.get(address)).json()
+    assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", 1)
+    provider.restore()
+    rings.clear()
+
+    assert (await client.post(f"{address}/retry")).status_code == 202
+    assert set(rings) == {"ask", "index"}
+    await work(services)
+    assert (await client.get(address)).json()["state"] == "ready"
+
+
+async def test_no_tenant_sees_what_is_anothers(services, settings, provider):
+    async with calling(with_keys(settings)) as client:
+        mine = (await client.post("/v1/documents", json=JSON, headers=as_tenant("alice"))).json()
+        address = f"/v1/documents/{mine['document_id']}"
+        theirs = as_tenant("bob")
+
+        assert (await client.get(address, headers=as_tenant("alice"))).status_code == 200
+        for reply in (
+            await client.get(address, headers=theirs),
+            await client.get(f"{address}/chunks", headers=theirs),
+            await client.delete(address, headers=theirs),
+            await client.post(f"{address}/retry", headers=theirs),
+            await client.get("/v1/collections/default", headers=theirs),
+        ):
+            assert reply.status_code == 404
+        assert (await client.get("/v1/documents", headers=theirs)).json()["items"] == []
+        assert (await client.get("/v1/collections", headers=theirs)).json()["items"] == []
+        same = await client.post("/v1/documents", json=JSON, headers=theirs)
+        assert same.status_code == 202
+        assert same.json()["document_id"] != mine["document_id"]
+
+
+PROTECTED = [
+    ("GET", "/v1/documents"),
+    ("POST", "/v1/documents"),
+    ("GET", "/v1/documents/0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"),
+    ("GET", "/v1/collections"),
+    ("PUT", "/v1/collections/a"),
+    ("POST", "/v1/query"),
+    ("POST", "/v1/retrieve"),
+    ("GET", "/v1/events"),
+]
+
+
+async def test_nothing_but_health_is_told_without_a_key(services, settings):
+    async with calling(with_keys(settings)) as client:
+        for method, address in PROTECTED:
+            reply = await client.request(method, address)
+            assert reply.status_code == 401, address
+            assert reply.headers["www-authenticate"].startswith("Bearer")
+        assert (await client.get("/health/live")).status_code == 200
+        assert (await client.get("/health/ready")).status_code == 200

@@ -1,0 +1,288 @@
+"""Questions over HTTP: found, answered with citations, streamed; and honest where there is nothing."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from api import schemas
+from shared.answering import NOTHING_FOUND
+from shared.errors import BadReply, Unavailable
+from tests.api import as_tenant, calling, events_of, serving, with_keys, work
+
+LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
+PAY = {"text": "# Pay\n\nSalaries are paid on the last working day.", "filename": "pay.md"}
+QUESTION = {"question": "How many days of leave has everybody?"}
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(settings) as client:
+        yield client
+
+
+@pytest.fixture
+async def indexed(client, services, provider):
+    """Two documents, and their ids by filename; the provider has counted nothing since."""
+    ids = {}
+    for body, year in ((LEAVE, 2025), (PAY, 2026)):
+        metadata = {"year": year, "tags": [body["filename"][0]], "at": f"{year}-05-01T00:00:00Z"}
+        reply = await client.post("/v1/documents", json=body | {"metadata": metadata, "title": "T" + str(year)})
+        ids[body["filename"]] = reply.json()["document_id"]
+    await work(services)
+    provider.reset()
+    return ids
+
+
+async def retrieve(client, **change):
+    reply = await client.post("/v1/retrieve", json=QUESTION | change)
+    assert reply.status_code == 200, reply.text
+    return schemas.Retrieved.model_validate_json(reply.content)
+
+
+async def test_chunks_come_with_everything_that_is_known_of_them(client, indexed):
+    found = await retrieve(client)
+
+    assert [chunk.external_id for chunk in found.chunks] == ["leave.md", "pay.md"]
+    best = found.chunks[0]
+    assert best.document_id == indexed["leave.md"]
+    assert best.text.endswith("leave a year.")
+    assert (best.heading_path, best.title, best.filename) == (["Leave"], "T2025", "leave.md")
+    assert best.metadata["year"] == 2025
+    assert best.score > found.chunks[1].score
+    assert found.metadata.unique_chunks == 2
+    assert found.metadata.matched_questions > 2
+    assert {"embed", "search", "total"} == found.metadata.milliseconds.keys()
+
+
+async def test_what_is_asked_for_is_narrowed(client, indexed):
+    assert [c.external_id for c in (await retrieve(client, top_k=1)).chunks] == ["leave.md"]
+    assert (await retrieve(client, min_score=0.99)).chunks == []
+    assert (await retrieve(client, max_tokens=1)).chunks == []
+    assert [c.external_id for c in (await retrieve(client, document_ids=[indexed["pay.md"]])).chunks] == ["pay.md"]
+    assert (await retrieve(client, document_ids=[str(uuid4())])).chunks == []
+    for filter_ in (
+        {"year": 2026},
+        {"year": {"gte": 2026}},
+        {"tags": {"any": ["p", "x"]}},
+        {"tags": {"none": ["l"]}},
+        {"at": {"gt": "2026-01-01"}},
+    ):
+        assert [c.external_id for c in (await retrieve(client, filter=filter_)).chunks] == ["pay.md"], filter_
+    assert (await retrieve(client, filter={"year": 1999})).chunks == []
+
+
+async def test_an_answer_cites_its_chunks(client, indexed, provider):
+    reply = await client.post("/v1/query", json=QUESTION)
+
+    answered = schemas.Answered.model_validate_json(reply.content)
+    assert answered.answer == "The documents say so [1]."
+    assert (answered.found, answered.form, answered.removed_citations) == (True, "generative", [])
+    (citation,) = answered.citations
+    assert (citation.number, citation.document_id) == (1, indexed["leave.md"])
+    assert citation.chunk_id == answered.chunks[0].chunk_id
+    assert citation.text == answered.chunks[0].text
+    assert answered.metadata.usage.prompt_tokens > 0
+    assert {"embed", "search", "answer", "total"} == answered.metadata.milliseconds.keys()
+    assert provider.stats()["calls"] == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_where_nothing_is_found_the_answer_says_so_and_no_model_is_called(client, indexed, provider, stream):
+    for change in ({"collection": "nowhere"}, {"filter": {"year": 1}}, {"min_score": 0.99}):
+        reply = await client.post("/v1/query", json=QUESTION | change | {"stream": stream})
+
+        assert reply.status_code == 200
+        if stream:
+            events = [event async for event in events_of(reply)]
+            assert [name for name, _ in events] == ["retrieved", "token", "done"]
+            answered = schemas.Answered.model_validate(events[-1][1])
+        else:
+            answered = schemas.Answered.model_validate_json(reply.content)
+        assert (answered.answer, answered.found) == (NOTHING_FOUND, False)
+        assert answered.chunks == answered.citations == []
+    assert provider.stats()["calls"] == 0
+
+
+async def test_asking_a_collection_that_is_not_there_makes_none(client, provider):
+    await client.post("/v1/query", json=QUESTION | {"collection": "nowhere"})
+
+    assert (await client.get("/v1/collections")).json()["items"] == []
+    assert provider.stats()["embeddings"] == 0
+
+
+async def test_a_streamed_answer_is_the_same_in_pieces(client, indexed):
+    whole = (await client.post("/v1/query", json=QUESTION)).json()
+    async with client.stream("POST", "/v1/query", json=QUESTION | {"stream": True}) as reply:
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        events = [event async for event in events_of(reply)]
+
+    names = [name for name, _ in events]
+    assert names[0] == "retrieved"
+    assert names[-1] == "done"
+    assert set(names[1:-1]) == {"token"}
+    assert schemas.Retrieved.model_validate(events[0][1]).chunks
+    assert "".join(data["text"] for name, data in events if name == "token") == whole["answer"]
+    done = events[-1][1]
+    assert schemas.Answered.model_validate(done)
+    assert done | {"metadata": None} == whole | {"metadata": None}
+
+
+async def test_an_extractive_answer_says_that_it_is(services, settings, provider):
+    async with calling(settings.model_copy(update={"answering": "extractive"})) as client:
+        await client.post("/v1/documents", json=LEAVE)
+        await work(services)
+        provider.reset()
+        answered = schemas.Answered.model_validate_json((await client.post("/v1/query", json=QUESTION)).content)
+
+    assert answered.form == "extractive"
+    assert "thirty days of leave" in answered.answer
+    assert answered.citations
+    assert provider.stats()["calls"] == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(Unavailable("away", component="llm"), 503), (BadReply("nothing"), 502), (RuntimeError("a secret"), 500)],
+)
+async def test_an_answer_that_fails_is_a_problem_or_an_event_of_one(client, indexed, monkeypatch, error, status):
+    async def fail(*_):
+        raise error
+
+    async def fail_later(*_):
+        yield "The "
+        raise error
+
+    monkeypatch.setattr("shared.answering.GenerativeAnswerer.answer", fail)
+    monkeypatch.setattr("shared.answering.GenerativeAnswerer.stream", fail_later)
+    reply = await client.post("/v1/query", json=QUESTION)
+    assert reply.status_code == status
+    assert "secret" not in reply.text
+
+    streamed = await client.post("/v1/query", json=QUESTION | {"stream": True})
+
+    events = [event async for event in events_of(streamed)]
+    assert [name for name, _ in events] == ["retrieved", "token", "error"]
+    assert schemas.Problem.model_validate(events[-1][1]).status == status
+    assert "secret" not in streamed.text
+
+
+async def test_a_client_that_goes_away_stops_the_generation(services, settings, provider, monkeypatch):
+    ended = asyncio.Event()
+
+    async def endless(*_):
+        try:
+            while True:
+                yield "and "
+                await asyncio.sleep(0.01)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("shared.answering.GenerativeAnswerer.stream", endless)
+    async with serving(settings) as client:
+        async with client.stream("POST", "/v1/query", json=QUESTION | {"stream": True}) as reply:
+            async for _ in events_of(reply):
+                break
+        async with asyncio.timeout(5):
+            await ended.wait()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"top_k": 0}, "top_k"),
+        ({"top_k": 10**9}, "top_k"),
+        ({"top_k": "1"}, "top_k"),
+        ({"filter": []}, "filter"),
+        ({"filter": {"a": None}}, "filter.a"),
+        ({"filter": {"a": {}}}, "filter.a"),
+        ({"filter": {"a": {"near": 1}}}, "filter.a"),
+        ({"filter": {"a": {"any": []}}}, "filter.a"),
+        ({"filter": {"a": {"any": [1, "a"]}}}, "filter.a"),
+        ({"filter": {"a": {"any": [{"b": 1}]}}}, "filter.a"),
+        ({"filter": {"a": {"gte": 1, "lt": "2025"}}}, "filter.a"),
+        ({"filter": {"a": {"gte": "yesterday"}}}, "filter.a"),
+        ({"filter": {"a": {"gte": True}}}, "filter.a"),
+        ({"filter": {"a": {"text": " "}}}, "filter.a"),
+        ({"filter": {"a": [[[[[[1]]]]]]}}, "filter.a"),
+        ({"filter": {"a": 2**63}}, "filter"),
+        ({"filter": {"a": {"any": [2**63]}}}, "filter"),
+        ({"filter": {str(n): 1 for n in range(33)}}, "filter"),
+        ({"document_ids": ["x"]}, "document_ids.0"),
+        ({"min_score": 7}, "min_score"),
+        ({"question": " "}, "question"),
+        ({"question": "a\0b"}, None),
+        ({"collection": "No"}, "collection"),
+        ({"temperature": 0}, "temperature"),
+    ],
+)
+async def test_a_question_that_cannot_be_asked_is_refused_before_anything_is_paid(client, provider, change, field):
+    for route in ("retrieve", "query"):
+        reply = await client.post(f"/v1/{route}", json=QUESTION | change)
+
+        assert reply.status_code == 422, reply.text
+        assert schemas.Problem.model_validate_json(reply.content).field == field
+    assert provider.stats()["embeddings"] == provider.stats()["calls"] == 0
+
+
+NO_FIELD = ({"": 1}, {"a..b": 1}, {".": 1}, {'a"b': 1}, {"a\\": 1})
+STRANGE = (
+    {"a[": 1},
+    {"a[]": "x"},
+    {"ü": "ü"},
+    {"a": 2**63 - 1},
+    {"a": -(2**63)},
+    {"a": 1e308},
+    {"a": {"gte": 1e308}},
+    {"a": {"gte": -(10**18)}},
+    {"a": {"gte": "0001-01-01"}},
+    {"a": {"gte": "9999-12-31T23:59:59+00:00"}},
+    {"a": {"text": "?!"}},
+    {"a": ""},
+    {"a": "x" * 10_000},
+)
+
+
+async def test_a_strange_filter_is_answered_with_nothing_or_refused_but_is_no_fault_of_ours(client, indexed):
+    for filter_ in STRANGE:
+        reply = await client.post("/v1/retrieve", json=QUESTION | {"filter": filter_})
+        assert (reply.status_code, reply.json().get("chunks")) == (200, []), (filter_, reply.text)
+    for filter_ in NO_FIELD:
+        reply = await client.post("/v1/retrieve", json=QUESTION | {"filter": filter_})
+        assert (reply.status_code, reply.json()["field"]) == (422, "filter"), (filter_, reply.text)
+
+
+async def test_fields_of_any_name_and_nested_ones_can_be_filtered_by(client, services):
+    metadata = {"my field": "ü", "größe": {"in m²": 3}, "a-b_c": 1, "rows": [{"n": 1}, {"n": 2}]}
+    await client.post("/v1/documents", json=LEAVE | {"metadata": metadata})
+    await work(services)
+
+    for filter_ in ({"my field": "ü"}, {"größe.in m²": 3}, {"a-b_c": 1}, {"rows[].n": 2}, {"rows[0].n": 1}):
+        assert (await retrieve(client, filter=filter_)).chunks, filter_
+    for filter_ in ({"my field": "u"}, {"größe.in m²": 4}, {"rows[0].n": 2}):
+        assert not (await retrieve(client, filter=filter_)).chunks, filter_
+
+
+async def test_what_is_away_is_named(client, indexed, provider):
+    provider.script(down=True)
+    reply = await client.post("/v1/retrieve", json=QUESTION)
+
+    assert reply.status_code == 503
+    assert reply.headers["retry-after"]
+    assert reply.json()["component"] == "embedding"
+
+
+async def test_no_tenant_finds_what_is_anothers(services, settings, provider):
+    async with calling(with_keys(settings)) as client:
+        reply = await client.post("/v1/documents", json=LEAVE, headers=as_tenant("alice"))
+        await client.post("/v1/documents", json=PAY, headers=as_tenant("bob"))
+        await work(services)
+        theirs = {"document_ids": [reply.json()["document_id"]]}
+
+        for tenant, change, expected in (
+            ("alice", {}, ["leave.md"]),
+            ("bob", {}, ["pay.md"]),
+            ("bob", theirs, []),
+        ):
+            found = await client.post("/v1/retrieve", json=QUESTION | change, headers=as_tenant(tenant))
+            assert [chunk["external_id"] for chunk in found.json()["chunks"]] == expected

@@ -1,0 +1,320 @@
+"""The API as a service: events, health, the description of itself, and the process."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+from api import schemas
+from tests.api import calling, events_of, left_behind, serving, work
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(settings) as client:
+        yield client
+
+
+async def test_every_reply_has_its_headers_and_its_request_id(client):
+    for address in ("/health/live", "/nowhere", "/v1/documents?limit=0"):
+        reply = await client.get(address, headers={"x-request-id": "mine-1"})
+        assert reply.headers["x-request-id"] == "mine-1"
+        assert reply.headers["x-content-type-options"] == "nosniff"
+    odd = await client.get("/health/live", headers={"x-request-id": b"a b\xe9" + b"x" * 100})
+    assert len(odd.headers["x-request-id"]) == 32
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/v1/documents/", 404),
+        ("PATCH", "/v1/documents", 405),
+        ("DELETE", "/v1/query", 405),
+        ("GET", "/v1/documents/not-an-id", 422),
+        ("GET", "/v1/documents/%00", 422),
+        ("GET", "/v1/collections/%00", 422),
+        ("GET", "/v1/collections/%ff", 422),
+    ],
+)
+async def test_the_routers_own_errors_are_problems_too(client, method, address, status):
+    reply = await client.request(method, address)
+
+    assert reply.status_code == status
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert schemas.Problem.model_validate_json(reply.content).status == status
+    if status == 405:
+        assert reply.headers["allow"]
+
+
+async def test_health_names_what_is_down(services, settings, provider, monkeypatch):
+    async with calling(settings) as client:
+        assert (await client.get("/health/live")).json() == {"status": "live"}
+        healthy = await client.get("/health/ready")
+        assert (healthy.status_code, healthy.json()["status"]) == (200, "ready")
+
+    nowhere = f"127.0.0.1:{_free_port()}"
+    urls = {
+        "broker": {"redis_url": type(settings.redis_url)(f"redis://{nowhere}/0")},
+        "qdrant": {"qdrant_url": f"http://{nowhere}"},
+        "ledger": {"database_url": type(settings.database_url)(f"postgresql://a:b@{nowhere}/c")},
+    }
+    for name, change in urls.items():
+        async with calling(settings.model_copy(update=change)) as client:
+            reply = await client.get("/health/ready")
+        health = schemas.Health.model_validate_json(reply.content)
+        assert health.down == [name]
+        assert reply.status_code == (503 if name == "ledger" else 200)
+        assert health.status == ("unavailable" if name == "ledger" else "degraded")
+
+
+async def test_without_the_broker_uploads_are_accepted_all_the_same(services, settings, provider):
+    change = {"redis_url": type(settings.redis_url)(f"redis://127.0.0.1:{_free_port()}/0")}
+    async with calling(settings.model_copy(update=change)) as client:
+        assert (await client.post("/v1/documents", json={"text": "a"})).status_code == 202
+
+
+async def test_without_the_ledger_uploads_are_refused_and_leave_nothing(services, settings, provider):
+    url = type(settings.database_url)(f"postgresql://a:b@127.0.0.1:{_free_port()}/c")
+    async with calling(settings.model_copy(update={"database_url": url})) as client:
+        for request_ in ({"json": {"text": "a"}}, {"files": {"file": ("a", b"a")}}):
+            reply = await client.post("/v1/documents", **request_)
+            assert reply.status_code == 503
+            assert reply.json()["component"] == "ledger"
+    assert (await left_behind(services, settings))[1] == []
+
+
+async def test_it_describes_every_request_and_reply_with_an_example(client):
+    document = (await client.get("/openapi.json")).json()
+    schemas_ = document["components"]["schemas"]
+
+    def resolved(schema):
+        return schemas_[schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert operation["tags"], path
+            assert operation["description"], path
+            bodies = [reply.get("content", {}) for reply in operation["responses"].values()]
+            bodies.append(operation.get("requestBody", {}).get("content", {}))
+            if method in {"post", "put"} and not path.endswith("/retry"):
+                assert bodies[-1], path
+            for content in bodies:
+                for kind, media in content.items():
+                    if kind in {"application/json", "application/problem+json"}:
+                        schema = resolved(media["schema"])
+                        page = "next_cursor" in schema.get("properties", {})
+                        assert page or "example" in schema, (path, method, schema)
+    text = orjson.dumps(document).decode()
+    for reference in set(_references(document)):
+        assert reference.rsplit("/", 1)[1] in schemas_, reference
+    assert "HTTPValidationError" not in text.split('"schemas"')[0]
+
+
+def test_the_examples_of_replies_are_such_replies():
+    for model in schemas.Reply.__subclasses__() + schemas.Body.__subclasses__():
+        example = (model.model_config.get("json_schema_extra") or {}).get("example")
+        if example is not None:
+            model.model_validate_json(orjson.dumps(example))
+
+
+async def test_progress_is_told_as_it_happens(services, settings, provider):
+    async with serving(settings) as client, client.stream("GET", "/v1/events") as stream:
+        events = events_of(stream)
+        assert await anext(events) == ("progress", {"documents": {}})
+
+        document_id = (await client.post("/v1/documents", json={"text": "alpha beta"})).json()["document_id"]
+        told = [await anext(events), await anext(events)]
+        assert told[0] == ("progress", {"documents": {"queued": 1}})
+        assert told[1][0] == "document"
+        assert schemas.DocumentView.model_validate(told[1][1]).state == "queued"
+        await work(services)
+
+        async with asyncio.timeout(5):
+            async for name, data in events:
+                if name == "document" and data["state"] == "ready":
+                    assert data["id"] == document_id
+                    break
+
+
+async def test_a_ledger_that_goes_away_is_told_to_who_listens(services, settings, provider, monkeypatch):
+    from shared.errors import Unavailable
+    from shared.ledger.documents import Documents
+
+    async def away(*_, **__):
+        raise Unavailable("away", component="ledger")
+
+    async with serving(settings) as client, client.stream("GET", "/v1/events") as stream:
+        events = events_of(stream)
+        await anext(events)
+        monkeypatch.setattr(Documents, "counts", away)
+        name, problem = await anext(events)
+
+    assert (name, problem["status"], problem["component"]) == ("error", 503, "ledger")
+
+
+# The process
+
+
+@contextlib.contextmanager
+def process(settings, stack, tmp_path, **environment):
+    """`python -m api`, and a client of it."""
+    port = _free_port()
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
+    variables |= stack.environment() | {"FOREASK_API_PORT": str(port), "FOREASK_DATA_DIR": str(settings.data_dir)}
+    log = (tmp_path / "api.log").open("wb")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "api"], cwd=ROOT, env=variables | environment, stdout=log, stderr=log
+    )
+    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30)
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                client.get("/health/live")
+                break
+            except httpx.TransportError:
+                assert child.poll() is None, (tmp_path / "api.log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        yield child, client
+    finally:
+        client.close()
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+        log.close()
+
+
+async def test_a_large_upload_is_never_held_in_memory(services, settings, stack, provider, tmp_path):
+    def body():
+        yield b'--edge\r\nContent-Disposition: form-data; name="file"; filename="large.txt"\r\n\r\n'
+        for _ in range(80):
+            yield b"x" * 1_000_000
+        yield b"\r\n--edge--\r\n"
+
+    def peak(pid):
+        status = Path(f"/proc/{pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+    def upload():
+        with process(settings, stack, tmp_path) as (child, client):
+            headers = {"content-type": "multipart/form-data; boundary=edge"}
+            client.post("/v1/documents", json={"text": "warm up"}).raise_for_status()
+            before = peak(child.pid)
+            reply = client.post("/v1/documents", content=body(), headers=headers)
+            assert reply.status_code == 202, reply.text
+            return peak(child.pid) - before
+
+    assert await asyncio.to_thread(upload) < 30_000_000
+
+
+async def test_an_upload_that_is_cut_off_leaves_nothing(services, settings, stack, provider, tmp_path):
+    def cut_off():
+        with process(settings, stack, tmp_path) as (_, client):
+            with socket.create_connection(("127.0.0.1", client.base_url.port)) as connection:
+                connection.sendall(
+                    b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5000000\r\n"
+                    b"content-type: multipart/form-data; boundary=edge\r\n\r\n"
+                    b'--edge\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + b"x" * 3_000_000
+                )
+                deadline = time.monotonic() + 10
+                while not any(p.is_file() for p in settings.data_dir.rglob("uploads/*/*")):
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+            while any(p.is_file() for p in settings.data_dir.rglob("uploads/*/*")):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+    await asyncio.to_thread(cut_off)
+    assert await left_behind(services, settings) == (0, [])
+
+
+async def test_a_body_over_the_limit_is_answered_though_it_is_still_being_sent(
+    services, settings, stack, provider, tmp_path
+):
+    def body():
+        for _ in range(300):
+            yield b" " * 100_000
+
+    def send():
+        with process(settings, stack, tmp_path, FOREASK_MAX_JSON_BYTES="1000000") as (_, client):
+            reply = client.post("/v1/query", content=body(), headers={"content-type": "application/json"})
+            return reply.status_code
+
+    assert await asyncio.to_thread(send) == 413
+
+
+async def test_it_ends_soon_though_somebody_listens_and_logs_no_text(services, settings, stack, provider, tmp_path):
+    def run():
+        with process(settings, stack, tmp_path) as (child, client):
+            client.post("/v1/documents", json={"text": "a secret text", "title": "secret title"})
+            client.post("/v1/documents", json={"text": "a secret text", "secret": "secret"})
+            with client.stream("GET", "/v1/events") as stream:
+                next(stream.iter_lines())
+                started = time.monotonic()
+                child.send_signal(signal.SIGTERM)
+                child.wait(timeout=20)
+                return time.monotonic() - started
+
+    assert await asyncio.to_thread(run) < 5
+    log = (tmp_path / "api.log").read_text()
+    assert "api_starting" in log
+    assert "secret" not in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"FOREASK_API_HOST": "0.0.0.0"}, "FOREASK_API_KEYS"),
+        ({"FOREASK_API_KEYS": "alice:short"}, "too short"),
+        ({"FOREASK_LLM_MODEL": ""}, "FOREASK_LLM_MODEL"),
+    ],
+)
+async def test_it_says_why_it_cannot_start(settings, stack, environment, said):
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
+    done = await asyncio.to_thread(
+        lambda: subprocess.run(
+            [sys.executable, "-m", "api"],
+            cwd=ROOT,
+            env=variables | stack.environment() | {"FOREASK_API_PORT": "0"} | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    )
+
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _references(value):
+    if isinstance(value, dict):
+        for name, child in value.items():
+            if name == "$ref":
+                yield child
+            else:
+                yield from _references(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _references(child)
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
