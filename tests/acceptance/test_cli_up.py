@@ -182,6 +182,30 @@ def test_the_commands_of_a_client(up, tmp_path):
     assert up.stop() == 0
 
 
+def test_an_interrupted_ingest_leaves_the_server_working(up, provider, tmp_path):
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"{number}.md").write_text(f"# Report {number}\n\nThe number of this report is {number}.\n")
+    up.start()
+    provider.script(latency_seconds=3)
+    environment = up.environment | {"FOREASK_URL": up.url}
+    ingest = subprocess.Popen(
+        [*CLI, "ingest", "reports"], env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    while up.foreask("documents").count("default/reports/") < 5:
+        time.sleep(0.1)
+
+    ingest.send_signal(signal.SIGINT)
+    out, _ = ingest.communicate(timeout=20)
+
+    assert ingest.returncode == 130
+    assert b"The server goes on with what it has" in out
+    assert b"Traceback" not in out
+    assert "5 files: 5 ready" in up.foreask("ingest", "reports")
+    assert up.stop() == 0
+
+
 def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
     up.start()
     port = httpx.URL(up.url).port
