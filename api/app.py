@@ -10,7 +10,6 @@ from fastapi import FastAPI
 from api import auth, collections, documents, events, health, openapi, problems, queries
 from api.frontier import Frontier
 from api.known import KnownCollections
-from shared.doorbell import QUEUES
 from shared.services import build
 from shared.settings import Settings
 
@@ -62,5 +61,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with build(settings) as services:
         app.state.services = services
         app.state.known = KnownCollections(services.ledger.collections, settings.embedding_model or "")
-        services.doorbell.ring(*QUEUES)  # what came in while nobody was there, and the first upload finds a connection
+        services.doorbell.begin()
         yield

@@ -15,7 +15,14 @@ from api.bodies import read_json
 from api.context import Known, Services
 from api.openapi import json_body, problems, replies
 from api.replies import Json
-from api.schemas import CollectionChange, CollectionName, CollectionOptionsView, CollectionPage, CollectionView
+from api.schemas import (
+    CollectionChange,
+    CollectionName,
+    CollectionOptionsView,
+    CollectionPage,
+    CollectionView,
+    Reindexing,
+)
 from shared.errors import InvalidInput, Permanent, Transient
 from shared.index import Index
 from shared.ledger.records import Collection, CollectionOptions, DocumentState
@@ -65,6 +72,18 @@ async def put(request: Request, name: CollectionName, tenant: Tenant, services: 
     known.remember(collection)
     (view,) = await _views([collection], services)
     return Json(view, 200 if before else 201)
+
+
+@router.post("/{name}/reindex", status_code=202, response_model=Reindexing, responses=problems(401, 404, 409, 422, 503))
+async def reindex(name: CollectionName, tenant: Tenant, services: Services, known: Known) -> Response:
+    """Parse, ask and index every document anew; until a document is done, queries see it as it was.
+
+    What is asked as before is paid for already; what a changed prompt, model or division makes new is called for.
+    """
+    collection = await known.found(tenant, name) or await services.ledger.collections.get(tenant, name)
+    documents = await services.ledger.documents.reindex(collection)
+    services.doorbell.ring("parse")
+    return Json(Reindexing(documents=documents), 202)
 
 
 def _require_overlap_fits(change: CollectionChange, settings: Settings) -> None:

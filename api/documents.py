@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -27,6 +28,7 @@ from api.schemas import (
     IngestUsage,
     NewDocument,
 )
+from shared.errors import Transient
 from shared.ledger.records import ChunkView as Chunk
 from shared.ledger.records import Document, DocumentState
 from shared.settings import Settings
@@ -108,9 +110,10 @@ async def chunks(
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def delete(document_id: UUID, tenant: Tenant, services: Services) -> Response:
-    """Delete a document: it is gone for every caller at once, and its points as soon as a worker comes to it."""
-    await services.ledger.documents.delete(tenant, document_id)
-    services.doorbell.ring("index")
+    """Delete a document: it is gone for every caller at once, and while Qdrant is away, as soon as it is back."""
+    deleted = await services.ledger.documents.delete(tenant, document_id)
+    with suppress(Transient):  # the reconciler removes the points as well
+        await services.index.delete(deleted.index_name, deleted.tenant, deleted.id)
     return Response(status_code=204)
 
 

@@ -303,6 +303,12 @@ class CollectionView(Reply):
     points: int | None = Field(description="points in Qdrant; null while Qdrant is away")
 
 
+class Reindexing(Reply):
+    model_config = _example(documents=1250)
+
+    documents: int = Field(description="how many documents begin their next generation")
+
+
 class CollectionPage(Reply):
     items: list[CollectionView]
     next_cursor: str | None = Field(description="null on the last page")

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -79,22 +80,20 @@ class Client:
 
     def documents(self, collection: str | None = None, state: str | None = None) -> Iterator[Json]:
         """Yield every document, page by page."""
-        wanted = {"collection": collection, "state": state, "limit": _PAGE}
-        query = {name: value for name, value in wanted.items() if value is not None}
-        while True:
-            page = self._json("GET", "/v1/documents", params=query)
-            yield from page["items"]
-            if not page.get("next_cursor"):
-                return
-            query["cursor"] = page["next_cursor"]
+        wanted = {"collection": collection, "state": state}
+        return self._items("/v1/documents", {name: value for name, value in wanted.items() if value is not None})
 
     def document(self, document_id: str) -> Json:
         return self._json("GET", f"/v1/documents/{document_id}")
 
     def chunks(self, document_id: str) -> Iterator[Json]:
-        query: Json = {"limit": _PAGE}
+        return self._items(f"/v1/documents/{document_id}/chunks", {})
+
+    def _items(self, path: str, query: Json) -> Iterator[Json]:
+        """Every item of a list, page by page."""
+        query = query | {"limit": _PAGE}
         while True:
-            page = self._json("GET", f"/v1/documents/{document_id}/chunks", params=query)
+            page = self._json("GET", path, params=query)
             yield from page["items"]
             if not page.get("next_cursor"):
                 return
@@ -107,8 +106,10 @@ class Client:
         return self._json("POST", f"/v1/documents/{document_id}/retry")
 
     def collections(self) -> list[Json]:
-        items: list[Json] = self._json("GET", "/v1/collections")["items"]
-        return items
+        return list(self._items("/v1/collections", {}))
+
+    def reindex(self, collection: str) -> Json:
+        return self._json("POST", f"/v1/collections/{quote(collection, safe='')}/reindex")
 
     def health(self) -> Json:
         """Return the health of each part; the server answers 503 while one is down, which is an answer too."""

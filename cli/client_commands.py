@@ -42,6 +42,7 @@ def register(app: typer.Typer) -> None:
     app.command()(ask)
     app.command()(status)
     app.command()(collections)
+    app.command()(reindex)
     app.add_typer(documents_app, name="documents")
     for command in (show, retry, delete):
         documents_app.command()(command)
@@ -179,6 +180,13 @@ def collections(url: Url = LOCAL, key: Key = None) -> None:
 
     with _client(url, key) as client:
         _console().print(output.collections_table(client.collections()))
+
+
+def reindex(collection: str, url: Url = LOCAL, key: Key = None) -> None:
+    """Parse, ask and index a collection anew; questions that are asked as before are not paid for again."""
+    with _client(url, key) as client:
+        documents = client.reindex(collection)["documents"]
+        print(f"{documents} documents begin anew; until each is done, queries see it as it was. foreask status")
 
 
 @documents_app.callback()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Literal
@@ -21,6 +22,7 @@ QUEUES: tuple[Queue, ...] = ("parse", "ask", "index")
 # that is committed already; and rings wait only where every worker is busy. More would only fill the broker.
 _ENOUGH = 4
 _QUIET_SECONDS = 0.05  # between two rounds of rings: what comes in meanwhile is rung for together
+_CLOSE_SECONDS = 1.0
 _PAUSE = timedelta(seconds=2)  # before a broker that failed is tried again; the reconciler rings anyway
 
 log = structlog.get_logger()
@@ -65,6 +67,7 @@ class Doorbell:
         self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
         self._wanted: set[Queue] = set()
         self._wake = asyncio.Event()
+        self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._publisher = ThreadPoolExecutor(1, "doorbell")  # Celery keeps a connection for each thread that publishes
@@ -74,6 +77,13 @@ class Doorbell:
 
     def ring(self, *queues: Queue) -> None:
         """Let a worker of each queue look for work soon; never fails, never waits."""
+        self._want(queues)
+
+    def begin(self) -> None:
+        """Connect ahead of the first ring, by ringing for whatever came in while nobody was there."""
+        self._want(QUEUES)
+
+    def _want(self, queues: Iterable[Queue]) -> None:
         self._wanted.update(queues)
         self._wake.set()
         if self._task is None or self._task.done():
@@ -89,28 +99,34 @@ class Doorbell:
 
     async def aclose(self) -> None:
         """Send what is still wanted, for a moment at most, and close."""
-        if self._task is not None and not self._task.done():
-            if self._wanted:
-                await asyncio.wait([self._task], timeout=1)
+        self._closing = True
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            # Not without a limit: a client that is cancelled while it connects may take that for a failure of its own.
+            await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
         await self._redis.aclose()
-        await asyncio.to_thread(self._app.close)
         self._publisher.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._app.close)
 
     async def _send_all(self) -> None:
-        while True:
+        while not self._closing or self._wanted:
             await self._wake.wait()
             self._wake.clear()
             while self._wanted:
-                queue = self._wanted.pop()
-                try:
-                    await self._send(queue)
-                except (RedisError, KombuError, OSError) as error:
-                    # The ledger has the work and the reconciler rings again: nothing is lost, so nobody need fail.
-                    log.warning("broker_unavailable", queue=queue, kind=type(error).__name__)
-                    await asyncio.sleep(_PAUSE.total_seconds())
-            await asyncio.sleep(_QUIET_SECONDS)
+                await self._try(self._wanted.pop())
+            if not self._closing:
+                await asyncio.sleep(_QUIET_SECONDS)
+
+    async def _try(self, queue: Queue) -> None:
+        try:
+            await self._send(queue)
+        except (RedisError, KombuError, OSError) as error:
+            # The ledger has the work and the reconciler rings again: nothing is lost, so nobody need fail.
+            log.warning("broker_unavailable", queue=queue, kind=type(error).__name__)
+            if not self._closing:
+                await asyncio.sleep(_PAUSE.total_seconds())
 
     async def _send(self, queue: Queue) -> None:
         waiting = await self._redis.llen(queue)

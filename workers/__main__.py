@@ -12,6 +12,7 @@ from celery import signals
 from shared import log, memory
 from shared.doorbell import QUEUES, celery_app
 from shared.errors import ForeaskError
+from shared.services import Services
 from shared.settings import Settings, load
 from workers import reconciler
 from workers.loop import WorkerLoop
@@ -42,7 +43,7 @@ def work(settings: Settings, queue: str) -> None:
 
     if queue == "parse":
         loop.run(loop.services.parser.sandbox.warm())
-    loop.services.doorbell.ring_from_thread(*QUEUES)  # connects, and wakes whoever may help with what is due already
+    loop.run(_begin(loop.services))
     memory.settle()
     structlog.get_logger().info("worker_started", queue=queue)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
@@ -59,6 +60,10 @@ def work(settings: Settings, queue: str) -> None:
         "WARNING",
     ]
     app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{queue}@%h"])
+
+
+async def _begin(services: Services) -> None:
+    services.doorbell.begin()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.errors import Conflict, NotFound
 from shared.ledger import tables as t
 from shared.ledger.database import Database
-from shared.ledger.records import ChunkState, ChunkView, Collection, Document, DocumentState, NewDocument, Progress
+from shared.ledger.records import (
+    ChunkState,
+    ChunkView,
+    Collection,
+    Document,
+    DocumentState,
+    Finishable,
+    NewDocument,
+    Progress,
+)
 
 _d = t.documents.c
 _UNCLAIMED: dict[str, Any] = {"attempts": 0, "kills": 0, "lease_token": None, "leased_by": None, "error": None}
@@ -107,23 +116,26 @@ class Documents:
             parameters = {"id": document_id, "generation": row["generation"], "after": after, "limit": limit}
             return [_chunk(chunk) for chunk in (await connection.execute(_CHUNKS, parameters)).mappings()]
 
-    async def delete(self, tenant: str, document_id: UUID) -> None:
-        """Make a document vanish for every caller at once; its points are removed by the index worker.
+    async def delete(self, tenant: str, document_id: UUID) -> Finishable:
+        """Make a document vanish from the ledger's answers; return what its points are found by, to be removed next.
 
-        The generation rises, so that whatever is still being written for it is refused.
+        The generation rises, so that whatever is still being written for it is refused. The reconciler removes the
+        points too, and again later: it does not matter whether the caller gets round to it.
         """
         statement = (
             update(t.documents)
             .where(_d.id == document_id, _d.tenant == tenant, _d.state != "deleting")
-            .values(
-                state="deleting", generation=_d.generation + 1, due_at=func.now(), updated_at=func.now(), **_UNCLAIMED
-            )
-            .returning(_d.id)
+            .where(t.collections.c.id == _d.collection_id)
+            .values(state="deleting", generation=_d.generation + 1, due_at=func.now(), updated_at=func.now())
+            .values(**_UNCLAIMED)
+            .returning(_d.id, _d.tenant, t.collections.c.index_name, _d.generation, _d.live_generation)
         )
         async with self._database.begin() as connection:
-            if (await connection.execute(statement)).one_or_none() is None:
+            row = (await connection.execute(statement)).mappings().one_or_none()
+            if row is None:
                 raise _not_found(document_id)
             await connection.execute(t.chunks.delete().where(t.chunks.c.document_id == document_id))
+        return Finishable(**row)
 
     async def retry(self, tenant: str, document_id: UUID) -> Document:
         """Give a failed document, or the dead chunks of a degraded one, another round of attempts.

@@ -99,3 +99,23 @@ async def test_a_collection_that_is_not_there_is_not_found(client):
 
     assert reply.status_code == 404
     assert "nowhere" in reply.json()["detail"]
+
+
+async def test_a_reindex_begins_every_document_anew_and_pays_for_nothing_twice(client, services, provider):
+    await client.post(
+        "/v1/documents", json={"text": "The keeper lives alone on the northern cliff.", "collection": "a"}
+    )
+    await work(services)
+    paid = provider.stats()["calls"]
+
+    reply = await client.post("/v1/collections/a/reindex")
+
+    assert (reply.status_code, reply.json()) == (202, {"documents": 1})
+    await work(services)
+    (document,) = (await client.get("/v1/documents")).json()["items"]
+    assert (document["state"], document["generation"], document["live_generation"]) == ("ready", 2, 2)
+    assert provider.stats()["calls"] == paid
+
+
+async def test_a_collection_that_is_not_there_cannot_be_reindexed(client):
+    assert (await client.post("/v1/collections/nowhere/reindex")).status_code == 404

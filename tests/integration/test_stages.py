@@ -147,7 +147,7 @@ async def test_a_deleted_document_leaves_no_points_and_no_upload(services, libra
     await library.add("Something else that stays where it is.", "b.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)
-    await clean(services.indexer)
+    await clean(services.indexer)  # as the reconciler does, however the caller ended
 
     stored = await points(services, library)
     assert stored

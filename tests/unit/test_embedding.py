@@ -27,12 +27,12 @@ class Picky:
 def test_packs_by_count_and_by_tokens_in_order():
     texts = ["a" * 30] * 5  # 11 estimated tokens each
 
-    assert list(pack(texts, max_inputs=2, max_tokens=1000)) == [range(0, 2), range(2, 4), range(4, 5)]
-    assert list(pack(texts, max_inputs=10, max_tokens=33)) == [range(0, 3), range(3, 5)]
+    assert list(pack(texts, max_inputs=2, max_tokens=1000)) == [range(2), range(2, 4), range(4, 5)]
+    assert list(pack(texts, max_inputs=10, max_tokens=33)) == [range(3), range(3, 5)]
 
 
 def test_a_text_over_the_limit_goes_alone():
-    assert list(pack(["x", "y" * 900, "z"], max_inputs=9, max_tokens=100)) == [range(0, 1), range(1, 2), range(2, 3)]
+    assert list(pack(["x", "y" * 900, "z"], max_inputs=9, max_tokens=100)) == [range(1), range(1, 2), range(2, 3)]
 
 
 def test_nothing_packs_to_nothing():
