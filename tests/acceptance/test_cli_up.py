@@ -78,6 +78,14 @@ class Up:
 
 
 @pytest.fixture
+def interruptible():
+    """A shell's background job ignores SIGINT, and so would every process that the tests start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def up(provider, tmp_path):
     up = Up(provider, tmp_path / "data")
     yield up
@@ -182,6 +190,7 @@ def test_the_commands_of_a_client(up, tmp_path):
     assert up.stop() == 0
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_ingest_leaves_the_server_working(up, provider, tmp_path):
     folder = tmp_path / "reports"
     folder.mkdir()

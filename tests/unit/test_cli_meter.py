@@ -128,6 +128,13 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for():
     assert last.documents_done == 1
 
 
+def test_a_server_that_is_away_now_and_then_is_waited_for_each_time():
+    away, asking = Unavailable("away", component="api"), [document("a", "asking", 1)]
+    server = Server([], *[away, asking] * 20, [document("a", "ready", 1, 1)])
+    *_, last = follow(server, batch("a"), "default", sleep=lambda _: None)
+    assert last.documents_done == 1
+
+
 def test_a_server_that_stays_away_ends_the_wait():
     server = Server(Unavailable("away", component="api"))
     with pytest.raises(Unavailable):
