@@ -224,10 +224,8 @@ class Deployment:
         return expected
 
     def logs(self) -> str:
-        tails = []
-        for path in sorted((self.data_dir / "logs").glob("*.log")):
-            tails.append(f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-15:]))
-        return "\n".join(tails)
+        paths = sorted((self.data_dir / "logs").glob("*.log"))
+        return "\n".join(f"--- {path.name}\n{_tail(path)}" for path in paths)
 
     # What it consumes
 
@@ -258,6 +256,10 @@ def corpus(documents: int = 200, sections: int = 5, words: int = 200) -> dict[st
             parts.append(f"## Section {s} of report {d}\n\n{body}.")
         texts[f"report-{d}.md"] = "\n\n".join(parts)
     return texts
+
+
+def _tail(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-15:])
 
 
 def _cpu(pid: int) -> float:
