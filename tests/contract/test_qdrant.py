@@ -13,6 +13,7 @@ from embedded.qdrant import process
 from embedded.supervisor import Supervisor
 
 TARGETS = ["local", "embedded"] + (["server"] if os.environ.get("QDRANT_URL") else [])
+WITH_INDEXES = [target for target in TARGETS if target != "local"]  # local mode has no payload indexes
 
 
 @pytest.fixture(scope="module")
@@ -341,9 +342,8 @@ async def test_filters(client, filled, name):
     assert sorted(await ids_near(client, filled, [1.0, 0.0, 0.0], query_filter=condition)) == expected
 
 
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode compares substrings
 async def test_words_and_phrases_of_an_indexed_text(client, collection):
-    if client.is_local:
-        pytest.skip("local mode has no text index: it compares substrings")
     await client.create_payload_index(
         collection, "body", q.TextIndexParams(type="text", tokenizer="word", lowercase=True, phrase_matching=True)
     )
@@ -360,9 +360,8 @@ async def test_words_and_phrases_of_an_indexed_text(client, collection):
     assert await ids_of(client, collection, either) == [1, 3]
 
 
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
 async def test_an_index_can_go_and_its_filter_still_answers(client, filled):
-    if client.is_local:
-        pytest.skip("local mode has no payload indexes")
     await client.delete_payload_index(filled, "tenant", wait=True)
 
     assert "tenant" not in (await client.get_collection(filled)).payload_schema
