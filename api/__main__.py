@@ -7,12 +7,14 @@ from types import FrameType
 
 import structlog
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 from pydantic import ValidationError
 
 from api.app import create
 from shared import log, memory
 from shared.errors import ForeaskError
+from shared.services import build
 from shared.settings import Settings
 
 _GRACEFUL_SECONDS = 10
@@ -35,6 +37,7 @@ def main() -> None:
     settings = Settings()
     log.configure(settings, "api")
     app = create(settings)
+    uvloop.run(_require_complete(settings))
     config = uvicorn.Config(
         app,
         host=settings.api_host,
@@ -51,6 +54,12 @@ def main() -> None:
     memory.settle()
     structlog.get_logger().info("api_starting", host=settings.api_host, port=settings.api_port)
     _Server(config, app).run()
+
+
+async def _require_complete(settings: Settings) -> None:
+    # Uvicorn answers an error of the lifespan with a traceback; who forgot a setting needs the sentence alone.
+    async with build(settings):
+        pass
 
 
 if __name__ == "__main__":
