@@ -19,7 +19,7 @@ from shared.settings import Settings
 
 COLLECTION = "demo"
 FIRST = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # with the answers to what is asked below
-PATIENCE_SECONDS = 210.0  # a slow machine shows its answers before all is read
+PATIENCE_SECONDS = 180.0  # a slow machine shows its answers before all is read
 QUESTIONS = (
     "Does HTTPX support HTTP/2?",
     "Does orjson support PyPy?",
@@ -71,8 +71,9 @@ def _ingest(client: Client, data_dir: Path, console: Console) -> None:
     console.print("\nAsking the questions before you do:", highlight=False)
     started = time.monotonic()
     with Meter(console) as meter:
-        for _ in upload(client, files, COLLECTION, None, batch):
-            meter.show(batch.count())
+        for lane in ("interactive", "bulk"):
+            for _ in upload(client, _of_lane(files, lane), COLLECTION, lane, batch):
+                meter.show(batch.count())
         for count in follow(client, batch, COLLECTION):
             meter.show(count)
             if time.monotonic() - started > PATIENCE_SECONDS and _can_answer(batch):
@@ -89,6 +90,11 @@ def _ingest(client: Client, data_dir: Path, console: Console) -> None:
         output.say(console, f"{rest}: this machine is slow or busy. The next start goes on with them.")
     else:
         output.say(console, f"{len(files)} documents, {chunks} chunks, {questions} questions kept: searchable.")
+
+
+def _of_lane(files: dict[str, Path], lane: str) -> dict[str, Path]:
+    """What the answers stand in goes ahead of the rest."""
+    return {name: path for name, path in files.items() if name.startswith(FIRST) == (lane == "interactive")}
 
 
 def _can_answer(batch: Batch) -> bool:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from cli import keys, library, main
+from cli import demo, keys, library, main
+from cli.ingestion import Batch
 from shared.errors import InvalidInput
 from shared.settings import ApiKey
 
@@ -110,6 +111,39 @@ def test_the_demo_has_the_documents_that_answer_its_questions(tmp_path):
     assert any(name.startswith("foreask/docs/") for name in text)
     assert sum(map(len, text.values())) < 35_000  # about a thousand characters a chunk, some seconds each
     assert library.write(tmp_path) == files
+
+
+def test_the_demo_hands_in_what_answers_its_questions_ahead_of_the_rest(tmp_path):
+    files = library.write(tmp_path)
+    first, rest = (demo._of_lane(files, lane) for lane in ("interactive", "bulk"))
+    assert list(first) == list(files)[:3]
+    assert first | rest == files
+    assert not first.keys() & rest.keys()
+
+
+def test_the_demo_waits_for_its_answers_and_no_longer(tmp_path):
+    names = list(library.write(tmp_path))
+    documents = {name: {"external_id": name, "state": "asking"} for name in names}
+    for name in names[:3]:
+        assert not demo._can_answer(Batch(len(names), documents=documents))
+        documents[name]["state"] = "ready"
+    assert demo._can_answer(Batch(len(names), documents=documents))
+
+
+def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path):
+    for name, value in (
+        ("DATABASE_URL", "postgresql://production"),
+        ("LLM_BASE_URL", "https://paid"),
+        ("LLM_MODEL", "m"),
+    ):
+        monkeypatch.setenv(f"FOREASK_{name}", value)
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://paid")
+    monkeypatch.setenv("FOREASK_EMBEDDING_MODEL", "paid")
+
+    settings = demo.settings_for(tmp_path)
+
+    given = (settings.database_url, settings.llm_base_url, settings.llm_model, settings.embedding_model)
+    assert given == (None, None, None, None)
 
 
 def test_a_text_is_cut_between_paragraphs():
