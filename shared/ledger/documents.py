@@ -32,6 +32,14 @@ _d = t.documents.c
 _UNCLAIMED: dict[str, Any] = {"attempts": 0, "kills": 0, "lease_token": None, "leased_by": None, "error": None}
 
 
+# Made once: put together for each document it took a third of the CPU of handing one in.
+_INSERT = (
+    insert(t.documents)
+    .on_conflict_do_nothing(index_elements=["collection_id", "external_id"], index_where=text("state <> 'deleting'"))
+    .returning(t.documents)
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """What became of a document that was handed in.
@@ -205,11 +213,7 @@ async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping |
         "collection_id": new.collection.id,
         "external_id": new.external_id,
     }
-    statement = insert(t.documents).values(values)
-    statement = statement.on_conflict_do_nothing(
-        index_elements=["collection_id", "external_id"], index_where=text("state <> 'deleting'")
-    )
-    row: RowMapping | None = (await connection.execute(statement.returning(t.documents))).mappings().one_or_none()
+    row: RowMapping | None = (await connection.execute(_INSERT, values)).mappings().one_or_none()
     return row
 
 
