@@ -292,7 +292,7 @@ _CHUNKS = text("""
 _REVIVE = text("""
     UPDATE chunks
     SET state = CASE WHEN given_questions IS NULL THEN 'pending' ELSE 'asked' END, error = NULL, attempts = 0,
-        kills = 0, due_at = now(), leased_by = NULL, lease_token = NULL
+        kills = 0, due_at = now(), leased_by = NULL, lease_token = NULL, settled_at = NULL
     WHERE document_id = :id AND generation = :generation AND state = 'dead'
 """)
 

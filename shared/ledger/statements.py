@@ -146,7 +146,7 @@ CLAIM_ASKED = text("""
 SETTLE_INDEXED = text("""
     UPDATE chunks c
     SET state = CASE WHEN v.error IS NULL THEN 'indexed' ELSE 'dead' END, error = v.error, questions = v.questions,
-        questions_kept = v.kept, leased_by = NULL, attempts = 0, kills = 0
+        questions_kept = v.kept, leased_by = NULL, attempts = 0, kills = 0, settled_at = now()
     FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
                 CAST(:questions AS jsonb[]), CAST(:kept AS int[]))
          AS v(id, generation, token, error, questions, kept)
@@ -187,8 +187,8 @@ FAIL_ASKED = text(f"""
     UPDATE chunks t
     SET state = CASE WHEN v.dead THEN 'dead' ELSE 'asked' END,
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
-        history = {_HISTORY},
-        due_at = now() + v.after, leased_by = NULL, kills = 0
+        history = {_HISTORY}, due_at = now() + v.after, leased_by = NULL, kills = 0,
+        settled_at = CASE WHEN v.dead THEN now() END
     {_FAILURES} AND t.state = 'asked'
     RETURNING t.document_id
 """)

@@ -101,11 +101,14 @@ documents = Table(
     Index(
         "ix_documents_open",
         "state",
+        "tenant",
         "lane",
         "due_at",
         postgresql_where=text("state IN ('queued', 'parsing', 'asking', 'indexing', 'deleting')"),
     ),
+    Index("ix_documents_leased", "state", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
     Index("ix_documents_list", "tenant", "created_at", "id"),
+    Index("ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text("state = 'failed'")),
 )
 
 chunks = Table(
@@ -131,8 +134,14 @@ chunks = Table(
     Column("completion_tokens", Integer, nullable=False, server_default="0"),
     Column("calls", Integer, nullable=False, server_default="0"),
     *_work(),
+    Column("settled_at", DateTime(timezone=True)),  # when it ended, indexed or dead
     Index("ix_chunks_document", "document_id", "generation", "ordinal"),
-    Index("ix_chunks_open", "state", "lane", "due_at", postgresql_where=text("state IN ('pending', 'asked')")),
+    Index(
+        "ix_chunks_open", "state", "tenant", "lane", "due_at", postgresql_where=text("state IN ('pending', 'asked')")
+    ),
+    Index("ix_chunks_leased", "state", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
+    Index("ix_chunks_settled", "tenant", "settled_at"),
+    Index("ix_chunks_dead", "tenant", "settled_at", "id", "generation", postgresql_where=text("state = 'dead'")),
     Index("ix_chunks_pending_key", "content_key", postgresql_where=text("state = 'pending'")),
     # Two workers never pay for the same content at the same time.
     Index(

@@ -1,0 +1,38 @@
+"""Claims go by tenant, and what has ended says when."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+_OPEN_DOCUMENTS = sa.text("state IN ('queued', 'parsing', 'asking', 'indexing', 'deleting')")
+_OPEN_CHUNKS = sa.text("state IN ('pending', 'asked')")
+
+
+def upgrade() -> None:
+    op.add_column("chunks", sa.Column("settled_at", sa.DateTime(timezone=True)))
+    op.drop_index("ix_documents_open", "documents")
+    op.create_index(
+        "ix_documents_open", "documents", ["state", "tenant", "lane", "due_at"], postgresql_where=_OPEN_DOCUMENTS
+    )
+    op.drop_index("ix_chunks_open", "chunks")
+    op.create_index("ix_chunks_open", "chunks", ["state", "tenant", "lane", "due_at"], postgresql_where=_OPEN_CHUNKS)
+    op.create_index(
+        "ix_documents_leased", "documents", ["state", "tenant"], postgresql_where=sa.text("leased_by IS NOT NULL")
+    )
+    op.create_index(
+        "ix_chunks_leased", "chunks", ["state", "tenant"], postgresql_where=sa.text("leased_by IS NOT NULL")
+    )
+    op.create_index("ix_chunks_settled", "chunks", ["tenant", "settled_at"])
+    op.create_index(
+        "ix_chunks_dead",
+        "chunks",
+        ["tenant", "settled_at", "id", "generation"],
+        postgresql_where=sa.text("state = 'dead'"),
+    )
+    op.create_index(
+        "ix_documents_failed", "documents", ["tenant", "updated_at", "id"], postgresql_where=sa.text("state = 'failed'")
+    )
