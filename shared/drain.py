@@ -37,6 +37,7 @@ class Stage(Generic[Item, Outcome]):
         slots: items in work at the same time.
         linger: after a claim that found less than it asked for, how long work may gather before the next one.
         claim: take up to so many items.
+        claim_suspect: take an item that may end its worker, to be worked on alone, if there is one.
         work: do one; what goes wrong is an outcome, and what it raises is a bug.
         settle: commit outcomes.
         leases_of: the claims that an item holds.
@@ -49,6 +50,7 @@ class Stage(Generic[Item, Outcome]):
     slots: int
     linger: timedelta
     claim: Callable[[int], Awaitable[Sequence[Item]]]
+    claim_suspect: Callable[[], Awaitable[Sequence[Item]]]
     work: Callable[[Item], Awaitable[Outcome]]
     settle: Callable[[Sequence[Outcome]], Awaitable[None]]
     leases_of: Callable[[Item], Sequence[Lease]]
@@ -105,9 +107,9 @@ class Drain(Generic[Item, Outcome]):
         deadline = time.monotonic() + self._limits.budget.total_seconds()
         enough = max(1, self._stage.slots // 8)  # a claim costs a round trip, so it waits for a few slots
         called_for_help = False
+        await self._work_alone(settling)
         while not self._stopping.is_set() and time.monotonic() < deadline:
-            if settling.done():
-                settling.result()  # raises what ended it: without settlements there is no use in claiming
+            _raise_what_ended(settling)
             if self._free < min(enough, self._stage.slots):
                 await self._wait_for_slots()
                 continue
@@ -117,12 +119,28 @@ class Drain(Generic[Item, Outcome]):
                 self._begin(item)
             if len(items) < asked_for:
                 if not items and self._free == self._stage.slots:
-                    return False
+                    if not await self._work_alone(settling):
+                        return False
+                    continue
                 await asyncio.sleep(self._stage.linger.total_seconds())
             elif not called_for_help:
                 called_for_help = True
                 self._stage.full()
         return True
+
+    async def _work_alone(self, settling: asyncio.Task[None]) -> bool:
+        """Work on a suspect with nothing beside it, so that it cannot take others along; return whether there was one.
+
+        One at each beginning, so that no suspect waits for the end of all other work, and the rest when nothing else is
+        due.
+        """
+        items = await self._stage.claim_suspect()
+        for item in items:
+            self._begin(item)
+        while self._free < self._stage.slots and not self._stopping.is_set():
+            _raise_what_ended(settling)
+            await self._wait_for_slots()
+        return bool(items)
 
     def _begin(self, item: Item) -> None:
         self._free -= 1
@@ -217,3 +235,9 @@ class Drain(Generic[Item, Outcome]):
         while self._in_work:
             await asyncio.wait(list(self._in_work))
         await self._finished.join()
+
+
+def _raise_what_ended(settling: asyncio.Task[None]) -> None:
+    """Without settlements there is no use in claiming."""
+    if settling.done():
+        settling.result()

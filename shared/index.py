@@ -50,6 +50,7 @@ class Index:
             url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
         )
         self._known: set[str] = set()
+        self._away = False  # it did not answer the last request
 
     async def ensure(self, name: str, dimensions: int) -> None:
         """Make the collection with its payload indexes, where it is not there yet.
@@ -60,7 +61,7 @@ class Index:
         """
         if name in self._known:
             return
-        with index_errors():
+        with self._errors():
             if not await self._client.collection_exists(name):
                 await self._create(name, dimensions)
             info = await self._client.get_collection(name)
@@ -104,7 +105,7 @@ class Index:
 
     async def _upsert(self, name: str, body: bytes) -> None:
         # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.
-        with index_errors():
+        with self._errors():
             reply = await self._client.http.client.request(
                 type_=models.InlineResponse2008,
                 method="PUT",
@@ -129,7 +130,7 @@ class Index:
             models.SetPayloadOperation(set_payload=shown),
             models.DeleteOperation(delete=older),
         ]
-        with index_errors():
+        with self._errors():
             try:
                 results = await self._client.batch_update_points(name, operations, wait=True)
             except UnexpectedResponse as error:
@@ -142,7 +143,7 @@ class Index:
     async def delete(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
         """Remove a document's points, or those of its generations before `below`. No such collection: nothing to do."""
         selector = models.FilterSelector(filter=_document(tenant, document_id, below=below))
-        with index_errors():
+        with self._errors():
             try:
                 result = await self._client.delete(name, selector, wait=True)
             except UnexpectedResponse as error:
@@ -153,13 +154,13 @@ class Index:
 
     async def drop(self, name: str) -> None:
         self._known.discard(name)
-        with index_errors():
+        with self._errors():
             await self._client.delete_collection(name)
 
     async def count(self, name: str, tenant: str) -> int:
         """Count a tenant's points; where there is no such collection yet there are none."""
         condition = models.Filter(must=[_equals("tenant", tenant)])
-        with index_errors():
+        with self._errors():
             try:
                 return (await self._client.count(name, count_filter=condition, exact=True)).count
             except UnexpectedResponse as error:
@@ -169,7 +170,7 @@ class Index:
 
     async def search(self, name: str, requests: Sequence[models.QueryRequest]) -> list[list[Hit]] | None:
         """Run several searches in one request, each answered best first; None where there is no such collection."""
-        with index_errors():
+        with self._errors():
             try:
                 responses = await self._client.query_batch_points(name, list(requests))
             except UnexpectedResponse as error:
@@ -180,17 +181,36 @@ class Index:
 
     async def fetch(self, name: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Return the payloads of points by id; those that are gone are missing."""
-        with index_errors():
+        with self._errors():
             records = await self._client.retrieve(name, list(ids), with_payload=True)
         return {str(record.id): record.payload or {} for record in records}
 
     async def ready(self) -> None:
         """Raise `Unavailable` unless Qdrant answers."""
-        with index_errors():
+        with self._errors():
             await self._client.get_collections()
+
+    async def require(self) -> None:
+        """Raise `Unavailable` if Qdrant did not answer the last time and still does not.
+
+        Asked before work is claimed: without Qdrant it would be embedded in vain.
+        """
+        if self._away:
+            await self.ready()
 
     async def aclose(self) -> None:
         await self._client.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Map the client's exceptions to ours, and remember whether Qdrant answers."""
+        try:
+            with index_errors():
+                yield
+        except Unavailable:
+            self._away = True
+            raise
+        self._away = False
 
 
 def visible(tenant: str) -> models.Filter:

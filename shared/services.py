@@ -73,7 +73,8 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
             max_text_chars=settings.parse_max_text_chars,
         )
         stack.push_async_callback(sandbox.close)
-        work = Work(database, worker=f"{socket.gethostname()}:{os.getpid()}", lease=settings.lease)
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+        work = Work(database, worker=worker, lease=settings.lease, weights=settings.tenant_weights)
         uploads = Uploads(settings.data_dir / "uploads")
         policy = RetryPolicy(settings.max_attempts, settings.retry_base, settings.retry_ceiling)
         floor = settings.similarity_floor if settings.similarity_floor is not None else floor_for(embedder.name)

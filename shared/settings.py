@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from shared.errors import InvalidInput
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -133,6 +135,12 @@ class Settings(BaseSettings):
     lease: Duration = Field(timedelta(seconds=30), description="how long a claim holds unless its worker extends it")
     drain: Duration = Field(timedelta(seconds=20), description="how long one task keeps working before it yields")
     grace: Duration = Field(timedelta(seconds=20), description="how long a stopping worker waits for what is in work")
+    tenant_weights: Annotated[Mapping[str, float], NoDecode] = Field(
+        {}, description="tenant=weight pairs, comma-separated: a tenant's share of busy workers; default 1 each"
+    )
+    hang_timeout: Duration = Field(
+        timedelta(seconds=60), description="a worker whose event loop stands still for so long ends itself"
+    )
     max_attempts: PositiveInt = 8
     retry_base: Duration = timedelta(seconds=1)
     retry_ceiling: Duration = timedelta(minutes=5)
@@ -150,6 +158,26 @@ class Settings(BaseSettings):
         if not isinstance(value, str):
             return value
         return tuple(ApiKey.parse(item.strip()) for item in value.split(",") if item.strip())
+
+    @field_validator("tenant_weights", mode="before")
+    @classmethod
+    def _split_weights(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return dict(_weight(item.strip()) for item in value.split(",") if item.strip())
+
+    @field_serializer("tenant_weights", when_used="json")
+    def _join_weights(self, weights: Mapping[str, float]) -> str:
+        return ",".join(f"{tenant}={weight:g}" for tenant, weight in weights.items())
+
+
+def _weight(pair: str) -> tuple[str, float]:
+    tenant, _, weight = pair.partition("=")
+    if not _TENANT.fullmatch(tenant) or not _WEIGHT.fullmatch(weight) or float(weight) <= 0:
+        raise ValueError(
+            "FOREASK_TENANT_WEIGHTS must be tenant=weight pairs separated by commas, such as acme=3,beta=1"
+        )
+    return tenant, float(weight)
 
 
 def load() -> Settings:

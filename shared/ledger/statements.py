@@ -1,4 +1,4 @@
-"""The statements by which work is claimed and settled.
+"""The statements by which work is settled; `shared.ledger.claims` has those by which it is claimed.
 
 Each settlement compares the fencing token in its own WHERE clause, so that a stale one changes nothing. Rows go in as
 arrays, one per column, so that a group of any size is one statement with one plan.
@@ -7,22 +7,6 @@ arrays, one per column, so that a group of any size is one statement with one pl
 from __future__ import annotations
 
 from sqlalchemy import text
-
-CLAIM_DOCUMENTS = text("""
-    WITH due AS (
-        SELECT id FROM documents
-        WHERE state IN ('queued', 'parsing') AND due_at <= now()
-        ORDER BY lane, due_at LIMIT :limit
-        FOR UPDATE SKIP LOCKED
-    )
-    UPDATE documents d
-    SET state = 'parsing', due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
-        kills = d.kills + (d.leased_by IS NOT NULL)::int, updated_at = now()
-    FROM due, collections c
-    WHERE d.id = due.id AND c.id = d.collection_id
-    RETURNING d.id, d.generation, d.lease_token, d.tenant, d.collection_id, c.options, d.upload, d.filename, d.title,
-              d.media_type, d.given_questions, d.attempts, d.kills, d.live_generation
-""")
 
 SETTLE_PARSED = text("""
     UPDATE documents d
@@ -50,29 +34,6 @@ INSERT_CHUNKS = text("""
          AS v(document_id, id, ordinal, text, headings, span_start, span_end, page, content_key, given)
     JOIN documents d ON d.id = v.document_id
     ON CONFLICT DO NOTHING
-""")
-
-# Content that another worker is paying for right now is left alone, and within one claim each content comes once.
-CLAIM_PENDING = text("""
-    WITH due AS (
-        SELECT id, generation, content_key FROM chunks c
-        WHERE state = 'pending' AND due_at <= now()
-          AND NOT EXISTS (
-              SELECT 1 FROM chunks o
-              WHERE o.content_key = c.content_key AND o.state = 'pending' AND o.leased_by IS NOT NULL
-                AND (o.id, o.generation) <> (c.id, c.generation))
-        ORDER BY lane, due_at LIMIT :limit
-        FOR UPDATE SKIP LOCKED
-    ), once AS (
-        SELECT DISTINCT ON (content_key) id, generation FROM due ORDER BY content_key, id
-    )
-    UPDATE chunks c
-    SET due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
-        kills = c.kills + (c.leased_by IS NOT NULL)::int
-    FROM once, documents d JOIN collections l ON l.id = d.collection_id
-    WHERE c.id = once.id AND c.generation = once.generation AND d.id = c.document_id
-    RETURNING c.id, c.generation, c.lease_token, c.document_id, c.tenant, l.options, c.text, d.title, c.heading_path,
-              c.content_key, c.attempts, c.kills
 """)
 
 PAID = text("""
@@ -120,27 +81,6 @@ ASKED_DOCUMENTS = text("""
     )
     UPDATE documents d SET state = 'indexing', updated_at = now()
     FROM asked WHERE d.id = asked.id AND d.state = 'asking'
-""")
-
-CLAIM_ASKED = text("""
-    WITH due AS (
-        SELECT id, generation FROM chunks
-        WHERE state = 'asked' AND due_at <= now()
-        ORDER BY lane, due_at LIMIT :limit
-        FOR UPDATE SKIP LOCKED
-    )
-    UPDATE chunks c
-    SET due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker,
-        kills = c.kills + (c.leased_by IS NOT NULL)::int
-    FROM due, documents d JOIN collections l ON l.id = d.collection_id
-    WHERE c.id = due.id AND c.generation = due.generation AND d.id = c.document_id
-    RETURNING c.id, c.generation, c.lease_token, c.document_id, c.tenant, d.collection_id, l.index_name,
-              l.embedding_model, d.external_id, d.filename, d.title, d.metadata, c.ordinal, c.text, c.heading_path,
-              c.span_start, c.span_end, c.page, c.pending, c.given_questions IS NOT NULL AS given,
-              coalesce(c.given_questions,
-                       (SELECT p.questions FROM completions p WHERE p.content_key = c.content_key AND c.error IS NULL),
-                       '{}') AS questions,
-              c.error, c.attempts, c.kills, d.created_at
 """)
 
 SETTLE_INDEXED = text("""
@@ -259,9 +199,3 @@ GIVE_BACK = {
     "documents": text(f"UPDATE documents t SET due_at = now(), leased_by = NULL, state = 'queued' {_LEASES}"),
     "chunks": text(f"UPDATE chunks t SET due_at = now(), leased_by = NULL {_LEASES}"),
 }
-
-DUE = text("""
-    SELECT EXISTS (SELECT 1 FROM documents WHERE state IN ('queued', 'parsing') AND due_at <= now()) AS parse,
-           EXISTS (SELECT 1 FROM chunks WHERE state = 'pending' AND due_at <= now()) AS ask,
-           EXISTS (SELECT 1 FROM chunks WHERE state = 'asked' AND due_at <= now()) AS index
-""")

@@ -106,6 +106,12 @@ documents = Table(
         "due_at",
         postgresql_where=text("state IN ('queued', 'parsing', 'asking', 'indexing', 'deleting')"),
     ),
+    Index(
+        "ix_documents_suspects",
+        "state",
+        "due_at",
+        postgresql_where=text("kills > 0 AND state IN ('queued', 'parsing')"),
+    ),
     Index("ix_documents_leased", "state", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
     Index("ix_documents_list", "tenant", "created_at", "id"),
     Index("ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text("state = 'failed'")),
@@ -140,6 +146,12 @@ chunks = Table(
         "ix_chunks_open", "state", "tenant", "lane", "due_at", postgresql_where=text("state IN ('pending', 'asked')")
     ),
     Index("ix_chunks_leased", "state", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
+    Index(
+        "ix_chunks_suspects",
+        "state",
+        "due_at",
+        postgresql_where=text("kills > 0 AND state IN ('pending', 'asked')"),
+    ),
     Index("ix_chunks_settled", "tenant", "settled_at"),
     Index("ix_chunks_dead", "tenant", "settled_at", "id", "generation", postgresql_where=text("state = 'dead'")),
     Index("ix_chunks_pending_key", "content_key", postgresql_where=text("state = 'pending'")),

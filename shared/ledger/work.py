@@ -6,7 +6,7 @@ every one may be applied twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from sqlalchemy import exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.doorbell import QUEUES, Queue
-from shared.ledger import rows
+from shared.ledger import claims, rows
 from shared.ledger import statements as sql
 from shared.ledger.database import Database
 from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
@@ -38,18 +38,24 @@ class Work:
         database: the ledger.
         worker: a name that a person can find the process by.
         lease: how long a claim holds without being extended.
+        weights: tenants that get more than an equal share of the free slots, or less; 1 is an equal one.
     """
 
-    def __init__(self, database: Database, *, worker: str, lease: timedelta) -> None:
+    def __init__(
+        self, database: Database, *, worker: str, lease: timedelta, weights: Mapping[str, float] | None = None
+    ) -> None:
         self._database = database
         self._worker = worker
+        self._weights = dict(weights or {})
         self.lease = lease
 
     # Documents that wait to be parsed
 
-    async def claim_documents(self, limit: int) -> list[ClaimedDocument]:
+    async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[ClaimedDocument]:
+        """Claim documents to be parsed; with `suspects` only those, which are to be worked on alone."""
+        statement = claims.CLAIM_DOCUMENTS[suspects]
         async with self._database.begin() as connection:
-            found = (await connection.execute(sql.CLAIM_DOCUMENTS, self._claim(limit))).mappings().all()
+            found = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
         return [rows.claimed_document(row) for row in found]
 
     async def settle_parsed(self, parsed: Sequence[Parsed]) -> set[UUID]:
@@ -68,11 +74,12 @@ class Work:
 
     # Chunks whose questions are to be written
 
-    async def claim_pending(self, limit: int) -> Claimed:
+    async def claim_pending(self, limit: int, *, suspects: bool = False) -> Claimed:
         """Claim chunks to be asked; those whose content is paid for already go on at once."""
+        statement = claims.CLAIM_PENDING[suspects]
         try:
             async with self._database.begin() as connection:
-                found = (await connection.execute(sql.CLAIM_PENDING, self._claim(limit))).mappings().all()
+                found = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
                 keys = [row["content_key"] for row in found]
                 parameters = {"keys": keys, "worker": self._worker}
                 paid = set((await connection.execute(sql.PAID, parameters)).scalars()) if keys else set()
@@ -98,9 +105,11 @@ class Work:
 
     # Chunks whose questions are to be indexed
 
-    async def claim_asked(self, limit: int) -> list[AskedChunk]:
+    async def claim_asked(self, limit: int, *, suspects: bool = False) -> list[AskedChunk]:
+        """Claim chunks to be indexed; with `suspects` only those, which are to be worked on alone."""
+        statement = claims.CLAIM_ASKED[suspects]
         async with self._database.begin() as connection:
-            found = (await connection.execute(sql.CLAIM_ASKED, self._claim(limit))).mappings().all()
+            found = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
         return [rows.asked(row) for row in found]
 
     async def settle_indexed(self, outcomes: Sequence[Indexed]) -> set[Lease]:
@@ -183,11 +192,14 @@ class Work:
     async def due(self) -> list[Queue]:
         """Return the queues on which anything is due."""
         async with self._database.begin() as connection:
-            row = (await connection.execute(sql.DUE)).mappings().one()
+            row = (await connection.execute(claims.DUE)).mappings().one()
         return [queue for queue in QUEUES if row[queue]]
 
-    def _claim(self, limit: int) -> dict[str, Any]:
-        return {"limit": limit, "worker": self._worker, "lease": self.lease}
+    def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
+        common = {"limit": limit, "worker": self._worker, "lease": self.lease}
+        if suspects:
+            return common
+        return common | {"tenants": list(self._weights), "weights": list(self._weights.values())}
 
     async def _insert_sweeps(self, connection: AsyncConnection, documents: Sequence[Finishable]) -> None:
         parameters = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from shared import quarantine
 from shared.asking import BadQuestions, Subject, ask
 from shared.doorbell import Doorbell
 from shared.drain import Stage
@@ -18,7 +19,6 @@ from shared.ledger.work import Work
 from shared.llm import ChatModel, Usage
 from shared.retry import RetryPolicy, decide
 from shared.settings import Settings
-from shared.stages import quarantine
 from shared.stages.options import asking_options
 
 
@@ -40,6 +40,7 @@ def asking_stage(questioner: Questioner) -> Stage[PendingChunk, Paid | Failed]:
         slots=questioner.settings.llm_max_in_flight,
         linger=timedelta(milliseconds=100),
         claim=partial(_claim, questioner),
+        claim_suspect=partial(_claim, questioner, 1, suspects=True),
         work=partial(write_questions, questioner),
         settle=partial(_settle, questioner),
         leases_of=lambda chunk: [chunk.lease],
@@ -49,9 +50,9 @@ def asking_stage(questioner: Questioner) -> Stage[PendingChunk, Paid | Failed]:
     )
 
 
-async def _claim(questioner: Questioner, limit: int) -> list[PendingChunk]:
+async def _claim(questioner: Questioner, limit: int, *, suspects: bool = False) -> list[PendingChunk]:
     while True:
-        claimed = await questioner.work.claim_pending(limit)
+        claimed = await questioner.work.claim_pending(limit, suspects=suspects)
         if claimed.paid_already:
             questioner.doorbell.ring("index")
         if claimed.chunks or not claimed.paid_already:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import numpy as np
 
+from shared import quarantine
 from shared.asking import Screened, Subject, apply_similarity, screen
 from shared.doorbell import Doorbell
 from shared.drain import Stage
@@ -29,7 +30,6 @@ from shared.ledger.work import Work
 from shared.points import Point, points_of
 from shared.retry import RetryPolicy, decide
 from shared.settings import Settings
-from shared.stages import quarantine
 from shared.uploads import Uploads
 
 _BATCH_CHUNKS = 32
@@ -60,6 +60,7 @@ def indexing_stage(indexer: Indexer) -> Stage[Batch, Outcomes]:
         slots=indexer.settings.embedding_max_in_flight,
         linger=timedelta(milliseconds=200),
         claim=partial(_claim, indexer),
+        claim_suspect=partial(_claim_suspect, indexer),
         work=partial(index_batch, indexer),
         settle=partial(_settle, indexer),
         leases_of=lambda batch: [chunk.lease for chunk in batch],
@@ -70,6 +71,7 @@ def indexing_stage(indexer: Indexer) -> Stage[Batch, Outcomes]:
 
 
 async def _claim(indexer: Indexer, slots: int) -> list[Batch]:
+    await indexer.index.require()
     chunks = await indexer.work.claim_asked(slots * _BATCH_CHUNKS)
     # One upsert goes to one collection.
     chunks.sort(key=lambda chunk: chunk.index_name)
@@ -79,6 +81,12 @@ async def _claim(indexer: Indexer, slots: int) -> list[Batch]:
         for own in [list(group)]
         for start in range(0, len(own), _BATCH_CHUNKS)
     ]
+
+
+async def _claim_suspect(indexer: Indexer) -> list[Batch]:
+    await indexer.index.require()
+    chunks = await indexer.work.claim_asked(1, suspects=True)
+    return [chunks] if chunks else []
 
 
 async def index_batch(indexer: Indexer, batch: Batch) -> Outcomes:

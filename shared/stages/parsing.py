@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
+from shared import quarantine
 from shared.asking import AskingOptions, Subject, content_key
 from shared.doorbell import Doorbell
 from shared.drain import Stage
@@ -23,7 +24,6 @@ from shared.parsing.sandbox import ParsingSandbox
 from shared.points import chunk_id
 from shared.retry import RetryPolicy, decide
 from shared.settings import Settings
-from shared.stages import quarantine
 from shared.stages.options import asking_options
 from shared.uploads import Uploads
 
@@ -48,6 +48,7 @@ def parsing_stage(parser: Parser) -> Stage[ClaimedDocument, Parsed | Failed]:
         slots=parser.settings.parse_workers * 4,  # some wait for a free child while others are committed
         linger=timedelta(milliseconds=50),
         claim=work.claim_documents,
+        claim_suspect=partial(work.claim_documents, 1, suspects=True),
         work=partial(parse, parser),
         settle=partial(_settle, parser),
         leases_of=lambda document: [document.lease],

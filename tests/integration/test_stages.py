@@ -209,8 +209,9 @@ async def test_a_question_with_characters_that_no_store_takes_is_kept_without_th
 
 async def test_work_that_ends_its_worker_is_set_aside(services, library, provider):
     document = await library.add("poison", "poison.md")
-    for _ in range(3):
-        await services.ledger.work.claim_documents(1)
+    for suspect in (False, False, True, True, True):
+        assert len(await services.ledger.work.claim_documents(1, suspects=suspect)) == 1
+        assert await services.ledger.work.claim_documents(1, suspects=not suspect) == []
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("UPDATE documents SET due_at = now() WHERE leased_by IS NOT NULL")
     other = await library.add("A harmless text about the sea and its ships.", "fine.md")
@@ -218,7 +219,7 @@ async def test_work_that_ends_its_worker_is_set_aside(services, library, provide
 
     poisoned = await services.ledger.documents.get("default", document.id)
     assert poisoned.state == DocumentState.FAILED
-    assert "3 times" in poisoned.error
+    assert poisoned.error == "set aside: its worker ended 5 times while working on it, 3 times alone"
     assert (await services.ledger.documents.get("default", other.id)).state == DocumentState.READY
 
 

@@ -26,6 +26,18 @@ def upgrade() -> None:
     op.create_index(
         "ix_chunks_leased", "chunks", ["state", "tenant"], postgresql_where=sa.text("leased_by IS NOT NULL")
     )
+    op.create_index(
+        "ix_documents_suspects",
+        "documents",
+        ["state", "due_at"],
+        postgresql_where=sa.text("kills > 0 AND state IN ('queued', 'parsing')"),
+    )
+    op.create_index(
+        "ix_chunks_suspects",
+        "chunks",
+        ["state", "due_at"],
+        postgresql_where=sa.text("kills > 0 AND state IN ('pending', 'asked')"),
+    )
     op.create_index("ix_chunks_settled", "chunks", ["tenant", "settled_at"])
     op.create_index(
         "ix_chunks_dead",

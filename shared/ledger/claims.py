@@ -1,0 +1,156 @@
+"""The statements that claim work: fair between tenants, uploads ahead of bulk, and suspects apart from everything else.
+
+Every claim shares the free slots out between the tenants that have something due: the next slot goes to the tenant that
+holds the fewest for its weight. So one tenant's million chunks do not delay another's ten. Within a tenant the lane
+decides, then the age.
+
+What was in work when its worker ended is due again, and so is what ended it. Work whose lease has ended twice is a
+suspect from then on: it is claimed alone, by a drain that holds nothing else, so that it proves itself innocent or ends
+its worker without company.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import TextClause, text
+
+from shared.quarantine import SUSPECT_AFTER
+
+# How often work was in a worker that ended: the leases that a claim has seen end, and the one that it sees now.
+_KILLS = "w.kills + (w.leased_by IS NOT NULL)::int"
+
+
+def _tenants(table: str, states: str) -> str:
+    """The tenants that have anything in these states, each found by one look into the index."""
+    return f"""
+        states AS (SELECT unnest(ARRAY[{states}]) AS state),
+        tenants(state, tenant) AS (
+            SELECT s.state, (SELECT min(w.tenant) FROM {table} w WHERE w.state = s.state) FROM states s
+            UNION ALL
+            SELECT t.state, (SELECT min(w.tenant) FROM {table} w WHERE w.state = t.state AND w.tenant > t.tenant)
+            FROM tenants t WHERE t.tenant IS NOT NULL
+        ),
+        places AS (
+            SELECT t.state, t.tenant, l.lane FROM tenants t, (VALUES (0), (1)) AS l(lane) WHERE t.tenant IS NOT NULL
+        )"""
+
+
+def _fair(table: str, states: str, columns: str, only: str = "TRUE") -> str:
+    """The common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
+
+    With many tenants none is asked for more rows than four times its share, so that few are locked in vain.
+    """
+    return f"""
+    WITH RECURSIVE {_tenants(table, states)},
+    held AS (
+        SELECT w.tenant, count(*) AS rows FROM {table} w
+        WHERE w.state IN ({states}) AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
+    ), candidates AS (
+        SELECT p.tenant, w.*
+        FROM places p CROSS JOIN LATERAL (
+            SELECT {columns}, w.lane, w.due_at FROM {table} w
+            WHERE w.state = p.state AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+              AND {_KILLS} < {SUSPECT_AFTER} AND {only}
+            ORDER BY w.due_at
+            LIMIT least(CAST(:limit AS int),
+                        4 * CAST(:limit AS int) / (SELECT count(DISTINCT tenant)::int FROM places) + 1)
+            FOR UPDATE SKIP LOCKED
+        ) w
+    ), due AS (
+        SELECT c.*,
+               (coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at))
+               / coalesce(v.weight, 1) AS turn
+        FROM candidates c
+        LEFT JOIN held h ON h.tenant = c.tenant
+        LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:weights AS float[])) AS v(tenant, weight)
+          ON v.tenant = c.tenant
+        ORDER BY turn, c.lane, c.due_at LIMIT CAST(:limit AS int)
+    )"""
+
+
+def _suspect(table: str, states: str, columns: str, only: str = "TRUE") -> str:
+    """As `_fair`, with the suspects alone, the one that has waited longest first."""
+    return f"""
+    WITH due AS (
+        SELECT {columns} FROM {table} w
+        WHERE w.state IN ({states}) AND w.kills > 0 AND {_KILLS} >= {SUSPECT_AFTER} AND w.due_at <= now() AND {only}
+        ORDER BY w.due_at LIMIT CAST(:limit AS int)
+        FOR UPDATE SKIP LOCKED
+    )"""
+
+
+_LEASED = f"""due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker, kills = {_KILLS}"""
+
+_DOCUMENTS = ("documents", "'queued', 'parsing'", "w.id")
+_CLAIM_DOCUMENTS = f"""
+    UPDATE documents w
+    SET state = 'parsing', {_LEASED}, updated_at = now()
+    FROM due, collections c
+    WHERE w.id = due.id AND c.id = w.collection_id
+    RETURNING w.id, w.generation, w.lease_token, w.tenant, w.collection_id, c.options, w.upload, w.filename, w.title,
+              w.media_type, w.given_questions, w.attempts, w.kills, w.live_generation
+"""
+
+# Content that another worker is paying for right now is left alone, and within one claim each content comes once.
+_PENDING = (
+    "chunks",
+    "'pending'",
+    "w.id, w.generation, w.content_key",
+    """NOT EXISTS (
+              SELECT 1 FROM chunks o
+              WHERE o.content_key = w.content_key AND o.state = 'pending' AND o.leased_by IS NOT NULL
+                AND (o.id, o.generation) <> (w.id, w.generation))""",
+)
+_CLAIM_PENDING = f"""
+    , once AS (
+        SELECT DISTINCT ON (content_key) id, generation FROM due ORDER BY content_key, id
+    )
+    UPDATE chunks w
+    SET {_LEASED}
+    FROM once, documents d JOIN collections l ON l.id = d.collection_id
+    WHERE w.id = once.id AND w.generation = once.generation AND d.id = w.document_id
+    RETURNING w.id, w.generation, w.lease_token, w.document_id, w.tenant, l.options, w.text, d.title, w.heading_path,
+              w.content_key, w.attempts, w.kills
+"""
+
+_ASKED = ("chunks", "'asked'", "w.id, w.generation")
+_CLAIM_ASKED = f"""
+    UPDATE chunks w
+    SET {_LEASED}
+    FROM due, documents d JOIN collections l ON l.id = d.collection_id
+    WHERE w.id = due.id AND w.generation = due.generation AND d.id = w.document_id
+    RETURNING w.id, w.generation, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
+              l.embedding_model, d.external_id, d.filename, d.title, d.metadata, w.ordinal, w.text, w.heading_path,
+              w.span_start, w.span_end, w.page, w.pending, w.given_questions IS NOT NULL AS given,
+              coalesce(w.given_questions,
+                       (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
+                       '{{}}') AS questions,
+              w.error, w.attempts, w.kills, d.created_at
+"""
+
+
+def _both(of: tuple[str, ...], update: str) -> dict[bool, TextClause]:
+    """The claim of ordinary work, and under True that of suspects."""
+    return {False: text(_fair(*of) + update), True: text(_suspect(*of) + update)}
+
+
+CLAIM_DOCUMENTS = _both(_DOCUMENTS, _CLAIM_DOCUMENTS)
+CLAIM_PENDING = _both(_PENDING, _CLAIM_PENDING)
+CLAIM_ASKED = _both(_ASKED, _CLAIM_ASKED)
+
+
+def _is_due(table: str, states: str) -> str:
+    """Whether anything may be claimed; what waits for its time is not looked at row by row."""
+    return f"""(
+        WITH RECURSIVE {_tenants(table, states)}
+        SELECT EXISTS (
+            SELECT 1 FROM places p
+            WHERE EXISTS (SELECT 1 FROM {table} w
+                          WHERE w.state = p.state AND w.tenant = p.tenant AND w.lane = p.lane
+                            AND w.due_at <= now())))"""
+
+
+DUE = text(f"""
+    SELECT {_is_due("documents", "'queued', 'parsing'")} AS parse,
+           {_is_due("chunks", "'pending'")} AS ask,
+           {_is_due("chunks", "'asked'")} AS index
+""")

@@ -1,0 +1,155 @@
+"""Who gets the free slots: tenants in turn, uploads ahead of bulk, suspects alone."""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from shared.asking import AskingOptions, Subject, content_key
+from shared.ledger import Work
+from shared.ledger.outcomes import Paid, Parsed
+from shared.ledger.records import NewChunk
+from shared.llm import Usage
+from shared.points import chunk_id
+from shared.quarantine import DEATHS_ALONE, SUSPECT_AFTER
+from tests.conftest import Library
+
+
+def new_chunk(document, number, words):
+    key = content_key(document.tenant, "scripted", Subject(words), AskingOptions())
+    identity = chunk_id(document.collection_id, document.lease.id, words, 0)
+    return NewChunk(identity, number, words, (), (0, len(words)), None, key)
+
+
+async def pending(services, tenant, count, *, lane=0):
+    """A document of a tenant with so many chunks that wait to be asked."""
+    await Library(services, tenant).add(f"{tenant} {lane} {count}", lane=lane)
+    (claimed,) = await services.ledger.work.claim_documents(10)
+    chunks = [new_chunk(claimed, number, f"{tenant} {lane} chunk {number}") for number in range(count)]
+    await services.ledger.work.settle_parsed([Parsed(claimed, "Title", "text/markdown", chunks)])
+
+
+async def claim(work, limit, *, suspects=False):
+    return (await work.claim_pending(limit, suspects=suspects)).chunks
+
+
+def tenants(chunks):
+    return Counter(chunk.tenant for chunk in chunks)
+
+
+async def end_leases(services):
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE chunks SET due_at = now() WHERE leased_by IS NOT NULL"))
+
+
+async def test_free_slots_are_shared_out_equally(services):
+    await pending(services, "big", 40)
+    await pending(services, "small", 3)
+
+    assert tenants(await claim(services.ledger.work, 10)) == {"big": 7, "small": 3}
+
+
+async def test_what_a_tenant_holds_already_counts(services):
+    await pending(services, "big", 40)
+    work = services.ledger.work
+    assert tenants(await claim(work, 10)) == {"big": 10}
+    await pending(services, "small", 20)
+
+    assert tenants(await claim(work, 8)) == {"small": 8}
+    assert tenants(await claim(work, 8)) == {"big": 3, "small": 5}
+
+
+async def test_an_ended_lease_is_held_by_nobody(services):
+    await pending(services, "big", 40)
+    work = services.ledger.work
+    await claim(work, 10)
+    await pending(services, "small", 20)
+    await end_leases(services)
+
+    assert tenants(await claim(work, 8)) == {"big": 4, "small": 4}
+
+
+async def test_a_heavier_tenant_gets_more(services):
+    await pending(services, "big", 40)
+    await pending(services, "small", 40)
+    weighted = Work(services.database, worker="w", lease=timedelta(seconds=30), weights={"big": 3})
+
+    assert tenants(await claim(weighted, 8)) == {"big": 6, "small": 2}
+
+
+async def test_with_many_tenants_every_one_gets_its_turn(services):
+    for number in range(12):
+        await pending(services, f"t{number}", 5)
+
+    assert set(tenants(await claim(services.ledger.work, 12)).values()) == {1}
+    assert len(await claim(services.ledger.work, 100)) == 48
+
+
+async def test_uploads_go_ahead_of_bulk_within_a_tenant(services):
+    await pending(services, "one", 5, lane=1)
+    await pending(services, "one", 5, lane=0)
+
+    assert {c.text.split()[1] for c in await claim(services.ledger.work, 5)} == {"0"}
+
+
+async def test_documents_are_claimed_in_turn_as_well(services):
+    for number in range(10):
+        await Library(services, "big").add(f"text {number}")
+    await Library(services, "small").add("late")
+
+    assert tenants(await services.ledger.work.claim_documents(4)) == {"big": 3, "small": 1}
+
+
+async def test_questions_are_indexed_in_turn_as_well(services):
+    work = services.ledger.work
+    await pending(services, "big", 10)
+    await pending(services, "small", 2)
+    await work.settle_asked([Paid(c, "scripted", ("What?",), Usage(1, 1), 1) for c in await claim(work, 100)])
+
+    assert tenants(await work.claim_asked(4)) == {"big": 2, "small": 2}
+
+
+async def test_what_was_in_two_dying_workers_is_claimed_alone_from_then_on(services):
+    await pending(services, "one", 3)
+    work = services.ledger.work
+    for deaths in range(SUSPECT_AFTER):
+        claimed = await claim(work, 10)
+        assert {c.kills for c in claimed} == {deaths}
+        assert await claim(work, 10, suspects=True) == []
+        await end_leases(services)
+
+    assert await claim(work, 10) == []
+    (suspect,) = await claim(work, 1, suspects=True)
+    assert suspect.kills == SUSPECT_AFTER
+    assert "ask" in await work.due()  # the other two are suspects too
+
+
+async def test_an_innocent_suspect_is_none_any_more_once_it_is_done(services):
+    await pending(services, "one", 1)
+    work = services.ledger.work
+    for _ in range(SUSPECT_AFTER):
+        await claim(work, 1)
+        await end_leases(services)
+    (suspect,) = await claim(work, 1, suspects=True)
+    await work.settle_asked([Paid(suspect, "scripted", ("What?",), Usage(1, 1), 1)])
+
+    assert [chunk.kills for chunk in await work.claim_asked(1)] == [0]
+
+
+@pytest.mark.parametrize("kills", [0, SUSPECT_AFTER + DEATHS_ALONE - 1])
+async def test_nothing_is_set_aside_before_it_killed_alone(kills):
+    from shared import quarantine
+
+    quarantine.check(kills)
+    with pytest.raises(quarantine.Permanent):
+        quarantine.check(SUSPECT_AFTER + DEATHS_ALONE)
+
+
+async def test_work_that_waits_for_its_time_is_not_due(services):
+    await pending(services, "one", 5)
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE chunks SET due_at = now() + interval '1 hour'"))
+
+    assert await services.ledger.work.due() == []
+    assert await claim(services.ledger.work, 5) == []
