@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -134,4 +133,4 @@ class Doorbell:
             await self._loop.run_in_executor(self._publisher, self._publish, queue)
 
     def _publish(self, queue: Queue) -> None:
-        self._app.send_task(f"foreask.{queue}", kwargs={"rung_at": time.time()}, retry=False, expires=3600)
+        self._app.send_task(f"foreask.{queue}", retry=False)

@@ -12,6 +12,7 @@ import uvloop
 
 from shared.services import Services, build
 from shared.settings import Settings
+from workers.watchdog import Watchdog
 
 T = TypeVar("T")
 
@@ -26,6 +27,8 @@ class WorkerLoop:
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
         self._thread.start()
+        self._watchdog = Watchdog(self._loop, settings.hang_timeout)
+        self._watchdog.start()
         self._stack = AsyncExitStack()
         self.stopping = self.run(_event())
         self.services: Services = self.run(self._stack.enter_async_context(build(settings)))
@@ -39,6 +42,7 @@ class WorkerLoop:
         self._loop.call_soon_threadsafe(self.stopping.set)
 
     def close(self) -> None:
+        self._watchdog.close()
         self.run(self._stack.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)

@@ -1,0 +1,49 @@
+"""A worker whose event loop hangs ends itself; one that was only stopped does not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from workers.watchdog import EXIT_CODE
+
+PROGRAM = """
+import asyncio, sys, threading, time
+from datetime import timedelta
+from workers.watchdog import Watchdog
+
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+Watchdog(loop, timedelta(seconds=1)).start()
+if sys.argv[1] == "hang":
+    loop.call_soon_threadsafe(lambda: time.sleep(30))
+print("up", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def run(*arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+def test_a_loop_that_hangs_ends_the_process_and_says_where():
+    process = run("hang", "30")
+    _, said = process.communicate(timeout=20)
+
+    assert process.returncode == EXIT_CODE
+    assert "line 10 in <lambda>" in said
+
+
+def test_a_process_that_was_stopped_for_longer_goes_on():
+    process = run("turn", "1")
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(3)
+    os.kill(process.pid, signal.SIGCONT)
+    process.communicate(timeout=20)
+
+    assert process.returncode == 0

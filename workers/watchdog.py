@@ -1,0 +1,56 @@
+"""A process whose event loop stands still holds what it has claimed and does nothing: it is better dead."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import threading
+from datetime import timedelta
+
+import structlog
+
+EXIT_CODE = 70  # EX_SOFTWARE
+
+_LOOKS = 20  # within the patience
+
+log = structlog.get_logger()
+
+
+class Watchdog:
+    """Ends the process when a loop has not turned for `patience`; whoever runs the workers starts another.
+
+    Time in which this thread did not run either (a stopped process, a machine that slept) does not count: it is looks
+    without a turn that are counted, not seconds.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, patience: timedelta) -> None:
+        self._loop = loop
+        self._patience = patience
+        self._turned = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+
+    def _watch(self) -> None:
+        missed = 0
+        self._loop.call_soon_threadsafe(self._turned.set)
+        while not self._closing.wait(self._patience.total_seconds() / _LOOKS):
+            if self._turned.is_set():
+                missed = 0
+                self._turned.clear()
+                self._loop.call_soon_threadsafe(self._turned.set)
+                continue
+            missed += 1
+            if missed >= _LOOKS:
+                self._end()
+
+    def _end(self) -> None:
+        log.critical("event_loop_hangs", seconds=self._patience.total_seconds())
+        faulthandler.dump_traceback()
+        os._exit(EXIT_CODE)
