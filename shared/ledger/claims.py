@@ -19,40 +19,38 @@ from shared.quarantine import SUSPECT_AFTER
 _KILLS = "w.kills + (w.leased_by IS NOT NULL)::int"
 
 
-def _tenants(table: str, states: str) -> str:
-    """The tenants that have anything in these states, each found by one look into the index."""
+def _places(table: str, open_: str) -> str:
+    """The tenants that have anything open, each found by one look into the index, and their lanes."""
     return f"""
-        states AS (SELECT unnest(ARRAY[{states}]) AS state),
-        tenants(state, tenant) AS (
-            SELECT s.state, (SELECT min(w.tenant) FROM {table} w WHERE w.state = s.state) FROM states s
+        tenants(tenant) AS (
+            SELECT min(w.tenant) FROM {table} w WHERE {open_}
             UNION ALL
-            SELECT t.state, (SELECT min(w.tenant) FROM {table} w WHERE w.state = t.state AND w.tenant > t.tenant)
+            SELECT (SELECT min(w.tenant) FROM {table} w WHERE {open_} AND w.tenant > t.tenant)
             FROM tenants t WHERE t.tenant IS NOT NULL
         ),
         places AS (
-            SELECT t.state, t.tenant, l.lane FROM tenants t, (VALUES (0), (1)) AS l(lane) WHERE t.tenant IS NOT NULL
+            SELECT t.tenant, l.lane FROM tenants t, (VALUES (0), (1)) AS l(lane) WHERE t.tenant IS NOT NULL
         )"""
 
 
-def _fair(table: str, states: str, columns: str, only: str = "TRUE") -> str:
+def _fair(table: str, open_: str, columns: str, only: str = "TRUE") -> str:
     """The common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
 
     With many tenants none is asked for more rows than four times its share, so that few are locked in vain.
     """
     return f"""
-    WITH RECURSIVE {_tenants(table, states)},
+    WITH RECURSIVE {_places(table, open_)},
     held AS (
         SELECT w.tenant, count(*) AS rows FROM {table} w
-        WHERE w.state IN ({states}) AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
+        WHERE {open_} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
     ), candidates AS (
         SELECT p.tenant, w.*
         FROM places p CROSS JOIN LATERAL (
             SELECT {columns}, w.lane, w.due_at FROM {table} w
-            WHERE w.state = p.state AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+            WHERE {open_} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
               AND {_KILLS} < {SUSPECT_AFTER} AND {only}
             ORDER BY w.due_at
-            LIMIT least(CAST(:limit AS int),
-                        4 * CAST(:limit AS int) / (SELECT count(DISTINCT tenant)::int FROM places) + 1)
+            LIMIT least(CAST(:limit AS int), 8 * CAST(:limit AS int) / (SELECT count(*)::int FROM places) + 1)
             FOR UPDATE SKIP LOCKED
         ) w
     ), due AS (
@@ -67,12 +65,12 @@ def _fair(table: str, states: str, columns: str, only: str = "TRUE") -> str:
     )"""
 
 
-def _suspect(table: str, states: str, columns: str, only: str = "TRUE") -> str:
+def _suspect(table: str, open_: str, columns: str, only: str = "TRUE") -> str:
     """As `_fair`, with the suspects alone, the one that has waited longest first."""
     return f"""
     WITH due AS (
         SELECT {columns} FROM {table} w
-        WHERE w.state IN ({states}) AND w.kills > 0 AND {_KILLS} >= {SUSPECT_AFTER} AND w.due_at <= now() AND {only}
+        WHERE {open_} AND w.kills > 0 AND {_KILLS} >= {SUSPECT_AFTER} AND w.due_at <= now() AND {only}
         ORDER BY w.due_at LIMIT CAST(:limit AS int)
         FOR UPDATE SKIP LOCKED
     )"""
@@ -80,7 +78,12 @@ def _suspect(table: str, states: str, columns: str, only: str = "TRUE") -> str:
 
 _LEASED = f"""due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker, kills = {_KILLS}"""
 
-_DOCUMENTS = ("documents", "'queued', 'parsing'", "w.id")
+# What is open to each claim, in the words of its partial index.
+_TO_PARSE = "w.state IN ('queued', 'parsing')"
+_TO_ASK = "w.state = 'pending'"
+_TO_INDEX = "w.state = 'asked'"
+
+_DOCUMENTS = ("documents", _TO_PARSE, "w.id")
 _CLAIM_DOCUMENTS = f"""
     UPDATE documents w
     SET state = 'parsing', {_LEASED}, updated_at = now()
@@ -93,12 +96,13 @@ _CLAIM_DOCUMENTS = f"""
 # Content that another worker is paying for right now is left alone, and within one claim each content comes once.
 _PENDING = (
     "chunks",
-    "'pending'",
+    _TO_ASK,
     "w.id, w.generation, w.content_key",
     """NOT EXISTS (
               SELECT 1 FROM chunks o
               WHERE o.content_key = w.content_key AND o.state = 'pending' AND o.leased_by IS NOT NULL
-                AND (o.id, o.generation) <> (w.id, w.generation))""",
+                AND (o.id, o.generation) <> (w.id, w.generation)
+              OFFSET 0)""",  # kept from becoming a join: one look into the index for each row of a few
 )
 _CLAIM_PENDING = f"""
     , once AS (
@@ -112,7 +116,7 @@ _CLAIM_PENDING = f"""
               w.content_key, w.attempts, w.kills
 """
 
-_ASKED = ("chunks", "'asked'", "w.id, w.generation")
+_ASKED = ("chunks", _TO_INDEX, "w.id, w.generation")
 _CLAIM_ASKED = f"""
     UPDATE chunks w
     SET {_LEASED}
@@ -138,19 +142,17 @@ CLAIM_PENDING = _both(_PENDING, _CLAIM_PENDING)
 CLAIM_ASKED = _both(_ASKED, _CLAIM_ASKED)
 
 
-def _is_due(table: str, states: str) -> str:
+def _is_due(table: str, open_: str) -> str:
     """Whether anything may be claimed; what waits for its time is not looked at row by row."""
     return f"""(
-        WITH RECURSIVE {_tenants(table, states)}
+        WITH RECURSIVE {_places(table, open_)}
         SELECT EXISTS (
-            SELECT 1 FROM places p
-            WHERE EXISTS (SELECT 1 FROM {table} w
-                          WHERE w.state = p.state AND w.tenant = p.tenant AND w.lane = p.lane
-                            AND w.due_at <= now())))"""
+            SELECT 1 FROM places p CROSS JOIN LATERAL (
+                SELECT 1 FROM {table} w
+                WHERE {open_} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now() LIMIT 1) w))"""
 
 
 DUE = text(f"""
-    SELECT {_is_due("documents", "'queued', 'parsing'")} AS parse,
-           {_is_due("chunks", "'pending'")} AS ask,
-           {_is_due("chunks", "'asked'")} AS index
+    SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_ASK)} AS ask,
+           {_is_due("chunks", _TO_INDEX)} AS index
 """)

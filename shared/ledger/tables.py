@@ -99,20 +99,20 @@ documents = Table(
         postgresql_where=text("state <> 'deleting'"),
     ),
     Index(
-        "ix_documents_open",
-        "state",
+        "ix_documents_due",
         "tenant",
         "lane",
         "due_at",
-        postgresql_where=text("state IN ('queued', 'parsing', 'asking', 'indexing', 'deleting')"),
+        postgresql_where=text("state IN ('queued', 'parsing')"),
     ),
+    Index("ix_documents_open", "state", "due_at", postgresql_where=text("state IN ('asking', 'indexing', 'deleting')")),
     Index(
         "ix_documents_suspects",
         "state",
         "due_at",
         postgresql_where=text("kills > 0 AND state IN ('queued', 'parsing')"),
     ),
-    Index("ix_documents_leased", "state", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
+    Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
     Index("ix_documents_list", "tenant", "created_at", "id"),
     Index("ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text("state = 'failed'")),
 )
@@ -142,10 +142,9 @@ chunks = Table(
     *_work(),
     Column("settled_at", DateTime(timezone=True)),  # when it ended, indexed or dead
     Index("ix_chunks_document", "document_id", "generation", "ordinal"),
-    Index(
-        "ix_chunks_open", "state", "tenant", "lane", "due_at", postgresql_where=text("state IN ('pending', 'asked')")
-    ),
-    Index("ix_chunks_leased", "state", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
+    Index("ix_chunks_to_ask", "tenant", "lane", "due_at", postgresql_where=text("state = 'pending'")),
+    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text("state = 'asked'")),
+    Index("ix_chunks_in_indexing", "tenant", postgresql_where=text("state = 'asked' AND leased_by IS NOT NULL")),
     Index(
         "ix_chunks_suspects",
         "state",

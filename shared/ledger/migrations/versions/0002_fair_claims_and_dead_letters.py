@@ -8,23 +8,31 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
-_OPEN_DOCUMENTS = sa.text("state IN ('queued', 'parsing', 'asking', 'indexing', 'deleting')")
-_OPEN_CHUNKS = sa.text("state IN ('pending', 'asked')")
-
 
 def upgrade() -> None:
     op.add_column("chunks", sa.Column("settled_at", sa.DateTime(timezone=True)))
     op.drop_index("ix_documents_open", "documents")
     op.create_index(
-        "ix_documents_open", "documents", ["state", "tenant", "lane", "due_at"], postgresql_where=_OPEN_DOCUMENTS
+        "ix_documents_due",
+        "documents",
+        ["tenant", "lane", "due_at"],
+        postgresql_where=sa.text("state IN ('queued', 'parsing')"),
+    )
+    op.create_index(
+        "ix_documents_open",
+        "documents",
+        ["state", "due_at"],
+        postgresql_where=sa.text("state IN ('asking', 'indexing', 'deleting')"),
     )
     op.drop_index("ix_chunks_open", "chunks")
-    op.create_index("ix_chunks_open", "chunks", ["state", "tenant", "lane", "due_at"], postgresql_where=_OPEN_CHUNKS)
+    for name, state in (("ix_chunks_to_ask", "pending"), ("ix_chunks_to_index", "asked")):
+        op.create_index(name, "chunks", ["tenant", "lane", "due_at"], postgresql_where=sa.text(f"state = '{state}'"))
+    op.create_index("ix_documents_leased", "documents", ["tenant"], postgresql_where=sa.text("leased_by IS NOT NULL"))
     op.create_index(
-        "ix_documents_leased", "documents", ["state", "tenant"], postgresql_where=sa.text("leased_by IS NOT NULL")
-    )
-    op.create_index(
-        "ix_chunks_leased", "chunks", ["state", "tenant"], postgresql_where=sa.text("leased_by IS NOT NULL")
+        "ix_chunks_in_indexing",
+        "chunks",
+        ["tenant"],
+        postgresql_where=sa.text("state = 'asked' AND leased_by IS NOT NULL"),
     )
     op.create_index(
         "ix_documents_suspects",
