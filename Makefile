@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check bench clean
+.PHONY: help install demo up test check faults soak planted bench clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -32,6 +32,15 @@ test: $(VENV)/.dev ## run the tests
 
 check: $(VENV)/.dev ## lint, formatting and types
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy
+
+faults: $(VENV)/.dev ## break everything while it works, and count what is lost (minutes)
+	$(IN) -m pytest tests/faults --faults full
+
+soak: $(VENV)/.dev ## the same for hours
+	$(IN) -m pytest tests/faults --faults soak
+
+planted: $(VENV)/.dev ## plant bugs, and see that the fault suite catches each
+	$(IN) -m tests.faults.planted
 
 bench: $(VENV)/.dev ## run the benchmarks
 	$(IN) -m bench

@@ -17,6 +17,11 @@ from shared.settings import Settings
 from tests.deployment import ScriptedProvider
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--faults", choices=("short", "full", "soak"), default="short", help="size of the fault suite")
+    parser.addoption("--seed", type=int, default=7, help="seed of the fault suite")
+
+
 @pytest.fixture(scope="session")
 def provider_process() -> Iterator[ScriptedProvider]:
     provider = ScriptedProvider()

@@ -57,8 +57,10 @@ class ScriptedProvider:
     def script(self, **changes: Any) -> None:
         self._client.post("/script", json=changes).raise_for_status()
 
-    def stats(self) -> dict[str, Any]:
-        return self._client.get("/stats").json()
+    def stats(self, containing: str | None = None) -> dict[str, Any]:
+        """What it was called for; with `containing`, the calls of prompts with that text alone."""
+        parameters = {} if containing is None else {"containing": containing}
+        return self._client.get("/stats", params=parameters).json()
 
     def reset(self) -> None:
         self._client.post("/reset").raise_for_status()

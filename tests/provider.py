@@ -15,7 +15,7 @@ import re
 import time
 import zlib
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,17 @@ class Script:
 class Stats:
     chats: Counter[str] = field(default_factory=Counter)  # calls received, by prompt
     answered: Counter[str] = field(default_factory=Counter)  # calls answered 200 in full, by prompt
+    spoilt: Counter[str] = field(default_factory=Counter)  # those of them whose reply was of no use, by prompt
+    prompts: dict[str, str] = field(default_factory=dict)  # what a prompt says, by the key that it is counted under
     embeddings: int = 0
     embedded_inputs: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     in_flight: int = 0
     peak_in_flight: int = 0
     arrivals: list[float] = field(default_factory=list)
+
+
+_BY_PROMPT = ("chats", "answered", "spoilt")
 
 
 class Provider:
@@ -87,14 +92,15 @@ class Provider:
     async def models(self, _: web.Request) -> web.Response:
         return _json({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
 
-    async def report(self, _: web.Request) -> web.Response:
-        s = self.stats
+    async def report(self, request: web.Request) -> web.Response:
+        """What was counted; with `?containing=TEXT` the calls of those prompts alone."""
+        s = self._stats_of(request.query["containing"]) if "containing" in request.query else self.stats
         return _json(
             {
                 "chats": dict(s.chats),
                 "answered": dict(s.answered),
                 "calls": s.chats.total(),
-                "paid_twice": sum(n - 1 for n in s.answered.values()),
+                "paid_twice": sum(max(0, n - s.spoilt[key] - 1) for key, n in s.answered.items()),
                 "embeddings": s.embeddings,
                 "embedded_inputs": s.embedded_inputs,
                 "statuses": {str(k): v for k, v in s.statuses.items()},
@@ -103,6 +109,12 @@ class Provider:
                 "arrivals": s.arrivals,
             }
         )
+
+    def _stats_of(self, text: str) -> Stats:
+        s = self.stats
+        keys = {key for key, prompt in s.prompts.items() if text in prompt}
+        parts = {name: Counter({k: n for k, n in getattr(s, name).items() if k in keys}) for name in _BY_PROMPT}
+        return replace(s, **parts)
 
     async def rewrite(self, request: web.Request) -> web.Response:
         known = {f.name for f in fields(Script)}
@@ -124,6 +136,7 @@ class Provider:
         key = hashlib.sha256(orjson.dumps(body["messages"])).hexdigest()[:24]
         stats = self.stats
         stats.chats[key] += 1
+        stats.prompts[key] = prompt
         stats.arrivals.append(time.time())
         stats.in_flight += 1
         stats.peak_in_flight = max(stats.peak_in_flight, stats.in_flight)
@@ -151,9 +164,11 @@ class Provider:
         draw -= s.share_hang
         if 0 <= draw < s.share_truncated:
             content, finish = content[: len(content) // 2], "length"
+            self.stats.spoilt[key] += 1
         draw -= s.share_truncated
         if 0 <= draw < s.share_malformed or (s.malformed_containing and s.malformed_containing in prompt):
             content = "Sure! Here are the questions:" + content[: len(content) // 2]
+            self.stats.spoilt[key] += 1
         reply = orjson.dumps(
             {
                 "id": f"chatcmpl-{key}",

@@ -1,0 +1,68 @@
+"""A real worker that sends itself a signal at a named point: `python -m tests.faults.dying ROLE POINT NTH KILL|STOP`.
+
+The point is a function of the product, wrapped here, so that the product needs no hooks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import shared.stages.asking
+from shared.index import Index
+from shared.ledger.work import Work
+from workers.__main__ import main
+
+
+@dataclass(frozen=True)
+class Point:
+    """A call of `owner.name`: the signal comes before it, or after it where it returned something."""
+
+    role: str
+    owner: Any
+    name: str
+    before: bool = False
+
+
+POINTS = {
+    "after the file's claim": Point("parse", Work, "claim_documents"),
+    "after the claim": Point("ask", Work, "claim_pending"),
+    "after the answer": Point("ask", shared.stages.asking, "ask"),
+    "after its commit": Point("ask", Work, "settle_asked"),
+    "before the upsert": Point("index", Index, "upsert", before=True),
+    "after the upsert": Point("index", Index, "upsert"),
+    "before the delete": Point("index", Index, "replace", before=True),
+    "after the delete": Point("index", Index, "replace"),
+}
+
+
+def arm(point: Point, nth: int, number: signal.Signals) -> None:
+    """Have this process signal itself at the n-th call that comes to the point."""
+    original: Callable[..., Awaitable[Any]] = getattr(point.owner, point.name)
+    calls = count(1)
+
+    async def dying(*arguments: Any, **named: Any) -> Any:
+        if point.before and next(calls) == nth:
+            os.kill(os.getpid(), number)
+        result = await original(*arguments, **named)
+        if not point.before and _worked(result) and next(calls) == nth:
+            os.kill(os.getpid(), number)
+        return result
+
+    setattr(point.owner, point.name, dying)
+
+
+def _worked(result: Any) -> bool:
+    """A claim that found nothing is not the point."""
+    return result != [] and bool(getattr(result, "chunks", True))
+
+
+if __name__ == "__main__":
+    _, role, point, nth, name = sys.argv
+    arm(POINTS[point], int(nth), signal.Signals[f"SIG{name}"])
+    main(role)

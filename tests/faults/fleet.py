@@ -1,0 +1,263 @@
+"""A deployment under fault: several workers a role, restarted when they die, their engines behind a failing proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import asyncpg
+import httpx
+import orjson
+import psutil
+
+from shared.settings import Settings
+from tests.deployment import ROOT, Deployment
+
+CREW = ("parse-1", "ask-1", "ask-2", "index-1", "index-2", "scheduler-1")
+LINKS = {"ledger": "FOREASK_DATABASE_URL", "broker": "FOREASK_REDIS_URL", "qdrant": "FOREASK_QDRANT_URL"}
+_WATCH_SECONDS = 0.05
+_HELD = """
+    SELECT count(*) FROM chunks WHERE state = 'pending' AND leased_by LIKE '%:' || $1::text
+"""
+
+
+@dataclass(frozen=True)
+class Death:
+    """A process that ended by a signal or a crash; `in_flight` are the calls that its claims stood for."""
+
+    name: str
+    pid: int
+    code: int
+    in_flight: int
+
+
+class Proxy:
+    """`tests.faults.proxy` as a process, and its remote control."""
+
+    def __init__(self, targets: Mapping[str, str]) -> None:
+        command = [sys.executable, "-m", "tests.faults.proxy", orjson.dumps(targets).decode()]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert self._process.stdout is not None
+        self.ports: dict[str, int] = orjson.loads(self._process.stdout.readline())
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.ports['control']}", trust_env=False)
+
+    def change(self, link: str, mode: str = "pass", **fault: Any) -> None:
+        self._client.post(f"/{link}", json={"mode": mode, **fault}).raise_for_status()
+
+    def report(self, link: str) -> dict[str, int]:
+        return self._client.get(f"/{link}").raise_for_status().json()
+
+    def close(self) -> None:
+        self._client.close()
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class Fleet(Deployment):
+    """A deployment whose processes die and come back, as under an orchestrator.
+
+    Args:
+        crew: the worker processes, each named after its role and a number.
+    """
+
+    def __init__(self, settings: Settings, data_dir: Path, *, crew: tuple[str, ...] = CREW) -> None:
+        super().__init__(settings, data_dir, roles=())
+        self.crew = crew
+        self.deaths: list[Death] = []
+        self.proxy: Proxy | None = None
+        self._commands: dict[str, list[str]] = {}
+        self._watched = threading.Lock()
+        self._ending = threading.Event()
+        self._watch = threading.Thread(target=self._keep_running, name="orchestrator", daemon=True)
+
+    def start(self) -> Self:
+        self.stack.start()
+        self.proxy = Proxy({link: _address(self._url(variable)) for link, variable in LINKS.items()})
+        self.run("migrate", [sys.executable, "-m", "shared.ledger"]).wait()
+        del self.processes["migrate"]
+        self.run("api", [sys.executable, "-m", "api"])
+        for name in self.crew:
+            self.run(name, worker(name))
+        self._watch.start()
+        self._wait_for_api()
+        self.wait_until(self._crew_started, "the workers did not start")
+        return self
+
+    def stop(self) -> None:
+        self._ending.set()
+        if self._watch.ident:
+            self._watch.join()
+        for process in self.processes.values():
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGCONT)
+        super().stop()
+        if self.proxy is not None:
+            self.proxy.close()
+
+    def run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        self._commands[name] = command
+        return super().run(name, command)
+
+    def environment(self) -> Mapping[str, str]:
+        assert self.proxy is not None
+        environment = dict(super().environment())
+        for link, variable in LINKS.items():
+            environment[variable] = environment[variable].replace(
+                _address(environment[variable]), f"127.0.0.1:{self.proxy.ports[link]}"
+            )
+        return environment
+
+    def fault(self, link: str, mode: str = "pass", **more: Any) -> None:
+        assert self.proxy is not None
+        self.proxy.change(link, mode, **more)
+
+    def signal(self, name: str, number: int) -> None:
+        with suppress(ProcessLookupError):
+            self.processes[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        self.signal(name, signal.SIGKILL)
+
+    def replace(self, name: str, command: list[str]) -> int:
+        """Let a worker end in order and run another in its place, once: when that one dies, the usual one comes back.
+
+        Returns:
+            the process id of the other one, which has started.
+        """
+        before = self.started(name)
+        with self._watched:
+            old = self.processes.pop(name, None)
+            if old is not None:
+                old.terminate()
+                old.wait(timeout=30)
+            process = self.run(name, command)
+            self._commands[name] = worker(name)
+        self.wait_until(lambda: self.started(name) > before, f"{name} did not start")
+        return process.pid
+
+    def roll(self, name: str) -> None:
+        """Ask a process to end and wait until the one that follows it is at work."""
+        before, process = self.started(name), self.processes[name]
+        process.terminate()
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{name} did not end in time\n{self.logs()}") from None
+        self.wait_until(lambda: self._came_up(name, before, process.pid), f"{name} did not come back")
+
+    def _came_up(self, name: str, before: int, old: int) -> bool:
+        if name == "api":
+            return self.client.get("/health/ready").status_code == 200
+        if name.startswith("scheduler"):
+            return self.processes[name].pid != old
+        return self.started(name) > before
+
+    def dying(self, name: str, point: str, *, nth: int = 1, number: str = "KILL") -> int:
+        """Replace a worker by one that sends itself a signal at a point of `tests.faults.dying`."""
+        command = [sys.executable, "-m", "tests.faults.dying", role_of(name), point, str(nth), number]
+        return self.replace(name, command)
+
+    def dismiss(self, name: str) -> None:
+        """End a worker that was there for one scenario."""
+        with self._watched:
+            process = self.processes.pop(name)
+            process.terminate()
+            process.wait(timeout=30)
+
+    @contextmanager
+    def paused(self, *names: str) -> Iterator[None]:
+        """Within, these processes stand still."""
+        for name in names:
+            self.signal(name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for name in names:
+                self.signal(name, signal.SIGCONT)
+
+    def is_stopped(self, name: str) -> bool:
+        return psutil.Process(self.processes[name].pid).status() == psutil.STATUS_STOPPED
+
+    def held_by(self, pid: int) -> int:
+        """How many calls the claims of a worker stand for."""
+        return int(self.query(_HELD, str(pid))[0]["count"])
+
+    def wait_until(self, holds: Callable[[], bool], otherwise: str, timeout: float = 60) -> None:
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            with suppress(httpx.HTTPError):
+                if holds():
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"{otherwise} in {timeout:g} s\n{self.logs()}")
+
+    def started(self, name: str) -> int:
+        """How often a worker came up."""
+        log = self.data_dir / "logs" / f"{name}.log"
+        return log.read_text(errors="replace").count("worker_started") if log.exists() else 0
+
+    def query(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
+        """Ask the ledger itself, past the proxy."""
+        return asyncio.run(_query(self._url("FOREASK_DATABASE_URL"), statement, *arguments))
+
+    def engine(self, name: str) -> int:
+        """The process id of an engine."""
+        return self.stack.pids()[name]
+
+    def kill_engine(self, name: str) -> None:
+        os.kill(self.engine(name), signal.SIGKILL)
+
+    def _url(self, variable: str) -> str:
+        return self.stack.environment()[variable]
+
+    def _crew_started(self) -> bool:
+        return all(self.started(name) for name in self.crew if not name.startswith("scheduler"))
+
+    def _keep_running(self) -> None:
+        while not self._ending.wait(_WATCH_SECONDS):
+            with self._watched:
+                for name, process in list(self.processes.items()):
+                    if process.poll() is not None:
+                        self.deaths.append(Death(name, process.pid, process.returncode, self._in_flight(process.pid)))
+                        self.run(name, self._commands[name])
+
+    def _in_flight(self, pid: int) -> int:
+        try:
+            return self.held_by(pid)
+        except (OSError, asyncpg.PostgresError):
+            return self.stack.settings.llm_max_in_flight  # the ledger is away: as many as there can be
+
+
+def role_of(name: str) -> str:
+    return name.partition("-")[0]
+
+
+def worker(name: str) -> list[str]:
+    """The command of a worker by its name, such as `ask-2`."""
+    return [sys.executable, "-m", "workers", role_of(name)]
+
+
+async def _query(url: str, statement: str, *arguments: object) -> list[dict[str, Any]]:
+    connection = await asyncpg.connect(url, timeout=5)
+    try:
+        return [dict(row) for row in await connection.fetch(statement, *arguments)]
+    finally:
+        await connection.close()
+
+
+def _address(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port}"

@@ -1,0 +1,182 @@
+"""Bugs that the fault suite must catch: each is planted into a copy of the tree, where its scenario must fail.
+
+`python -m tests.faults.planted [NAME...]` plants those whose scenario or meaning contains a NAME, or all. It ends with
+status 1 where a bug was missed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.deployment import ROOT
+
+_TIMEOUT_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A deliberate bug: `old` stands exactly once in `file`, and becomes `new`."""
+
+    means: str
+    caught_by: str
+    file: str
+    old: str
+    new: str
+
+
+WORKERS = "tests/faults/test_workers_die.py::"
+BUGS = (
+    Bug(
+        "nobody rings again for what an ended lease left behind",
+        WORKERS + "test_a_random_worker_is_killed_every_second",
+        "workers/reconciler.py",
+        "for queue in await services.ledger.work.due():",
+        "for queue in []:",
+    ),
+    Bug(
+        "a chunk whose lease ended is never claimed again",
+        WORKERS + "test_killed_at_a_point[after the claim]",
+        "shared/ledger/statements.py",
+        "WHERE state = 'pending' AND due_at <= now()\n          AND NOT EXISTS",
+        "WHERE state = 'pending' AND due_at <= now() AND leased_by IS NULL\n          AND NOT EXISTS",
+    ),
+    Bug(
+        "a slot is free before its answer is committed",
+        WORKERS + "test_killed_at_a_point[after the answer]",
+        "shared/drain.py",
+        "            await self._commit([outcome for _, outcome in group])\n"
+        "            for item, _ in group:\n"
+        "                self._release(item)\n",
+        "            for item, _ in group:\n"
+        "                self._release(item)\n"
+        "            await asyncio.sleep(2)\n"
+        "            await self._commit([outcome for _, outcome in group])\n"
+        "            for item, _ in group:\n",
+    ),
+    Bug(
+        "what was paid for is not kept when it is committed",
+        WORKERS + "test_killed_at_a_point[after its commit]",
+        "shared/ledger/work.py",
+        "await connection.execute(sql.INSERT_COMPLETIONS, rows.completion_arrays(paid))",
+        "pass",
+    ),
+    Bug(
+        "a chunk whose indexer died is never indexed again",
+        WORKERS + "test_killed_at_a_point[after the upsert]",
+        "shared/ledger/statements.py",
+        "WHERE state = 'asked' AND due_at <= now()\n",
+        "WHERE state = 'asked' AND due_at <= now() AND leased_by IS NULL\n",
+    ),
+    Bug(
+        "a generation is live before the older one's points are gone",
+        WORKERS + "test_killed_while_a_generation_is_replaced[before the delete]",
+        "shared/stages/indexing.py",
+        "    replacing = [d for d in documents if d.generation > 1]\n",
+        "    replacing = [d for d in documents if d.generation > 1]\n    await indexer.work.finish(documents)\n",
+    ),
+    Bug(
+        "nobody finishes the documents that a killed worker left unfinished",
+        WORKERS + "test_killed_while_a_generation_is_replaced[after the delete]",
+        "shared/stages/indexing.py",
+        "    await finish(indexer)\n    deleted",
+        "    deleted",
+    ),
+    Bug(
+        "a failed attempt is recorded without its fencing token",
+        WORKERS + "test_an_asking_worker_stands_still_past_its_lease",
+        "shared/ledger/statements.py",
+        'WHERE t.id = v.id AND t.generation = v.generation AND t.lease_token = v.token\n"""\n\nFAIL_DOCUMENTS',
+        'WHERE t.id = v.id AND t.generation = v.generation\n"""\n\nFAIL_DOCUMENTS',
+    ),
+    Bug(
+        "points are written over those of a newer generation",
+        WORKERS + "test_an_indexing_worker_wakes_with_points_of_an_old_generation",
+        "shared/index.py",
+        '"range": {"lte": generation}',
+        '"range": {"lte": 1_000_000}',
+    ),
+    Bug(
+        "a parse is recorded without its fencing token",
+        WORKERS + "test_a_parsing_worker_wakes_with_the_chunks_of_an_old_generation",
+        "shared/ledger/statements.py",
+        "WHERE d.id = v.id AND d.lease_token = v.token AND d.state = 'parsing'",
+        "WHERE d.id = v.id AND d.state = 'parsing'",
+    ),
+    Bug(
+        "a worker that is asked to end drops its calls",
+        WORKERS + "test_every_process_is_restarted_in_turn_under_load",
+        "shared/drain.py",
+        "timeout=self._limits.grace.total_seconds()",
+        "timeout=0",
+    ),
+)
+
+
+def plant(bug: Bug, tree: Path) -> None:
+    path = tree / bug.file
+    text = path.read_text()
+    found = text.count(bug.old)
+    if found != 1:
+        sys.exit(f"{bug.file} holds the text to replace {found} times, not once: {bug.means}")
+    path.write_text(text.replace(bug.old, bug.new))
+
+
+def caught(bug: Bug, folder: Path) -> str | None:
+    """What the scenario says over a copy of the tree with this bug; None where it finds nothing wrong."""
+    tree = folder / "tree"
+    copy_of(tree)
+    plant(bug, tree)
+    command = [sys.executable, "-m", "pytest", bug.caught_by, "-p", "no:cacheprovider", f"--basetemp={folder / 'run'}"]
+    try:
+        done = subprocess.run(command, cwd=tree, check=False, timeout=_TIMEOUT_SECONDS, capture_output=True, text=True)
+    except subprocess.TimeoutExpired:
+        return "no end in time"
+    if done.returncode == 0:
+        return None
+    said = [line[2:].strip() for line in done.stdout.splitlines() if line.startswith("E  ")]
+    if done.returncode != 1 or "1 failed" not in done.stdout or not said:
+        sys.exit(f"{bug.caught_by} could not be run:\n{done.stdout}{done.stderr}")
+    return said[0][:120]
+
+
+def copy_of(tree: Path) -> None:
+    """The files that git knows or would take, as they are now."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (source := ROOT / name).exists():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, tree / name)
+
+
+def chosen(names: list[str]) -> list[Bug]:
+    return [bug for bug in BUGS if not names or any(name in bug.caught_by + bug.means for name in names)]
+
+
+def main(names: list[str]) -> int:
+    missed = 0
+    for bug in chosen(names):
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+            found = caught(bug, Path(folder))
+        missed += not found
+        scenario = bug.caught_by.partition("::")[2].removeprefix("test_")
+        print(
+            f"{'caught' if found else 'MISSED'}  {time.monotonic() - began:4.0f} s  {scenario}: {bug.means}", flush=True
+        )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

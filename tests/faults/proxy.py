@@ -1,0 +1,171 @@
+"""A TCP proxy that fails on demand: one process with a link to each engine, under remote control.
+
+Run it as `python -m tests.faults.proxy '{"broker": "127.0.0.1:6379"}'`; it prints its ports as JSON, the control's own
+under `control`. `POST /broker {"mode": "cut"}` changes a link while it runs, `GET /broker` tells what it has done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+import orjson
+import uvloop
+from aiohttp import web
+
+Mode = Literal["pass", "cut", "hole", "reset", "drip"]
+_READ_BYTES = 65_536
+_DRIP_BYTES = 64
+_DRIP_SECONDS = 0.05
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
+
+
+@dataclass
+class Fault:
+    """What a link does.
+
+    Args:
+        mode: `pass`; `cut`: connections are closed, and new ones too; `hole`: connections are accepted and stay open,
+            and nothing comes through; `reset`: as `cut`, with RST; `drip`: a few bytes at a time.
+        latency_seconds: how long each piece is held back.
+        swallow: the server's reply to a request with this text is lost, and its connection closed.
+        times: how often that happens.
+    """
+
+    mode: Mode = "pass"
+    latency_seconds: float = 0.0
+    swallow: str = ""
+    times: int = 0
+
+
+@dataclass(eq=False)
+class Connection:
+    """A client's connection and ours to the engine."""
+
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
+    swallowing: bool = False
+
+    def close(self, *, at_once: bool) -> None:
+        for writer in self.writers:
+            if at_once:
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            writer.transport.abort()
+
+
+class Link:
+    """Forwards connections to one engine."""
+
+    def __init__(self, target: str) -> None:
+        self._host, self._port = target.rsplit(":", 1)
+        self.fault = Fault()
+        self.swallowed = 0
+        self.accepted = 0
+        self._connections: set[Connection] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+
+    async def listen(self) -> int:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
+        return int(server.sockets[0].getsockname()[1])
+
+    def change(self, fault: Fault) -> None:
+        self.fault = fault
+        if fault.mode in ("cut", "reset"):
+            for connection in list(self._connections):
+                connection.close(at_once=fault.mode == "reset")
+        if fault.mode == "hole":
+            self._flowing.clear()
+        else:
+            self._flowing.set()  # what was held back flows on, as after a network's failure
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        connection = Connection([writer])
+        self._connections.add(connection)
+        try:
+            await self._flowing.wait()
+            if self.fault.mode in ("cut", "reset"):
+                return
+            with suppress(OSError):
+                above = await asyncio.open_connection(self._host, int(self._port))
+                connection.writers.append(above[1])
+                await self._forward(connection, (reader, above[1]), (above[0], writer))
+        finally:
+            self._connections.discard(connection)
+            connection.close(at_once=self.fault.mode == "reset")
+
+    async def _forward(self, connection: Connection, *ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+        """Pump both ways until either ends."""
+        up, down = (asyncio.create_task(self._pump(connection, *way, up=i == 0)) for i, way in enumerate(ways))
+        try:
+            await asyncio.wait([up, down], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            up.cancel()
+            down.cancel()
+            await asyncio.gather(up, down, return_exceptions=True)
+
+    async def _pump(
+        self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
+    ) -> None:
+        while data := await reader.read(_READ_BYTES):
+            await self._flowing.wait()
+            if up:
+                self._watch(connection, data)
+            elif connection.swallowing:
+                self.swallowed += 1
+                return
+            if self.fault.latency_seconds:
+                await asyncio.sleep(self.fault.latency_seconds)
+            await self._write(writer, data)
+
+    def _watch(self, connection: Connection, data: bytes) -> None:
+        if self.fault.times > 0 and self.fault.swallow.encode() in data:
+            self.fault.times -= 1
+            connection.swallowing = True
+
+    async def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        while data and self.fault.mode == "drip":
+            writer.write(data[:_DRIP_BYTES])
+            data = data[_DRIP_BYTES:]
+            await asyncio.sleep(_DRIP_SECONDS)
+        writer.write(data)
+        await writer.drain()
+
+
+class Control:
+    """The links by their names, over HTTP."""
+
+    def __init__(self, links: dict[str, Link]) -> None:
+        self._links = links
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.add_routes([web.post("/{link}", self.change), web.get("/{link}", self.report)])
+        return app
+
+    async def change(self, request: web.Request) -> web.Response:
+        self._links[request.match_info["link"]].change(Fault(**orjson.loads(await request.read())))
+        return web.json_response({})
+
+    async def report(self, request: web.Request) -> web.Response:
+        link = self._links[request.match_info["link"]]
+        return web.json_response({"accepted": link.accepted, "swallowed": link.swallowed})
+
+
+async def serve(targets: dict[str, str]) -> None:
+    links = {name: Link(target) for name, target in targets.items()}
+    ports = {name: await link.listen() for name, link in links.items()}
+    runner = web.AppRunner(Control(links).app(), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(orjson.dumps(ports | {"control": runner.addresses[0][1]}).decode(), flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(orjson.loads(sys.argv[1])))

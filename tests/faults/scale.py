@@ -1,0 +1,33 @@
+"""How large a run of the suite is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes of the scenarios.
+
+    Args:
+        documents: of five chunks each, where one fault is looked at.
+        storm_documents: of five chunks each, while workers die one after the other.
+        storm_kills: how many die.
+        storm_latency_seconds: of the model meanwhile, so that the storm does not outlast the work.
+        away_seconds: how long an engine is gone.
+        patience_seconds: until all must have settled.
+    """
+
+    documents: int
+    storm_documents: int
+    storm_kills: int
+    storm_latency_seconds: float
+    away_seconds: float
+    patience_seconds: float
+
+
+SCALES = {
+    "short": Scale(40, 120, 8, 0.3, 3, 90),
+    "full": Scale(200, 2_000, 40, 0.3, 60, 900),
+    "soak": Scale(400, 8_000, 240, 0.5, 60, 3_600),
+}

@@ -1,0 +1,285 @@
+"""What a scenario asks for, and the judgement on what came of it, after Jepsen's set checker.
+
+Everything is counted from outside: the documents that were handed in, the prompts that the provider was called for, and
+the points that stand in Qdrant at the end.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from shared.points import question_id
+from tests.deployment import ScriptedProvider
+from tests.faults.fleet import Fleet
+
+SETTLED = ("ready", "degraded", "failed")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A scenario in the table."""
+
+    scenario: str
+    seed: int
+    seconds: float
+    chunks: int
+    calls: int
+    lost: tuple[str, ...]
+    unexpected: tuple[str, ...]
+    paid_twice: int
+    in_flight: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a document, which becomes one chunk; its mark is in every few words, and so in all of its questions."""
+
+    mark: str
+    body: str
+
+
+def section(mark: str, chars: int = 1600) -> Section:
+    """A section that is one chunk: longer than what the provider makes its questions of, shorter than the limit."""
+    start = sum(map(ord, mark)) * 31
+    pairs = chars // (len(mark) + len(" item999 "))
+    return Section(mark, " ".join(f"{mark} item{(start + n * n) % 997}" for n in range(pairs)) + ".")
+
+
+def text_of(title: str, sections: Iterable[Section]) -> str:
+    parts = [f"## Section {number} of {title}\n\n{part.body}" for number, part in enumerate(sections)]
+    return "\n\n".join([f"# {title}", *parts])
+
+
+@dataclass
+class Scenario:
+    """One fault and one collection of documents that nobody else has.
+
+    Args:
+        name: as the table shows it.
+        number: of the scenario, in the marks of its texts.
+        seed: of everything random, and in the marks too.
+    """
+
+    fleet: Fleet
+    provider: ScriptedProvider
+    name: str
+    number: str
+    seed: int
+    table: list[Row]
+    began: float = field(default_factory=time.monotonic)
+    documents: dict[str, list[Section]] = field(default_factory=dict)
+    in_flight: int = 0
+    _deaths_before: int = 0
+
+    def __post_init__(self) -> None:
+        self._deaths_before = len(self.fleet.deaths)
+
+    @property
+    def mark(self) -> str:
+        """The beginning of every mark of this scenario."""
+        return f"f{self.number}x{self.seed}"
+
+    @property
+    def collection(self) -> str:
+        return self.mark
+
+    @property
+    def chunks(self) -> int:
+        return sum(map(len, self.documents.values()))
+
+    def corpus(self, documents: int, sections: int = 5, *, version: int = 1) -> dict[str, list[Section]]:
+        """So many documents by their external ids, no section like another."""
+        return {
+            f"{self.mark}-{d}.md": [section(f"{self.mark}_{d}_{s}_{version}") for s in range(sections)]
+            for d in range(documents)
+        }
+
+    def hand_in(self, documents: Mapping[str, list[Section]], **more: Any) -> None:
+        """Hand documents in; what they say is what must stand in Qdrant at the end."""
+        texts = {name: text_of(name, sections) for name, sections in documents.items()}
+        replies = self.fleet.ingest(texts, self.collection, **more)
+        statuses = Counter(reply.status_code for reply in replies)
+        assert set(statuses) <= {200, 202}, (statuses, [r.text for r in replies if r.status_code > 202][:3])
+        self.documents |= documents
+
+    def hand_in_patiently(self, documents: Mapping[str, list[Section]]) -> None:
+        """Hand documents in one after the other, each again and again until it is accepted, as a good client does."""
+        for name, sections in documents.items():
+            self.fleet.wait_until(lambda n=name, s=sections: self._accepted(n, s), f"{name} was not accepted")
+            self.documents[name] = sections
+
+    def _accepted(self, name: str, sections: list[Section]) -> bool:
+        reply = self.fleet.ingest({name: text_of(name, sections)}, self.collection)[0]
+        assert reply.status_code in (200, 202, 503), reply.text
+        return reply.status_code != 503
+
+    def calls(self) -> int:
+        return int(self.stats()["calls"])
+
+    def answered(self) -> int:
+        return sum(self.stats()["answered"].values())
+
+    def stats(self) -> dict[str, Any]:
+        return self.provider.stats(containing=f"{self.mark}_")
+
+    def wait_for_answers(self, count: int, timeout: float = 60) -> None:
+        self.fleet.wait_until(lambda: self.answered() >= count, f"no {count} calls were answered", timeout)
+
+    def settle(self, timeout: float = 120, *, swept: bool = False) -> list[dict[str, Any]]:
+        """Wait until every document has ended; with `swept`, until late writers have been swept after too."""
+        documents = self.fleet.wait_until_settled(len(self.documents), self.collection, timeout)
+        if swept:
+            self.fleet.wait_until(self._swept, "deletions and sweeps did not end", timeout)
+        return documents
+
+    def _swept(self) -> bool:
+        statement = """
+            SELECT (SELECT count(*) FROM sweeps) + (SELECT count(*) FROM documents WHERE state = 'deleting') AS open
+        """
+        return bool(self.fleet.query(statement)[0]["open"] == 0)
+
+    def update(self, documents: Mapping[str, list[Section]], *, changed: int, version: int) -> None:
+        """Hand documents in again, their last sections changed."""
+        self.hand_in(
+            {
+                name: [
+                    part if n < len(sections) - changed else section(f"{part.mark.rsplit('_', 1)[0]}_{version}")
+                    for n, part in enumerate(sections)
+                ]
+                for name, sections in documents.items()
+            }
+        )
+
+    def delete(self, names: Iterable[str]) -> None:
+        ids = {d["external_id"]: d["id"] for d in self.fleet.documents(self.collection)}
+        for name in names:
+            self.fleet.client.delete(f"/v1/documents/{ids[name]}").raise_for_status()
+            del self.documents[name]
+
+    def deaths(self) -> int:
+        return len(self.fleet.deaths) - self._deaths_before
+
+    def judge(self, *, dead: Iterable[str] = (), note: str = "") -> Row:
+        """Compare what was asked for with what stands there; the row goes into the table, whatever it says.
+
+        Args:
+            dead: marks of sections that must have ended dead: they need no question.
+            note: what else the table should tell.
+        """
+        stored = self._stored()
+        lost, unexpected = self._compare(stored, set(dead))
+        stats = self.stats()
+        deaths = self.fleet.deaths[self._deaths_before :]
+        self.in_flight += sum(death.in_flight for death in deaths)
+        row = Row(
+            scenario=self.name,
+            seed=self.seed,
+            seconds=time.monotonic() - self.began,
+            chunks=self.chunks,
+            calls=stats["calls"],
+            lost=tuple(lost),
+            unexpected=tuple(unexpected),
+            paid_twice=stats["paid_twice"],
+            in_flight=self.in_flight,
+            note=note,
+        )
+        self.table.append(row)
+        assert not row.lost, (len(row.lost), row.lost[:10])
+        assert not row.unexpected, (len(row.unexpected), row.unexpected[:10])
+        assert row.paid_twice <= row.in_flight, row
+        slots = self.fleet.stack.settings.llm_max_in_flight
+        assert all(death.in_flight <= slots for death in deaths), deaths
+        return row
+
+    def _stored(self) -> dict[str, dict[str, Any]]:
+        """This scenario's points: those that carry one of its marks."""
+        points = self.fleet.stored_points()
+        return {id_: point for id_, point in points.items() if f"{self.mark}_" in said(point)}
+
+    def _compare(self, stored: dict[str, dict[str, Any]], dead: set[str]) -> tuple[list[str], list[str]]:
+        known = {d["external_id"]: d for d in self.fleet.documents(self.collection)}
+        lost = [f"document {name}" for name in self.documents if name not in known]
+        expected: set[str] = set()
+        by_mark = defaultdict(list)
+        for id_, point in stored.items():
+            if "text" in point:
+                by_mark[marked(point["text"])].append(id_)
+        for name, sections in self.documents.items():
+            if name not in known:
+                continue
+            document = known[name]
+            if not dead and document["state"] != "ready":
+                lost.append(f"document {name} is {document['state']}: {document['error']}")
+            kept = self._kept(document)
+            for part in sections:
+                own = [id_ for id_ in by_mark[part.mark] if _stands(stored[id_], document, part)]
+                if not own:
+                    lost.append(f"chunk {part.mark}")
+                    continue
+                expected.add(own[0])
+                questions = {question_id(UUID(own[0]), n) for n in range(kept.get(own[0], 0))}
+                if not questions and part.mark not in dead:
+                    lost.append(f"questions of {part.mark}")
+                lost += [f"question of {part.mark}" for id_ in questions if not _stands(stored.get(id_), document)]
+                expected |= questions
+        unexpected = [f"{id_}: {said(point)[:60]}" for id_, point in stored.items() if id_ not in expected]
+        unexpected += [f"{name} was not handed in" for name in known if name not in self.documents]
+        return lost, unexpected
+
+    def _kept(self, document: dict[str, Any]) -> dict[str, int]:
+        """How many questions the ledger says were kept, by chunk."""
+        path = f"/v1/documents/{document['id']}/chunks"
+        chunks = self.fleet.client.get(path, params={"limit": 200}).raise_for_status().json()["items"]
+        return {chunk["id"]: sum(bool(q["kept"]) for q in chunk["questions"]) for chunk in chunks}
+
+
+def said(point: Mapping[str, Any]) -> str:
+    return str(point.get("text") or point.get("question"))
+
+
+def marked(text: str) -> str | None:
+    found = re.search(r"f\w+?x\d+_\d+_\d+_\d+", text)
+    return found[0] if found else None
+
+
+def _stands(point: Mapping[str, Any] | None, document: Mapping[str, Any], part: Section | None = None) -> bool:
+    """Whether a point belongs to the document as it is now, and can be seen."""
+    return (
+        point is not None
+        and point["document_id"] == document["id"]
+        and point["generation"] == document["generation"]
+        and not point.get("pending")
+        and (part is None or part.body in point["text"])
+    )
+
+
+def rendered(table: Iterable[Row]) -> str:
+    """The table, one line a scenario."""
+    head = ("scenario", "seed", "seconds", "chunks", "calls", "lost", "unexpected", "paid twice", "in flight", "note")
+    lines = [head]
+    for row in table:
+        counts = (len(row.lost), len(row.unexpected), row.paid_twice, row.in_flight)
+        lines.append(
+            (
+                row.scenario,
+                str(row.seed),
+                f"{row.seconds:.1f}",
+                str(row.chunks),
+                str(row.calls),
+                *map(str, counts),
+                row.note,
+            )
+        )
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    numeric = range(1, len(head) - 1)
+    return "\n".join(
+        "  ".join(c.rjust(w) if i in numeric else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
+    )

@@ -1,0 +1,137 @@
+"""Workers are killed, stopped and replaced while they work."""
+
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from tests.faults.dying import POINTS
+
+# Late enough for calls to be out, answers to be there and commits to have been made.
+NTH = {"after the claim": 3, "after the answer": 30, "after its commit": 3}
+AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after the upsert")
+
+
+def test_a_random_worker_is_killed_every_second(fleet, provider, begin, scale):
+    scenario = begin("1", "kill -9 every second")
+    provider.script(latency_seconds=scale.storm_latency_seconds)
+    chance = random.Random(scenario.seed)
+
+    scenario.hand_in(scenario.corpus(scale.storm_documents))
+    for _ in range(scale.storm_kills):
+        fleet.kill(chance.choice(fleet.crew))
+        time.sleep(1)
+
+    scenario.settle(timeout=scale.patience_seconds)
+    row = scenario.judge(note=f"{scenario.deaths()} deaths")
+    assert scenario.deaths() >= scale.storm_kills * 0.7  # one that is hit again while it comes up counts once
+    assert row.calls >= row.chunks
+
+
+@pytest.mark.parametrize("point", AT_A_POINT)
+def test_killed_at_a_point(fleet, provider, begin, scale, point):
+    scenario = begin("2" + "abcd"[AT_A_POINT.index(point)], f"kill -9 {point}")
+    provider.script(latency_seconds=0.1)
+    role = POINTS[point].role
+    fleet.dying(f"{role}-1", point, nth=NTH.get(point, 1))
+
+    with fleet.paused(f"{role}-2"):
+        scenario.hand_in(scenario.corpus(scale.documents // 2))
+        fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
+
+    scenario.settle()
+    row = scenario.judge()
+    if role == "index":
+        assert row.calls == row.chunks
+
+
+@pytest.mark.parametrize("point", ["before the delete", "after the delete"])
+def test_killed_while_a_generation_is_replaced(fleet, provider, begin, scale, point):
+    scenario = begin("2e" if point.startswith("before") else "2f", f"kill -9 {point}")
+    first = scenario.corpus(scale.documents // 2)
+    scenario.hand_in(first)
+    scenario.settle()
+    fleet.dying("index-1", point)
+
+    with fleet.paused("index-2"):
+        scenario.update(first, changed=2, version=2)
+        fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
+
+    scenario.settle()
+    row = scenario.judge()
+    assert row.calls == row.chunks + 2 * len(first)
+
+
+def test_an_asking_worker_stands_still_past_its_lease(fleet, provider, begin, scale):
+    scenario = begin("3a", "SIGSTOP while asking")
+    provider.script(latency_seconds=1.0)
+    scenario.hand_in(scenario.corpus(scale.documents // 2))
+    scenario.wait_for_answers(20)
+
+    pid = fleet.processes["ask-1"].pid
+    with fleet.paused("ask-1"):
+        scenario.in_flight += fleet.held_by(pid)
+        provider.script(latency_seconds=3.0)
+        fleet.wait_until(lambda: fleet.held_by(pid) == 0, "its claims were not taken over")
+        time.sleep(1.5)  # its calls have timed out when it wakes, and the other worker's are under way
+    provider.script(latency_seconds=0.2)
+
+    scenario.settle()
+    scenario.judge()
+
+
+def test_an_indexing_worker_wakes_with_points_of_an_old_generation(fleet, provider, begin, scale):
+    scenario = begin("3b", "SIGSTOP before the upsert")
+    first = scenario.corpus(scale.documents // 2)
+    fleet.dying("index-1", "before the upsert", number="STOP")
+    with fleet.paused("index-2"):
+        scenario.hand_in(first)
+        fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not come to the upsert")
+
+    scenario.update(first, changed=2, version=2)
+    scenario.settle()
+    fleet.signal("index-1", signal.SIGCONT)
+    scenario.settle(swept=True)
+
+    row = scenario.judge()
+    assert row.paid_twice == 0
+
+
+def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_generation(fleet, provider, begin):
+    scenario = begin("3c", "SIGSTOP while parsing")
+    first = scenario.corpus(4)
+    fleet.dying("parse-1", "after the file's claim", number="STOP")
+    scenario.hand_in(first)
+    fleet.wait_until(lambda: fleet.is_stopped("parse-1"), "it did not claim")
+    fleet.dying("parse-2", "after the file's claim", number="STOP")
+    scenario.update(first, changed=5, version=2)
+    fleet.wait_until(lambda: fleet.is_stopped("parse-2"), "the newer content was not claimed")
+
+    fleet.signal("parse-1", signal.SIGCONT)
+    time.sleep(1)  # for the settlement that must be refused
+    fleet.signal("parse-2", signal.SIGCONT)
+
+    scenario.settle()
+    scenario.judge()
+    fleet.dismiss("parse-2")
+
+
+def test_every_process_is_restarted_in_turn_under_load(fleet, provider, begin, scale):
+    scenario = begin("14", "rolling restart")
+    provider.script(latency_seconds=1.0)
+    corpus = scenario.corpus(scale.storm_documents)
+    load = threading.Thread(target=scenario.hand_in_patiently, args=[corpus])
+    load.start()
+    scenario.wait_for_answers(20)
+
+    for name in (*fleet.crew, "api"):
+        fleet.roll(name)
+    load.join()
+
+    scenario.settle(timeout=scale.patience_seconds)
+    row = scenario.judge(note=f"{scenario.deaths()} restarts")
+    assert row.paid_twice == 0
+    # uvicorn ends by the signal that it was asked to end with, once it has ended in order.
+    assert {death.code for death in fleet.deaths[-scenario.deaths() :] if death.name != "api"} == {0}
