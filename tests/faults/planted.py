@@ -33,18 +33,18 @@ class Bug:
 WORKERS = "tests/faults/test_workers_die.py::"
 BUGS = (
     Bug(
-        "nobody rings again for what an ended lease left behind",
+        "what was in a worker that died is taken for what killed it",
         WORKERS + "test_a_random_worker_is_killed_every_second",
-        "workers/reconciler.py",
-        "for queue in await services.ledger.work.due():",
-        "for queue in []:",
+        "shared/quarantine.py",
+        "if kills >= SUSPECT_AFTER + DEATHS_ALONE:",
+        "if kills >= 1:",
     ),
     Bug(
         "a chunk whose lease ended is never claimed again",
         WORKERS + "test_killed_at_a_point[after the claim]",
-        "shared/ledger/statements.py",
-        "WHERE state = 'pending' AND due_at <= now()\n          AND NOT EXISTS",
-        "WHERE state = 'pending' AND due_at <= now() AND leased_by IS NULL\n          AND NOT EXISTS",
+        "shared/ledger/claims.py",
+        '"""NOT EXISTS (',
+        '"""w.leased_by IS NULL AND NOT EXISTS (',
     ),
     Bug(
         "a slot is free before its answer is committed",
@@ -69,9 +69,9 @@ BUGS = (
     Bug(
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
-        "shared/ledger/statements.py",
-        "WHERE state = 'asked' AND due_at <= now()\n",
-        "WHERE state = 'asked' AND due_at <= now() AND leased_by IS NULL\n",
+        "shared/ledger/claims.py",
+        """_ASKED = ("chunks", "'asked'", "w.id, w.generation")""",
+        """_ASKED = ("chunks", "'asked'", "w.id, w.generation", "w.leased_by IS NULL")""",
     ),
     Bug(
         "a generation is live before the older one's points are gone",
