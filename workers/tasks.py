@@ -19,15 +19,15 @@ log = structlog.get_logger()
 def register(app: Celery, loop: WorkerLoop) -> None:
     """Bind the tasks to a worker's loop. A message of any release is understood: what it carries is not needed."""
 
-    @app.task(name="foreask.parse", acks_late=False)
+    @app.task(name="foreask.parse", shared=False)
     def parse(*_: Any, **__: Any) -> None:
         _answer(loop, "parse", parsing_stage(loop.services.parser))
 
-    @app.task(name="foreask.ask", acks_late=False)
+    @app.task(name="foreask.ask", shared=False)
     def ask(*_: Any, **__: Any) -> None:
         _answer(loop, "ask", asking_stage(loop.services.questioner))
 
-    @app.task(name="foreask.index", acks_late=False)
+    @app.task(name="foreask.index", shared=False)
     def index(*_: Any, **__: Any) -> None:
         _answer(loop, "index", indexing_stage(loop.services.indexer))
 

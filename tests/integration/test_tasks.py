@@ -1,0 +1,29 @@
+"""Rings of other releases, with other contents, wake a worker all the same."""
+
+import asyncio
+
+import pytest
+
+from shared.doorbell import celery_app
+from shared.ledger.records import DocumentState
+from workers.loop import WorkerLoop
+from workers.tasks import register
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [((), {}), ((), {"rung_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f7c1e"], "release": "0.1"})],
+)
+async def test_a_ring_is_understood_whatever_it_carries(services, settings, library, provider, arguments, named):
+    document = await library.add("A text about a lighthouse and its keeper.")
+    loop = await asyncio.to_thread(WorkerLoop, settings)
+    app = celery_app(settings.redis_url.get_secret_value())
+    register(app, loop)
+    try:
+        for queue in ("parse", "ask", "index"):
+            await asyncio.to_thread(app.tasks[f"foreask.{queue}"], *arguments, **named)
+    finally:
+        await asyncio.to_thread(loop.close)
+        app.close()
+
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
