@@ -14,6 +14,7 @@ class Scale:
         storm_documents: of five chunks each, while workers die one after the other.
         storm_kills: how many die.
         storm_latency_seconds: of the model meanwhile, so that the storm does not outlast the work.
+        flood_documents: of ten chunks each, that one tenant hands in beside another's few.
         away_seconds: how long an engine is gone.
         patience_seconds: until all must have settled.
     """
@@ -22,12 +23,13 @@ class Scale:
     storm_documents: int
     storm_kills: int
     storm_latency_seconds: float
+    flood_documents: int
     away_seconds: float
     patience_seconds: float
 
 
 SCALES = {
-    "short": Scale(40, 120, 8, 0.3, 3, 90),
-    "full": Scale(200, 2_000, 40, 0.3, 60, 900),
-    "soak": Scale(400, 8_000, 240, 0.5, 60, 3_600),
+    "short": Scale(40, 120, 8, 0.3, 250, 3, 90),
+    "full": Scale(200, 2_000, 40, 0.3, 5_000, 60, 900),
+    "soak": Scale(400, 8_000, 240, 0.5, 5_000, 60, 3_600),
 }
