@@ -10,11 +10,12 @@ from workers.loop import WorkerLoop
 from workers.tasks import register
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [((), {}), ((), {"rung_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f7c1e"], "release": "0.1"})],
-)
-async def test_a_ring_is_understood_whatever_it_carries(services, settings, library, provider, arguments, named):
+RINGS = [((), {}), ((), {"rung_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f7c1e"], "release": "0.1"})]
+
+
+@pytest.mark.parametrize("ring", RINGS)
+async def test_a_ring_is_understood_whatever_it_carries(services, settings, library, provider, ring):
+    arguments, named = ring
     document = await library.add("A text about a lighthouse and its keeper.")
     loop = await asyncio.to_thread(WorkerLoop, settings)
     app = celery_app(settings.redis_url.get_secret_value())
