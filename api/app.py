@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from api import auth, collections, documents, events, health, openapi, problems, queries
+from api import auth, collections, documents, events, health, openapi, problems, queries, status
 from api.frontier import Frontier
 from api.known import KnownCollections
 from shared.services import build
@@ -23,6 +23,7 @@ _TAGS = [
     {"name": "documents", "description": "Handed in, followed, retried, deleted."},
     {"name": "collections", "description": "A tenant's named indexes; made on first use."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
+    {"name": "status", "description": "What waits, how fast it goes, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
     {"name": "health", "description": "For whoever runs this; no key is needed."},
 ]
@@ -50,7 +51,7 @@ def create(settings: Settings) -> FastAPI:
     app.add_middleware(Frontier)
     problems.install(app)
     openapi.install(app)
-    for part in (documents, collections, queries, events, health):
+    for part in (documents, collections, queries, status, events, health):
         app.include_router(part.router)
     return app
 

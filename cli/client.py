@@ -111,6 +111,9 @@ class Client:
     def reindex(self, collection: str) -> Json:
         return self._json("POST", f"/v1/collections/{quote(collection, safe='')}/reindex")
 
+    def status(self) -> Json:
+        return self._json("GET", "/v1/status")
+
     def health(self) -> Json:
         """Return the health of each part; the server answers 503 while one is down, which is an answer too."""
         response = self._request("GET", "/health/ready")

@@ -143,17 +143,24 @@ def ask(
 
 def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it once, for programs.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Show the health of each part, what is in work, and the collections. Exit code 1 while the server is not ready."""
+    """Show health, what waits and how fast it goes, limits, and the collections. Exit code 1 while it is not ready."""
     from rich.live import Live  # noqa: PLC0415
 
+    from cli import output  # noqa: PLC0415
+
     with _client(url, key) as client:
+        if as_json:
+            health = client.health()
+            output.print_json(health | {"work": client.status() if _serves(health) else None})
+            raise typer.Exit(0 if health.get("status") == "ready" else 1)
         if not watch:
-            health, shown = _status(client)
+            state, shown = _status(client)
             _console().print(shown)
-            raise typer.Exit(0 if health == "ready" else 1)
+            raise typer.Exit(0 if state == "ready" else 1)
         with Live(_status(client)[1], console=_console(), auto_refresh=False) as live:
             try:
                 while True:
@@ -165,13 +172,15 @@ def status(
 
 def _status(client: Client) -> tuple[str, RenderableType]:
     from cli import output  # noqa: PLC0415
-    from cli.ingestion import ACTIVE  # noqa: PLC0415
 
     health = client.health()
-    if health.get("status") == "unavailable":
-        return "unavailable", output.status(health, [], [])
-    active = [document for state in ACTIVE for document in client.documents(state=state)]
-    return str(health.get("status")), output.status(health, client.collections(), active)
+    if not _serves(health):
+        return "unavailable", output.status(health, None, [])
+    return str(health.get("status")), output.status(health, client.status(), client.collections())
+
+
+def _serves(health: dict[str, object]) -> bool:
+    return health.get("status") != "unavailable"
 
 
 def collections(url: Url = LOCAL, key: Key = None) -> None:

@@ -110,15 +110,61 @@ def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> 
             say(console, f"   {mark} {question['text']}{reason}")
 
 
-def status(health: Json, collections: list[Json], documents: list[Json]) -> RenderableType:
-    """Return the health of each part, what is in work, and the collections."""
+def status(health: Json, work: Json | None, collections: list[Json]) -> RenderableType:
+    """Return the health of each part, what waits and how fast it goes, the limits, and the collections."""
     parts = _table("part", "health")
     for name, state in health.get("components", {}).items():
         parts.add_row(name, _state(state))
-    totals = {name: sum(document["chunks"][name] for document in documents) for name in ("total", "asked", "indexed")}
-    to_ask, to_index = totals["total"] - totals["asked"], totals["asked"] - totals["indexed"]
-    work = f"{len(documents)} documents in work: {to_ask} chunks to ask, {to_index} to index"
-    return Group(f"server: {_state(health.get('status', '?'))}", parts, work, collections_table(collections))
+    shown: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
+    if work is not None:
+        shown += [_stages(work), _pace(work), _limits(work["limits"])]
+    return Group(*shown, collections_table(collections))
+
+
+def _stages(work: Json) -> Table:
+    table = _table("stage", "due", "in flight", "later", "oldest")
+    for name, stage in work["stages"].items():
+        oldest = "" if stage["oldest_seconds"] is None else duration(stage["oldest_seconds"])
+        table.add_row(name, f"{stage['due']:,}", f"{stage['in_flight']:,}", f"{stage['later']:,}", oldest)
+    return table
+
+
+def _pace(work: Json) -> str:
+    dead = f", [red]{work['dead']:,} dead[/red] (foreask dead list)" if work["dead"] else ""
+    eta = "" if work["eta_seconds"] is None else f", done in about {duration(work['eta_seconds'])}"
+    return f"{work['chunks_per_minute']:,.0f} chunks a minute{eta}{dead}"
+
+
+def _limits(limits: list[Json] | None) -> RenderableType:
+    if limits is None:
+        return "limits: [red]unknown[/red], for the broker keeps them and is away"
+    table = _table("limit", "used", "in flight", "state")
+    for limit in limits:
+        used = f"{limit['used']:,}" + ("" if limit["per_minute"] is None else f" of {limit['per_minute']:,} a minute")
+        ceiling = "" if limit["in_flight_limit"] is None else f" of {limit['in_flight_limit']:,}"
+        table.add_row(limit["name"], used, f"{limit['in_flight']:,}{ceiling}", _hold(limit))
+    return table
+
+
+def _hold(limit: Json) -> str:
+    """What keeps calls back, beside the limit itself."""
+    if limit["breaker"] != "closed":
+        return f"[red]breaker {limit['breaker']}: the provider fails[/red]"
+    if limit["cooldown_seconds"]:
+        return f"[yellow]waits {duration(limit['cooldown_seconds'])}, as the provider asked[/yellow]"
+    return ""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 40 s, 3 min, 2 h 5 min, 3 d 4 h."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 90:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    if minutes < 90:  # noqa: PLR2004
+        return f"{minutes} min"
+    if hours < 48:  # noqa: PLR2004
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def print_batch(console: Console, batch: Batch) -> None:

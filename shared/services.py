@@ -17,7 +17,7 @@ from shared.doorbell import Doorbell
 from shared.embedding import OpenAIEmbedder
 from shared.errors import InvalidInput
 from shared.index import Index
-from shared.ledger import Collections, Documents, Ledger, Work
+from shared.ledger import Backlogs, Collections, Documents, Ledger, Work
 from shared.ledger.database import Database
 from shared.llm import OpenAIChat
 from shared.parsing.sandbox import ParsingSandbox
@@ -81,7 +81,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         yield Services(
             settings=settings,
             database=database,
-            ledger=Ledger(Collections(database), Documents(database), work),
+            ledger=Ledger(Collections(database), Documents(database), work, Backlogs(database)),
             uploads=uploads,
             index=index,
             doorbell=doorbell,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.ledger.backlog import Backlogs
 from shared.ledger.collections import Collections
 from shared.ledger.documents import Documents
 from shared.ledger.work import Work
@@ -14,6 +15,7 @@ class Ledger:
     collections: Collections
     documents: Documents
     work: Work
+    backlogs: Backlogs
 
 
-__all__ = ["Collections", "Documents", "Ledger", "Work"]
+__all__ = ["Backlogs", "Collections", "Documents", "Ledger", "Work"]

@@ -9,7 +9,6 @@ from shared.ledger.records import DocumentState
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
-
 RINGS = [((), {}), ((), {"rung_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f7c1e"], "release": "0.1"})]
 
 

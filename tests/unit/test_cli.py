@@ -150,3 +150,13 @@ def test_a_text_is_cut_between_paragraphs():
     assert library.beginning("one\n\ntwo\n\nthree", 9) == "one\n"
     assert library.beginning("one\n\ntwo", 99) == "one\n\ntwo"
     assert library.beginning("unbroken", 4) == "unbr\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (89.4, "89 s"), (90, "2 min"), (5_399, "90 min"), (7_500, "2 h 5 min"), (273_600, "3 d 4 h")],
+)
+def test_durations_are_said_as_people_say_them(seconds, said):
+    from cli.output import duration
+
+    assert duration(seconds) == said
