@@ -12,7 +12,7 @@ import structlog
 from celery import Celery
 from kombu.exceptions import KombuError
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 Queue = Literal["parse", "ask", "index"]
 QUEUES: tuple[Queue, ...] = ("parse", "ask", "index")
@@ -89,8 +89,8 @@ class Doorbell:
             self._task = asyncio.create_task(self._send_all(), name="doorbell")
 
     async def ready(self) -> None:
-        """Raise `RedisError` or `OSError` unless the broker answers."""
-        await self._redis.ping()
+        """Raise `RedisError` or `OSError` unless the broker answers and takes what is written to it: it may be full."""
+        await self._redis.set("foreask:ready", 1, ex=60)
 
     async def waiting(self) -> dict[Queue, int]:
         """Return how many rings each queue holds."""
@@ -123,7 +123,7 @@ class Doorbell:
             await self._send(queue)
         except (RedisError, KombuError, OSError) as error:
             # The ledger has the work and the reconciler rings again: nothing is lost, so nobody need fail.
-            log.warning("broker_unavailable", queue=queue, kind=type(error).__name__)
+            log.warning("broker_unavailable", queue=queue, reason=_reason(error))
             if not self._closing:
                 await asyncio.sleep(_PAUSE.total_seconds())
 
@@ -134,3 +134,9 @@ class Doorbell:
 
     def _publish(self, queue: Queue) -> None:
         self._app.send_task(f"foreask.{queue}", retry=False)
+
+
+def _reason(error: Exception) -> str:
+    """What the broker itself said, such as that it is full; other messages may hold its URL."""
+    said = isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
+    return f"{type(error).__name__}: {error}" if said else type(error).__name__

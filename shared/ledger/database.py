@@ -22,7 +22,8 @@ _LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,  # no disk, no memory, no connection
+    asyncpg.ReadOnlySQLTransactionError,  # a standby, while another becomes the primary
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     ConnectionError,
@@ -80,7 +81,9 @@ class Database:
 
 
 def _unavailable(error: BaseException) -> Unavailable:
-    kind = type(error).__name__
-    return Unavailable(
-        f"the ledger (PostgreSQL) is not available: {kind}", component="ledger", retry_after=_RETRY_AFTER
-    )
+    cause = error.orig.__cause__ if isinstance(error, exc.DBAPIError) and error.orig else None
+    if isinstance(cause, asyncpg.InsufficientResourcesError):
+        message = f"the ledger (PostgreSQL) is short of something: {cause}"  # no row of ours stands in these
+    else:
+        message = f"the ledger (PostgreSQL) is not available: {type(cause or error).__name__}"
+    return Unavailable(message, component="ledger", retry_after=_RETRY_AFTER)

@@ -1,0 +1,64 @@
+"""Engines that are full say so, and nothing is lost."""
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+from sqlalchemy import exc
+
+from api import schemas
+from shared.errors import Unavailable
+from shared.ledger.database import _unavailable
+from shared.ledger.records import DocumentState
+from tests.api import calling, work
+
+
+@pytest.fixture
+async def full_broker(settings):
+    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+        await redis.config_set("maxmemory", "1mb")
+        yield redis
+        await redis.config_set("maxmemory", "0")
+
+
+async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services, settings, provider, full_broker):
+    async with calling(settings) as client:
+        reply = await client.post("/v1/documents", json={"text": "A text about a lighthouse and its keeper."})
+        health = schemas.Health.model_validate_json((await client.get("/health/ready")).content)
+        await full_broker.config_set("maxmemory", "0")
+        well = schemas.Health.model_validate_json((await client.get("/health/ready")).content)
+        await work(services)
+        document = (await client.get(f"/v1/documents/{reply.json()['document_id']}")).json()
+
+    assert reply.status_code == 202
+    assert (health.status, health.down) == ("degraded", ["broker"])
+    assert well.status == "ready"
+    assert document["state"] == DocumentState.READY
+
+
+async def test_the_reason_of_a_full_broker_is_logged(services, full_broker, capsys):
+    with pytest.raises(ResponseError):
+        await services.doorbell.ready()
+    services.doorbell.ring("ask")
+    await services.doorbell.aclose()
+
+    assert "maxmemory" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (asyncpg.DiskFullError("could not extend file: No space left on device"), "No space left on device"),
+        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), "too many clients"),
+        (asyncpg.AdminShutdownError("terminating connection"), "AdminShutdownError"),
+    ],
+)
+def test_what_the_ledger_is_short_of_is_said(cause, said):
+    original = Exception("driver")
+    original.__cause__ = cause
+
+    error = _unavailable(exc.DBAPIError("SELECT 'a secret'", {}, original))
+
+    assert isinstance(error, Unavailable)
+    assert said in error.message
+    assert "secret" not in error.message
