@@ -29,7 +29,7 @@ from api.schemas import (
     Retrieve,
     Retrieved,
 )
-from shared.answering import Answer, Passage
+from shared.answering import Answer, Answerer, Passage
 from shared.errors import ForeaskError, InvalidInput
 from shared.llm import Usage
 from shared.retrieval import Query, Retrieval, RetrievedChunk
@@ -74,9 +74,9 @@ async def query(request: Request, tenant: Tenant, services: Services, known: Kno
     clock = _Clock()
     retrieval = await _retrieve(body, tenant, services, known)
     if body.stream:
-        return event_stream(_streamed(body.question, retrieval, services, clock))
+        return event_stream(_streamed(body.question, retrieval, services.answerer_for(tenant), clock))
     with retrieval.timed("answer"):
-        answer = await services.answerer.answer(body.question, _passages(retrieval.chunks))
+        answer = await services.answerer_for(tenant).answer(body.question, _passages(retrieval.chunks))
     return Json(_answered(answer, retrieval, clock))
 
 
@@ -89,15 +89,13 @@ async def _retrieve(body: Retrieve, tenant: str, services: SharedServices, known
     return await services.retriever.retrieve(await known.found(tenant, body.collection), wanted)
 
 
-async def _streamed(
-    question: str, retrieval: Retrieval, services: SharedServices, clock: _Clock
-) -> AsyncIterator[bytes]:
+async def _streamed(question: str, retrieval: Retrieval, answerer: Answerer, clock: _Clock) -> AsyncIterator[bytes]:
     """The answer as events; closing this, as a client's going away does, ends the model's call."""
     found = Retrieved(chunks=_chunks(retrieval.chunks), metadata=_metadata(retrieval, Usage(), clock))
     yield event("retrieved", found)
     try:
         with retrieval.timed("answer"):
-            async with aclosing(services.answerer.stream(question, _passages(retrieval.chunks))) as pieces:  # type: ignore[type-var]
+            async with aclosing(answerer.stream(question, _passages(retrieval.chunks))) as pieces:  # type: ignore[type-var]
                 async for piece in pieces:
                     if isinstance(piece, Answer):
                         answer = piece

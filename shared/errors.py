@@ -3,7 +3,10 @@
 ForeaskError
 ├── Transient     try again, not before `retry_after`
 │   ├── RateLimited          a provider said 429
-│   └── Unavailable          an engine or provider cannot be reached, or answered 5xx
+│   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
+│   │   ├── TimedOut         it did not answer in time
+│   │   └── KeyRefused       it does not accept our key, so no call of ours
+│   └── Stopping             this process is asked to end: another one does it
 ├── Permanent     a dead letter, with a reason that a person can read
 │   ├── Unreadable           a file whose text cannot be had
 │   ├── BadReply             a reply that stayed malformed after its repairs
@@ -78,6 +81,21 @@ class Unavailable(Transient):
     ) -> None:
         super().__init__(message, retry_after=retry_after, burns_attempt=answered and component not in _ENGINES)
         self.component = component
+
+
+class TimedOut(Unavailable):
+    """A provider did not answer in time."""
+
+
+class KeyRefused(Unavailable):
+    """A provider does not accept the key: every call would fail alike until a person sees to it."""
+
+
+class Stopping(Transient):
+    """This process is asked to end and begins nothing new; whoever is free may do it at once."""
+
+    def __init__(self, message: str = "the process is asked to end") -> None:
+        super().__init__(message, burns_attempt=False)
 
 
 class Permanent(ForeaskError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import openai
 import orjson
 
-from shared.errors import ForeaskError, RateLimited, Refused, Unavailable
+from shared.errors import ForeaskError, KeyRefused, RateLimited, Refused, TimedOut, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Provider:
 
         Raises:
             RateLimited: 429.
-            Unavailable: a timeout, a broken connection, 5xx, or a key that is not accepted.
+            Unavailable: a broken connection, 5xx, or of its kinds TimedOut and KeyRefused.
             Refused: any other 4xx.
         """
         with provider_errors(self.component):
@@ -89,7 +89,7 @@ def provider_errors(component: str) -> Iterator[None]:
     except openai.APIStatusError as error:
         raise _from_status(error, component) from error
     except openai.APITimeoutError as error:
-        raise Unavailable(
+        raise TimedOut(
             f"the {component} provider did not answer in time", component=component, answered=True
         ) from error
     except openai.APIConnectionError as error:
@@ -112,7 +112,7 @@ def _from_status(error: openai.APIStatusError, component: str) -> ForeaskError:
         return RateLimited(said, retry_after=wait)
     if status in {401, 403}:
         # Every call would fail alike: what is wrong is the configuration, not the chunk, so it waits for a person.
-        return Unavailable(f"{said} (check its API key)", component=component, retry_after=_KEY_PAUSE)
+        return KeyRefused(f"{said} (check its API key)", component=component, retry_after=_KEY_PAUSE)
     if status in _TRANSIENT_STATUSES or status >= 500:  # noqa: PLR2004
         return Unavailable(said, component=component, retry_after=wait, answered=True)
     return Refused(said)

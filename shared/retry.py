@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from shared.errors import ForeaskError, Transient
+from shared.errors import ForeaskError, Stopping, Transient
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ def decide(error: ForeaskError, failed_before: int, policy: RetryPolicy, random:
     """
     if not isinstance(error, Transient):
         return Dead(reason=error.message)
+    if isinstance(error, Stopping):
+        return Retry(after=timedelta(), reason=error.message, burns_attempt=False)
     attempt = failed_before + 1
     if attempt >= policy.max_attempts and error.burns_attempt:
         return Dead(reason=f"gave up after {attempt} attempts: {error.message}")

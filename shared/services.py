@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from pydantic import SecretStr
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from shared.answering import Answerer, ExtractiveAnswerer, GenerativeAnswerer
 from shared.asking import floor_for
 from shared.doorbell import Doorbell
-from shared.embedding import OpenAIEmbedder
+from shared.embedding import Embedder, OpenAIEmbedder
 from shared.errors import InvalidInput
 from shared.index import Index
 from shared.ledger import Backlogs, Collections, Documents, Ledger, Work
 from shared.ledger.database import Database
+from shared.limiter import (
+    NEUTRAL,
+    PING,
+    QUERY,
+    LimitedChat,
+    LimitedEmbedder,
+    Limiter,
+    LimitUse,
+    ProviderLimits,
+    Rates,
+    provider_id,
+)
 from shared.llm import OpenAIChat
 from shared.parsing.sandbox import ParsingSandbox
 from shared.provider import OPENAI_URL, Provider
@@ -31,7 +48,29 @@ from shared.stages.parsing import Parser
 from shared.uploads import Uploads
 
 EMBEDDED_MODEL = "smollm2-135m"  # may write questions, which are screened, but must not write answers
+_PROBE_TIMEOUT = timedelta(seconds=30)  # a server that must load its model first takes a while
 T = TypeVar("T", str, SecretStr)
+
+
+@dataclass(frozen=True, slots=True)
+class Limiters:
+    """The limits of each provider, shared with the whole pool."""
+
+    llm: Limiter
+    embedding: Limiter
+
+    def stop(self) -> None:
+        """Begin no call from now on."""
+        self.llm.stop()
+        self.embedding.stop()
+
+    async def usage(self, tenant: str) -> list[LimitUse]:
+        """How much of every limit is used, as the tenant may see it.
+
+        Raises:
+            Unavailable: the broker is away.
+        """
+        return await self.llm.usage(tenant) + await self.embedding.usage(tenant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +81,9 @@ class Services:
     uploads: Uploads
     index: Index
     doorbell: Doorbell
+    limiters: Limiters
     retriever: Retriever
-    answerer: Answerer
+    answerer_for: Callable[[str], Answerer]  # by tenant, on whose account it calls
     parser: Parser
     questioner: Questioner
     indexer: Indexer
@@ -66,6 +106,8 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         stack.push_async_callback(doorbell.aclose)
         chat = _chat(settings, stack)
         embedder = _embedder(settings, stack)
+        limiters = _limiters(settings, redis_url, chat, embedder, stack)
+        asked_embedder = LimitedEmbedder(embedder, limiters.embedding, patience=QUERY)
         sandbox = ParsingSandbox(
             workers=settings.parse_workers,
             timeout=settings.parse_timeout,
@@ -85,18 +127,29 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
             uploads=uploads,
             index=index,
             doorbell=doorbell,
-            retriever=Retriever(embedder, index),
-            answerer=_answerer(settings, chat, embedder),
+            retriever=Retriever(asked_embedder, index),
+            limiters=limiters,
+            answerer_for=_answerers(settings, chat, limiters.llm, asked_embedder),
             parser=Parser(settings, work, sandbox, uploads, doorbell, chat.name, policy),
-            questioner=Questioner(settings, work, chat, doorbell, policy),
-            indexer=Indexer(settings, work, embedder, index, doorbell, policy, floor, uploads),
+            questioner=Questioner(settings, work, chat, limiters.llm, doorbell, policy),
+            indexer=Indexer(
+                settings,
+                work,
+                LimitedEmbedder(embedder, limiters.embedding),
+                limiters.embedding,
+                index,
+                doorbell,
+                policy,
+                floor,
+                uploads,
+            ),
         )
 
 
 def _chat(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
     provider = Provider(
         component="llm",
-        base_url=settings.llm_base_url or OPENAI_URL,
+        base_url=_llm_url(settings),
         api_key=settings.llm_api_key,
         timeout=settings.llm_timeout,
     )
@@ -107,7 +160,7 @@ def _chat(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
 def _embedder(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
     provider = Provider(
         component="embedding",
-        base_url=settings.embedding_base_url or settings.llm_base_url or OPENAI_URL,
+        base_url=_embedding_url(settings),
         api_key=settings.embedding_api_key or settings.llm_api_key,
         timeout=settings.embedding_timeout,
     )
@@ -116,9 +169,57 @@ def _embedder(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
     return OpenAIEmbedder(provider, model, settings.embedding_dimensions)
 
 
-def _answerer(settings: Settings, chat: OpenAIChat, embedder: OpenAIEmbedder) -> Answerer:
+def _limiters(
+    settings: Settings, redis_url: str, chat: OpenAIChat, embedder: OpenAIEmbedder, stack: AsyncExitStack
+) -> Limiters:
+    # The pump tries again by itself, and a caller that waits must hear of a broker that is away.
+    redis = Redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
+    stack.push_async_callback(redis.aclose)
+    limiters = Limiters(
+        llm=Limiter(redis, _llm_limits(settings, chat.name), partial(chat.complete, NEUTRAL)),
+        embedding=Limiter(redis, _embedding_limits(settings, embedder.name), partial(embedder.embed, [PING])),
+    )
+    stack.push_async_callback(limiters.embedding.aclose)
+    stack.push_async_callback(limiters.llm.aclose)
+    return limiters
+
+
+def _llm_limits(settings: Settings, model: str) -> ProviderLimits:
+    return ProviderLimits(
+        component="llm",
+        provider=provider_id("llm", _llm_url(settings), model),
+        rates=Rates(settings.llm_requests_per_minute, settings.llm_tokens_per_minute),
+        tenant_rates=Rates(settings.tenant_requests_per_minute, settings.tenant_tokens_per_minute),
+        tenants={limit.tenant: Rates(limit.requests, limit.tokens) for limit in settings.tenant_limits},
+        in_flight=settings.llm_max_in_flight,
+        probe_timeout=min(settings.llm_timeout, _PROBE_TIMEOUT),
+    )
+
+
+def _embedding_limits(settings: Settings, model: str) -> ProviderLimits:
+    return ProviderLimits(
+        component="embedding",
+        provider=provider_id("embedding", _embedding_url(settings), model),
+        rates=Rates(settings.embedding_requests_per_minute, settings.embedding_tokens_per_minute),
+        in_flight=settings.embedding_max_in_flight,
+        probe_timeout=min(settings.embedding_timeout, _PROBE_TIMEOUT),
+    )
+
+
+def _llm_url(settings: Settings) -> str:
+    return settings.llm_base_url or OPENAI_URL
+
+
+def _embedding_url(settings: Settings) -> str:
+    return settings.embedding_base_url or _llm_url(settings)
+
+
+def _answerers(settings: Settings, chat: OpenAIChat, limiter: Limiter, embedder: Embedder) -> Callable[[str], Answerer]:
     form = settings.answering or ("extractive" if chat.name == EMBEDDED_MODEL else "generative")
-    return ExtractiveAnswerer(embedder) if form == "extractive" else GenerativeAnswerer(chat)
+    if form == "extractive":
+        extractive = ExtractiveAnswerer(embedder)
+        return lambda _: extractive
+    return lambda tenant: GenerativeAnswerer(LimitedChat(chat, limiter, tenant, QUERY))
 
 
 def _required(value: T | None, name: str) -> T:

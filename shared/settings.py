@@ -17,6 +17,7 @@ from shared.errors import InvalidInput
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
+_TENANT_LIMIT = re.compile(r"(?P<tenant>[^=]+)=(?P<requests>[1-9]\d{0,9})?/(?P<tokens>[1-9]\d{0,11})?")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -58,6 +59,34 @@ class ApiKey:
         if len(key) < _KEY_MIN_CHARS:
             raise ValueError(f"the key of tenant {tenant} is too short: use at least {_KEY_MIN_CHARS} characters")
         return cls(tenant, hashlib.sha256(key.encode()).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimit:
+    """What one tenant may ask of the language model in a minute; None is no limit."""
+
+    tenant: str
+    requests: int | None
+    tokens: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> TenantLimit:
+        """Read `tenant=requests/tokens`, either of which may be left out.
+
+        Raises:
+            ValueError: it has another form.
+        """
+        match = _TENANT_LIMIT.fullmatch(text)
+        if match is None or not _TENANT.fullmatch(match["tenant"]):
+            raise ValueError(
+                "FOREASK_TENANT_LIMITS must be tenant=requests/tokens separated by commas, each number greater than 0"
+                " or left out for no limit, such as acme=600/100000,beta=60/"
+            )
+        requests, tokens = (int(match[kind]) if match[kind] else None for kind in ("requests", "tokens"))
+        return cls(match["tenant"], requests, tokens)
+
+    def __str__(self) -> str:
+        return f"{self.tenant}={self.requests or ''}/{self.tokens or ''}"
 
 
 def _openai(name: str) -> AliasChoices:
@@ -102,6 +131,13 @@ class Settings(BaseSettings):
     llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per ask worker")
     llm_input_price: float = Field(0.0, ge=0, description="price of a million prompt tokens")
     llm_output_price: float = Field(0.0, ge=0, description="price of a million completion tokens")
+    llm_requests_per_minute: PositiveInt | None = Field(None, description="kept by the whole pool")
+    llm_tokens_per_minute: PositiveInt | None = Field(None, description="prompts and replies")
+    tenant_requests_per_minute: PositiveInt | None = Field(None, description="of the LLM, for each tenant")
+    tenant_tokens_per_minute: PositiveInt | None = None
+    tenant_limits: Annotated[tuple[TenantLimit, ...], NoDecode] = Field(
+        (), description="tenant=requests/tokens, comma-separated, for tenants that differ"
+    )
     asking_strategy: Literal["list", "word-by-word"] | None = Field(
         None, description="how the model is asked; default: what suits the model"
     )
@@ -118,6 +154,8 @@ class Settings(BaseSettings):
     embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
     embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
     embedding_max_in_flight: PositiveInt = 4
+    embedding_requests_per_minute: PositiveInt | None = None
+    embedding_tokens_per_minute: PositiveInt | None = None
     similarity_floor: float | None = Field(
         None, ge=-1, le=1, description="questions less similar to their own chunk are dropped; default by model"
     )
@@ -169,6 +207,20 @@ class Settings(BaseSettings):
     @field_serializer("tenant_weights", when_used="json")
     def _join_weights(self, weights: Mapping[str, float]) -> str:
         return ",".join(f"{tenant}={weight:g}" for tenant, weight in weights.items())
+
+    @field_validator("tenant_limits", mode="before")
+    @classmethod
+    def _split_limits(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        limits = tuple(TenantLimit.parse(item.strip()) for item in value.split(",") if item.strip())
+        if len({limit.tenant for limit in limits}) < len(limits):
+            raise ValueError("FOREASK_TENANT_LIMITS names a tenant twice")
+        return limits
+
+    @field_serializer("tenant_limits", when_used="json")
+    def _join_limits(self, value: tuple[TenantLimit, ...]) -> str:
+        return ",".join(map(str, value))
 
 
 def _weight(pair: str) -> tuple[str, float]:

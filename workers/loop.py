@@ -38,8 +38,9 @@ class WorkerLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def stop(self) -> None:
-        """Ask the drains to end; returns at once."""
+        """Ask the drains to end, and let nobody begin another call of a provider; returns at once."""
         self._loop.call_soon_threadsafe(self.stopping.set)
+        self._loop.call_soon_threadsafe(self.services.limiters.stop)
 
     def close(self) -> None:
         self._watchdog.close()

@@ -16,6 +16,7 @@ from shared.errors import ForeaskError
 from shared.ledger.outcomes import Failed, Paid
 from shared.ledger.records import PendingChunk
 from shared.ledger.work import Work
+from shared.limiter import LimitedChat, Limiter
 from shared.llm import ChatModel, Usage
 from shared.retry import RetryPolicy, decide
 from shared.settings import Settings
@@ -29,6 +30,7 @@ class Questioner:
     settings: Settings
     work: Work
     model: ChatModel
+    limiter: Limiter
     doorbell: Doorbell
     policy: RetryPolicy
 
@@ -51,12 +53,16 @@ def asking_stage(questioner: Questioner) -> Stage[PendingChunk, Paid | Failed]:
 
 
 async def _claim(questioner: Questioner, limit: int, *, suspects: bool = False) -> list[PendingChunk]:
-    while True:
+    if await questioner.limiter.paused():
+        return []
+    limit = questioner.limiter.room(limit)
+    while limit:
         claimed = await questioner.work.claim_pending(limit, suspects=suspects)
         if claimed.paid_already:
             questioner.doorbell.ring("index")
         if claimed.chunks or not claimed.paid_already:
             return claimed.chunks
+    return []
 
 
 async def write_questions(questioner: Questioner, chunk: PendingChunk) -> Paid | Failed:
@@ -65,7 +71,7 @@ async def write_questions(questioner: Questioner, chunk: PendingChunk) -> Paid |
     subject = Subject(chunk.text, chunk.title, chunk.heading_path)
     try:
         quarantine.check(chunk.kills)
-        asked = await ask(questioner.model, subject, options)
+        asked = await ask(LimitedChat(questioner.model, questioner.limiter, chunk.tenant), subject, options)
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, questioner.policy, random.random)
         usage, calls = (error.usage, error.calls) if isinstance(error, BadQuestions) else (Usage(), 0)

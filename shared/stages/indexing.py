@@ -27,6 +27,7 @@ from shared.index import Index
 from shared.ledger.outcomes import Failed, Indexed
 from shared.ledger.records import AskedChunk
 from shared.ledger.work import Work
+from shared.limiter import Limiter
 from shared.points import Point, points_of
 from shared.retry import RetryPolicy, decide
 from shared.settings import Settings
@@ -42,6 +43,7 @@ class Indexer:
     settings: Settings
     work: Work
     embedder: Embedder
+    limiter: Limiter
     index: Index
     doorbell: Doorbell
     policy: RetryPolicy
@@ -71,6 +73,8 @@ def indexing_stage(indexer: Indexer) -> Stage[Batch, Outcomes]:
 
 
 async def _claim(indexer: Indexer, slots: int) -> list[Batch]:
+    if await indexer.limiter.paused():
+        return []
     await indexer.index.require()
     chunks = await indexer.work.claim_asked(slots * _BATCH_CHUNKS)
     # One upsert goes to one collection.
@@ -84,6 +88,8 @@ async def _claim(indexer: Indexer, slots: int) -> list[Batch]:
 
 
 async def _claim_suspect(indexer: Indexer) -> list[Batch]:
+    if await indexer.limiter.paused():
+        return []
     await indexer.index.require()
     chunks = await indexer.work.claim_asked(1, suspects=True)
     return [chunks] if chunks else []

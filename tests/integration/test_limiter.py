@@ -1,0 +1,429 @@
+"""The pool's limits against a real Valkey, with several limiters as several processes have them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from shared.errors import KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.limiter import QUERY, Limiter, ProviderLimits, Rates, Window
+from shared.retry import Retry as TryAgain
+from shared.retry import RetryPolicy, decide
+
+SHORT = Window(seconds=3.0, burst_seconds=0.05, jitter_seconds=0.05)
+DOWN = Unavailable("down", component="llm", answered=True)
+
+
+class Pool:
+    """Several limiters of one provider, and what arrived at it."""
+
+    def __init__(self, redis_url: str, exits: AsyncExitStack) -> None:
+        self._url = redis_url
+        self._exits = exits
+        self.provider = uuid4().hex
+        self.arrivals: list[float] = []
+        self.probes = 0
+        self.probe_error: Exception | None = None
+
+    async def process(self, rates: Rates | None = None, url: str | None = None, **more: object) -> Limiter:
+        redis = Redis.from_url(
+            url or self._url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
+        )
+        self._exits.push_async_callback(redis.aclose)
+        limits = ProviderLimits("llm", self.provider, rates or Rates(), **more)
+        limiter = Limiter(redis, limits, self._probe)
+        self._exits.push_async_callback(limiter.aclose)
+        return limiter
+
+    async def _probe(self) -> None:
+        self.probes += 1
+        if self.probe_error is not None:
+            raise self.probe_error
+
+    async def call(
+        self,
+        limiter: Limiter,
+        *,
+        tenant: str = "acme",
+        error: Exception | None = None,
+        seconds: float = 0.0,
+        **more: object,
+    ) -> None:
+        async with limiter.call(tenant, 10, 10, **more):
+            self.arrivals.append(time.monotonic())
+            await asyncio.sleep(seconds)
+            if error is not None:
+                raise error
+
+    def fullest(self, window: float) -> int:
+        """The most arrivals that any window holds."""
+        times = sorted(self.arrivals)
+        return max(index + 1 - bisect_left(times, at - window) for index, at in enumerate(times))
+
+
+@pytest.fixture
+def redis_url(stack) -> str:
+    return stack.settings.redis_url.get_secret_value()
+
+
+@pytest.fixture
+async def pool(redis_url) -> AsyncIterator[Pool]:
+    async with AsyncExitStack() as exits:
+        yield Pool(redis_url, exits)
+
+
+async def keep_calling(pool: Pool, limiter: Limiter, lasting: float, callers: int, **more: object) -> None:
+    async def caller() -> None:
+        while True:
+            await pool.call(limiter, **more)
+
+    tasks = [asyncio.create_task(caller()) for _ in range(callers)]
+    await asyncio.sleep(lasting)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def failures(pool: Pool, limiter: Limiter, count: int, error: Exception = DOWN) -> list[BaseException]:
+    return [
+        result
+        for _ in range(count)
+        for result in await asyncio.gather(pool.call(limiter, error=error), return_exceptions=True)
+    ]
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not await condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        await asyncio.sleep(0.05)
+
+
+async def use(limiter: Limiter, name: str = "llm requests"):
+    return next(use for use in await limiter.usage("acme") if use.name == name)
+
+
+async def test_no_sliding_window_holds_more_than_the_limit_and_most_of_it_is_used(pool):
+    rates = Rates(requests=300, window=SHORT)
+    processes = [await pool.process(rates) for _ in range(4)]
+
+    await asyncio.gather(*(keep_calling(pool, process, 7, callers=30) for process in processes))
+
+    assert pool.fullest(SHORT.seconds) <= 300
+    steady = [at for at in pool.arrivals if pool.arrivals[0] + 1 < at <= pool.arrivals[0] + 6]
+    assert len(steady) >= 0.9 * 500
+
+
+async def test_a_pool_whose_state_was_flushed_starts_empty(pool, redis_url):
+    rates = Rates(requests=60)  # one a second, and one at once after a pause
+    limiter = await pool.process(rates)
+    await pool.call(limiter)
+    await asyncio.sleep(1.2)
+    async with Redis.from_url(redis_url) as redis:
+        await redis.flushall()
+
+    began = time.monotonic()
+    await pool.call(limiter)
+
+    assert time.monotonic() - began > 0.9
+
+
+async def test_tokens_that_a_call_did_not_take_are_given_back_and_what_it_took_more_is_owed(pool):
+    limiter = await pool.process(Rates(tokens=60_000))  # about a thousand a second
+
+    async def calls(count: int, took: int) -> float:
+        began = time.monotonic()
+        for _ in range(count):
+            async with limiter.call("acme", 800, 800) as call:
+                call.took(took, 0)
+        return time.monotonic() - began
+
+    assert await calls(20, took=1) < 5  # 32 seconds, had they cost what was reserved
+    await calls(1, took=3_000)
+    assert await calls(1, took=1) > 1
+
+
+async def test_a_call_larger_than_the_bucket_is_possible(pool):
+    limiter = await pool.process(Rates(tokens=6_000))
+
+    async with asyncio.timeout(5), limiter.call("acme", 5_000, 500) as call:
+        call.took(5_000, 100)
+
+    assert (await use(limiter, "llm tokens")).used in (5_100, 5_500)
+
+
+async def test_what_calls_took_is_what_the_next_one_is_expected_to_take(pool):
+    limiter = await pool.process(Rates(tokens=6_000_000))
+    for _ in range(3):
+        async with limiter.call("acme", 100, 2_500) as call:
+            call.took(100, 50)
+
+    async with limiter.call("acme", 100, 2_500):
+        in_between = (await use(limiter, "llm tokens")).used
+
+    assert in_between == 4 * 150
+
+
+async def test_a_429_keeps_the_whole_pool_away_until_its_time_is_over(pool):
+    first, second = await pool.process(), await pool.process()
+    await pool.call(second)
+
+    limited = RateLimited("slow down", retry_after=timedelta(seconds=1.5))
+    told = time.monotonic()
+    with pytest.raises(RateLimited):
+        await pool.call(first, error=limited)
+    pool.arrivals.clear()
+    await asyncio.gather(*(pool.call(process) for process in (first, second) * 10))
+
+    assert min(pool.arrivals) - told >= 1.4
+    assert max(pool.arrivals) - min(pool.arrivals) >= 0.2  # paced: 44 in flight, and so 44 a second
+
+
+async def test_a_long_pause_sends_the_work_back_and_stops_claims(pool):
+    first, second = await pool.process(), await pool.process()
+    with pytest.raises(RateLimited):
+        await pool.call(first, error=RateLimited("quota", retry_after=timedelta(minutes=5)))
+
+    with pytest.raises(RateLimited) as caught:
+        await pool.call(second)
+
+    assert caught.value.retry_after > timedelta(minutes=4)
+    assert not caught.value.burns_attempt
+    assert await first.paused()
+    assert await second.paused()
+
+
+async def test_429s_without_a_time_wait_longer_each_time(pool):
+    limiter = await pool.process()
+    cooldowns = []
+    for _ in range(3):
+        with pytest.raises(RateLimited):
+            await pool.call(limiter, error=RateLimited("slow down"))
+        cooldowns.append((await use(limiter)).cooldown.total_seconds())
+
+    assert cooldowns == [pytest.approx(seconds, abs=0.4) for seconds in (1, 2, 4)]
+
+
+async def test_a_key_that_is_not_accepted_pauses_everyone(pool):
+    first, second = await pool.process(), await pool.process()
+    refused = KeyRefused("401", component="llm", retry_after=timedelta(seconds=30))
+
+    with pytest.raises(KeyRefused) as caught:
+        await pool.call(first, error=refused)
+
+    assert not caught.value.burns_attempt
+    assert await second.paused()
+    assert (await use(second)).breaker == "closed"
+
+
+async def test_calls_in_flight_grow_while_they_are_used_and_shrink_once_for_calls_that_failed_together(pool):
+    limiter = await pool.process(in_flight=4)
+    await keep_calling(pool, limiter, 1.5, callers=40, seconds=0.05)
+    grown = (await use(limiter)).in_flight_limit
+    assert grown >= 16
+
+    late = TimedOut("late", component="llm", answered=True)
+    await asyncio.gather(*(pool.call(limiter, error=late, seconds=0.2) for _ in range(5)), return_exceptions=True)
+    assert (await use(limiter)).in_flight_limit == pytest.approx(0.7 * grown, abs=1.5)
+
+
+async def test_calls_in_flight_do_not_grow_unused(pool):
+    limiter = await pool.process(in_flight=4)
+    for _ in range(20):
+        await pool.call(limiter)
+
+    assert (await use(limiter)).in_flight_limit == 4
+
+
+async def test_what_a_killed_process_had_in_flight_does_not_stay(pool, redis_url):
+    killed, other = await pool.process(in_flight=2), await pool.process(in_flight=2)
+    calls = [asyncio.create_task(pool.call(killed, seconds=3600)) for _ in range(2)]
+    await eventually(lambda: _is(use(other), lambda u: u.in_flight == 2))
+    killed._pump._task.cancel()  # as a kill does: nothing is told, nothing is renewed
+    waiting = asyncio.create_task(pool.call(other))
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+
+    async with asyncio.timeout(20):
+        await waiting
+
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_call_that_takes_longer_than_its_lease_stays_in_flight(pool):
+    limiter, other = await pool.process(in_flight=1), await pool.process(in_flight=1)
+    call = asyncio.create_task(pool.call(limiter, seconds=3600))
+    await asyncio.sleep(16)
+
+    assert (await use(other)).in_flight == 1
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    await eventually(lambda: _is(use(other), lambda u: u.in_flight == 0))
+
+
+async def _is(reading, holds) -> bool:
+    return holds(await reading)
+
+
+async def test_ten_failures_open_the_breaker_for_all_and_what_fails_then_burns_no_attempt(pool):
+    first, second = await pool.process(), await pool.process()
+    begun = [asyncio.create_task(pool.call(first, error=DOWN, seconds=0.5)) for _ in range(3)]
+    await asyncio.sleep(0.2)
+
+    errors = await failures(pool, first, 5) + await failures(pool, second, 5)
+    stragglers = await asyncio.gather(*begun, return_exceptions=True)
+    with pytest.raises(Unavailable) as refused:
+        await pool.call(second)
+
+    assert [error.burns_attempt for error in errors] == [True] * 9 + [False]
+    assert [error.burns_attempt for error in stragglers] == [False] * 3
+    assert not refused.value.burns_attempt
+    assert refused.value.retry_after > timedelta()
+    assert isinstance(decide(refused.value, 7, RetryPolicy(), lambda: 0.5), TryAgain)
+    assert await first.paused()
+    assert pool.probes == 0
+
+
+async def test_one_neutral_call_closes_the_breaker_again(pool):
+    first, second = await pool.process(), await pool.process()
+    await failures(pool, first, 10)
+    pool.arrivals.clear()
+    pool.probe_error = DOWN
+    await asyncio.sleep(2.1)
+    assert not await first.paused()
+
+    still_down = await asyncio.gather(*(pool.call(p) for p in (first, second) * 5), return_exceptions=True)
+    assert (pool.probes, pool.arrivals) == (1, [])
+    assert {error.burns_attempt for error in still_down} == {False}
+    assert (await use(first)).breaker == "open"
+
+    pool.probe_error = None
+    await asyncio.sleep(4.1)  # twice as long
+    await asyncio.gather(*(pool.call(p) for p in (first, second) * 5))
+    assert (pool.probes, len(pool.arrivals)) == (2, 10)
+    assert (await use(second)).breaker == "closed"
+
+
+@pytest.mark.parametrize("error", [RateLimited("slow", retry_after=timedelta(milliseconds=1)), Refused("no")])
+async def test_what_the_provider_answers_in_person_is_no_failure(pool, error):
+    limiter = await pool.process()
+    await failures(pool, limiter, 9)
+    await failures(pool, limiter, 1, error)
+    await failures(pool, limiter, 9)
+
+    assert (await use(limiter)).breaker == "closed"
+
+
+async def test_a_tenant_keeps_its_own_limit_and_holds_nobody_up(pool):
+    limiter = await pool.process(Rates(), tenants={"slow": Rates(requests=60)})
+    slow = [asyncio.create_task(pool.call(limiter, tenant="slow")) for _ in range(50)]
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(1):
+        await asyncio.gather(*(pool.call(limiter, tenant="acme") for _ in range(50)))
+
+    await asyncio.sleep(2)
+    done = sum(task.done() for task in slow)
+    limiter.stop()
+    await asyncio.gather(*slow, return_exceptions=True)
+    assert 1 <= done <= 4
+
+
+async def test_one_call_of_a_tenant_does_not_wait_for_a_thousand_of_another(pool):
+    limiter = await pool.process(Rates(requests=1200))  # twenty a second
+    many = [asyncio.create_task(pool.call(limiter, tenant="many")) for _ in range(1000)]
+    await asyncio.sleep(0.3)
+
+    async with asyncio.timeout(3):
+        await pool.call(limiter, tenant="few")
+
+    assert sum(task.done() for task in many) < 200
+    limiter.stop()
+    await asyncio.gather(*many, return_exceptions=True)
+
+
+async def test_who_waits_when_the_process_stops_is_told_at_once_and_burns_nothing(pool):
+    limiter = await pool.process(Rates(requests=1))
+    waiting = [asyncio.create_task(pool.call(limiter)) for _ in range(5)]
+    await asyncio.sleep(0.2)
+
+    limiter.stop()
+    async with asyncio.timeout(1):
+        errors = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert {type(error) for error in errors} == {Stopping}
+    decision = decide(errors[0], 7, RetryPolicy(), lambda: 0.9)
+    assert (decision.after, decision.burns_attempt) == (timedelta(), False)
+    with pytest.raises(Stopping):
+        await pool.call(limiter)
+
+
+async def test_without_the_broker_work_waits_and_a_query_passes(pool):
+    limiter = await pool.process(Rates(requests=60), url="redis://127.0.0.1:1")
+
+    await pool.call(limiter, patience=QUERY)
+    assert len(pool.arrivals) == 1
+    assert await limiter.paused()
+    async with asyncio.timeout(15):
+        with pytest.raises(Unavailable) as caught:
+            await pool.call(limiter)
+
+    assert (caught.value.component, caught.value.burns_attempt) == ("broker", False)
+    assert len(pool.arrivals) == 1
+
+
+async def test_a_query_waits_for_a_few_seconds_at_most(pool):
+    limiter = await pool.process(Rates(requests=1))
+    async with asyncio.timeout(10):
+        with pytest.raises(RateLimited) as caught:
+            await pool.call(limiter, patience=QUERY)
+
+    assert caught.value.retry_after >= timedelta(seconds=1)
+    assert pool.arrivals == []
+
+
+async def test_a_full_broker_keeps_the_limits(pool, redis_url):
+    async with Redis.from_url(redis_url) as redis:
+        await redis.config_set("maxmemory", 1)
+        try:
+            limiter = await pool.process(Rates(requests=60))
+            await keep_calling(pool, limiter, 2.5, callers=5)
+        finally:
+            await redis.config_set("maxmemory", 0)
+
+    assert 1 <= len(pool.arrivals) <= 4
+
+
+async def test_a_caller_that_goes_away_leaves_nothing_in_flight(pool):
+    limiter = await pool.process(in_flight=3)
+    for _ in range(5):
+        calls = [asyncio.create_task(pool.call(limiter, seconds=0.01)) for _ in range(20)]
+        await asyncio.sleep(0.005)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    await eventually(lambda: _is(use(limiter), lambda u: u.in_flight == 0))
+    await pool.call(limiter)
+
+
+async def test_keys_show_nothing_and_end(pool, redis_url):
+    limiter = await pool.process(Rates(requests=600), tenant_rates=Rates(requests=600))
+    await pool.call(limiter)
+
+    async with Redis.from_url(redis_url) as redis:
+        keys = [key.decode() async for key in redis.scan_iter(f"*{pool.provider}*")]
+        assert len(keys) >= 2
+        assert all(f"{{{pool.provider}}}" in key for key in keys)  # one slot of a cluster
+        assert all([await redis.pttl(key) > 0 for key in keys])
