@@ -86,6 +86,7 @@ class Pump:
         self._granted_lately = _AT_MOST
         self._task: asyncio.Task[None] | None = None
         self._away_since: float | None = None
+        self._ending = False
         self._closed: Callable[[], ForeaskError] | None = None
         self.reply: Reply | None = None
         self.replied_at = 0.0
@@ -157,9 +158,10 @@ class Pump:
         deadline = time.monotonic() + patience_seconds
         while self._ended and self._away_since is None and time.monotonic() < deadline:
             await self.refresh(patience_seconds)
+        # A client that is cancelled while it connects may take that for a failure of its own, and try again.
+        self._ending = True
         self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait([self._task], timeout=patience_seconds)
 
     def _hurry(self, at: float) -> None:
         if self._task is None or self._task.done():
@@ -169,7 +171,7 @@ class Pump:
             self._wake.set()
 
     async def _run(self) -> None:
-        while True:
+        while not self._ending:
             await self._until_due()
             batch = self._batch()
             try:
@@ -186,7 +188,7 @@ class Pump:
             await asyncio.sleep(_QUIET_SECONDS)
 
     async def _until_due(self) -> None:
-        while (pause := self._due_at - time.monotonic()) > 0:
+        while not self._ending and (pause := self._due_at - time.monotonic()) > 0:
             self._wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), timeout=None if pause == float("inf") else pause)
