@@ -51,7 +51,11 @@ def _stage(waiting: Waiting) -> StageView:
 
 async def _limits(services: SharedServices, tenant: str) -> list[LimitView] | None:
     try:
-        uses = [use for limiter in services.limiters for use in await limiter.usage(tenant)]
+        uses = [
+            use
+            for limiter in (services.limiters.llm, services.limiters.embedding)
+            for use in await limiter.usage(tenant)
+        ]
     except Transient:
         return None
     return [_limit(use) for use in uses]
