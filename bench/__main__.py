@@ -11,6 +11,7 @@ QUESTION_SETS = [str(EVALDATA / name) for name in ("nq_ares", "xquad_oracle") if
 BENCHMARKS = {
     "ingest": [],
     "layouts": [],
+    "limiter": [],
     "questions": [],
     "question_channel": QUESTION_SETS,
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from redis.asyncio import Redis
 
 from embedded.stack import Stack
 from shared.ledger.records import Collection, Document, NewDocument
@@ -53,7 +54,10 @@ def settings(stack: Stack, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def services(settings: Settings) -> AsyncIterator[Services]:
-    """Services over a ledger without rows."""
+    """Services over a ledger without rows and a broker without keys."""
+    assert settings.redis_url is not None
+    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+        await redis.flushall()  # what the limits remember of the provider
     async with build(settings) as services:
         await migrate(services.database.engine)
         async with services.database.begin() as connection:

@@ -62,5 +62,5 @@ def _of_requests(limit: int, window: Window) -> Bucket:
 
 def _of_tokens(limit: int, window: Window) -> Bucket:
     """As with requests, but half the burst is left for the one call that may go into debt."""
-    capacity = max(1.0, limit * window.burst_seconds / window.seconds / 2)
-    return limit / (window.seconds + window.burst_seconds + window.jitter_seconds) / 1000, capacity
+    burst = limit * window.burst_seconds / window.seconds
+    return (limit - burst) / (window.seconds + window.jitter_seconds) / 1000, max(1.0, burst / 2)

@@ -1,0 +1,155 @@
+"""Models that wait for leave, against the scripted provider."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from functools import partial
+from uuid import uuid4
+
+import pytest
+from redis.asyncio import Redis
+
+from shared.drain import Drain, Limits
+from shared.embedding import OpenAIEmbedder
+from shared.errors import Unavailable
+from shared.limiter import NEUTRAL, PING, LimitedChat, LimitedEmbedder, Limiter, ProviderLimits, Rates
+from shared.llm import ChatRequest, Message, OpenAIChat, Usage
+from shared.provider import Provider
+from shared.stages import asking_stage, parsing_stage
+
+
+@pytest.fixture
+async def exits():
+    async with AsyncExitStack() as exits:
+        yield exits
+
+
+@pytest.fixture
+def pool(stack, provider, exits):
+    """A function that makes a process' chat model and limiter, of one pool."""
+    name = uuid4().hex
+
+    def process(rates: Rates, **more):
+        redis = Redis.from_url(stack.settings.redis_url.get_secret_value(), socket_timeout=2)
+        connection = Provider(component="llm", base_url=provider.url, api_key=None, timeout=timedelta(seconds=20))
+        chat = OpenAIChat(connection, "scripted")
+        limiter = Limiter(redis, ProviderLimits("llm", name, rates, **more), partial(chat.complete, NEUTRAL))
+        for close in (redis.aclose, connection.aclose, limiter.aclose):
+            exits.push_async_callback(close)
+        return chat, limiter
+
+    return process
+
+
+def question(number: int) -> ChatRequest:
+    return ChatRequest((Message("user", f"Question {number}?"),), max_tokens=100)
+
+
+async def test_a_declared_limit_draws_no_429_and_is_used(pool, provider):
+    provider.script(requests_per_minute=2_400, window_seconds=12, latency_seconds=0.3)
+    models = [LimitedChat(*pool(Rates(requests=2_400)), "acme") for _ in range(4)]
+    numbers = iter(range(1_000_000))
+
+    async def caller(model: LimitedChat) -> None:
+        while True:
+            await model.complete(question(next(numbers)))
+
+    callers = [asyncio.create_task(caller(model)) for model in models for _ in range(64)]
+    await asyncio.sleep(20)
+    for task in callers:
+        task.cancel()
+    ended = await asyncio.gather(*callers, return_exceptions=True)
+    stats = provider.stats()
+
+    assert "429" not in stats["statuses"]
+    assert {type(error) for error in ended} == {asyncio.CancelledError}
+    arrivals = sorted(stats["arrivals"])
+    assert max(n + 1 - bisect_left(arrivals, at - 12) for n, at in enumerate(arrivals)) <= 480
+    steady = [at for at in arrivals if arrivals[0] + 2 < at <= arrivals[0] + 18]
+    assert len(steady) >= 0.9 * 16 * 40
+
+
+async def test_a_stream_counts_and_tells_what_it_took(pool, provider):
+    chat, limiter = pool(Rates(tokens=600_000))
+    model = LimitedChat(chat, limiter, "acme")
+
+    pieces = [piece async for piece in model.stream(question(1))]
+    await asyncio.sleep(0.2)
+
+    took = next(piece for piece in pieces if isinstance(piece, Usage))
+    uses = {use.name: use for use in await limiter.usage("acme")}
+    assert (uses["llm requests"].used, uses["llm requests"].in_flight) == (1, 0)
+    assert uses["llm tokens"].used == took.prompt_tokens + took.completion_tokens
+
+
+async def test_a_stream_that_nobody_reads_to_its_end_is_not_in_flight_for_ever(pool):
+    chat, limiter = pool(Rates())
+    stream = LimitedChat(chat, limiter, "acme").stream(question(1))
+    await anext(stream)
+    await stream.aclose()
+    await asyncio.sleep(0.2)
+
+    assert (await limiter.usage("acme"))[0].in_flight == 0
+
+
+async def test_the_probe_shows_nobodys_work(pool, provider):
+    chat, limiter = pool(Rates())
+    model = LimitedChat(chat, limiter, "acme")
+    provider.script(down=True)
+    for number in range(10):
+        with pytest.raises(Unavailable):
+            await model.complete(question(number))
+    provider.script(down=False)
+    provider.reset()
+    await asyncio.sleep(2.1)
+
+    await model.complete(question(77))
+
+    assert provider.stats()["calls"] == 2  # the neutral one and the work
+
+
+async def test_asking_for_the_length_of_vectors_counts_too(pool, provider):
+    _, limiter = pool(Rates())
+    connection = Provider(component="embedding", base_url=provider.url, api_key=None, timeout=timedelta(seconds=20))
+    embedder = LimitedEmbedder(OpenAIEmbedder(connection, "scripted-embedding"), limiter)
+
+    assert await embedder.dimensions() == 384
+    assert (await embedder.embed([PING])).shape == (1, 384)
+    assert await embedder.dimensions() == 384
+    await connection.aclose()
+
+    assert (await limiter.usage(""))[0].used == 2 == provider.stats()["embeddings"]
+
+
+async def drained(services, stage) -> None:
+    settings = services.settings
+    limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    await Drain(stage, limits, asyncio.Event()).run()
+
+
+async def test_a_provider_that_is_down_is_left_alone_and_burns_few_attempts(services, library, provider):
+    sections = (f"# Part {n}\n\n" + " ".join(f"word{n}x{w}" for w in range(60)) for n in range(40))
+    await library.add("\n\n".join(sections))
+    await drained(services, parsing_stage(services.parser))
+    provider.script(down=True)
+    await drained(services, asking_stage(services.questioner))
+    async with services.database.begin() as connection:
+        chunks, attempts = (await connection.exec_driver_sql("SELECT count(*), sum(attempts) FROM chunks")).one()
+        await connection.exec_driver_sql("UPDATE chunks SET due_at = now()")
+    provider.reset()
+
+    await drained(services, asking_stage(services.questioner))
+    assert provider.stats()["calls"] == 0
+    assert chunks == 40
+    assert attempts <= 9
+
+    provider.script(down=False)
+    await asyncio.sleep(2.1)
+    await drained(services, asking_stage(services.questioner))
+    async with services.database.begin() as connection:
+        asked = (await connection.exec_driver_sql("SELECT count(*) FROM chunks WHERE state = 'asked'")).scalar_one()
+    assert asked == 40
+    assert provider.stats()["calls"] == 41  # the neutral one and each chunk's

@@ -1,0 +1,129 @@
+"""The pure parts of the limiter: buckets, outcomes, settings, what a process asks for and in which order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from shared.errors import BadReply, KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.limiter import Rates, provider_id
+from shared.limiter.exchange import Exchange, Outcome, Terms
+from shared.limiter.limiter import outcome_of
+from shared.limiter.rates import UNLIMITED
+from shared.settings import Settings, TenantLimit
+
+
+@given(st.integers(1, 1_000_000))
+def test_no_window_can_hold_more_requests_than_the_limit(limit):
+    rate, capacity = Rates(requests=limit).buckets()[0]
+
+    most = int(capacity + rate * 1000 * (60 + 0.8))
+
+    assert most <= limit
+    assert rate * 60_000 >= 0.95 * limit
+
+
+@given(st.integers(1_000, 100_000_000))
+def test_no_window_can_hold_more_tokens_than_the_limit_with_a_call_in_debt(limit):
+    rate, capacity = Rates(tokens=limit).buckets()[1]
+    debt = limit / 60 / 2
+
+    assert capacity + debt + rate * 1000 * (60 + 0.8) <= limit * 1.0001
+    assert rate * 60_000 >= 0.95 * limit
+
+
+def test_what_is_not_declared_is_not_limited():
+    assert Rates().buckets() == (UNLIMITED, UNLIMITED)
+    assert not Rates().declared
+    assert Rates(tokens=1).declared
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (RateLimited("slow"), Outcome.LIMITED),
+        (KeyRefused("401", component="llm"), Outcome.REFUSED),
+        (TimedOut("late", component="llm", answered=True), Outcome.TIMEOUT),
+        (Unavailable("500", component="llm", answered=True), Outcome.FAILED),
+        (Unavailable("gone", component="llm"), Outcome.FAILED),
+        (Refused("no"), Outcome.OK),
+        (BadReply("nonsense"), Outcome.OK),
+        (Stopping(), Outcome.DROPPED),
+    ],
+)
+def test_the_class_of_an_error_says_what_it_means_for_the_provider(error, outcome):
+    assert outcome_of(error) is outcome
+
+
+def test_a_providers_name_in_keys_shows_nothing_of_it():
+    name = provider_id("llm", "https://user:secret@example.org/v1", "model")
+
+    assert name == provider_id("llm", "https://user:secret@example.org/v1", "model")
+    assert name != provider_id("embedding", "https://user:secret@example.org/v1", "model")
+    assert "secret" not in name
+    assert len(name) == 16
+
+
+class Broker:
+    """Answers as the script does, and keeps what it was asked."""
+
+    def __init__(self, reply):
+        self.reply = reply
+
+    def register_script(self, text):
+        assert text.startswith("#!lua flags=allow-oom\n")
+        return self
+
+    async def __call__(self, keys, args):
+        self.keys = keys
+        return self.reply
+
+
+async def test_all_keys_of_a_provider_are_in_one_slot():
+    broker = Broker([0, 0, 0, 0, 0, 0, 0, 0])
+    await Exchange(broker, Terms("abc", (UNLIMITED, UNLIMITED), 4, 30))([], [], [], {"acme": (UNLIMITED, UNLIMITED)})
+
+    assert [key.count("{abc}") for key in broker.keys] == [1, 1, 1]
+
+
+def test_tenants_limits_are_read_and_written(monkeypatch):
+    monkeypatch.setenv("FOREASK_TENANT_LIMITS", "acme=600/100000, beta=60/,gamma=/500")
+
+    settings = Settings(_env_file=None)
+
+    assert settings.tenant_limits == (
+        TenantLimit("acme", 600, 100_000),
+        TenantLimit("beta", 60, None),
+        TenantLimit("gamma", None, 500),
+    )
+    assert settings.model_dump(mode="json")["tenant_limits"] == "acme=600/100000,beta=60/,gamma=/500"
+
+
+@pytest.mark.parametrize(
+    "value", ["acme", "acme=1", "acme=0/", "acme=-1/2", "ACME=1/1", "=1/1", "a=1/1,a=2/2", "a=1/x"]
+)
+def test_tenants_limits_that_cannot_be_used_are_refused_with_a_sentence(monkeypatch, value):
+    monkeypatch.setenv("FOREASK_TENANT_LIMITS", value)
+
+    with pytest.raises(ValidationError, match="FOREASK_TENANT_LIMITS"):
+        Settings(_env_file=None)
+
+
+@pytest.mark.parametrize("name", ["LLM_REQUESTS", "EMBEDDING_TOKENS", "TENANT_REQUESTS"])
+def test_a_limit_is_more_than_nothing(monkeypatch, name):
+    monkeypatch.setenv(f"FOREASK_{name}_PER_MINUTE", "0")
+
+    with pytest.raises(ValidationError, match="greater than 0"):
+        Settings(_env_file=None)
+
+
+def test_work_that_is_given_back_at_the_end_of_a_process_waits_for_nothing():
+    from shared.retry import Retry, RetryPolicy, decide
+
+    decision = decide(Stopping(), 3, RetryPolicy(), lambda: 0.9)
+
+    assert decision == Retry(timedelta(), "the process is asked to end", burns_attempt=False)
