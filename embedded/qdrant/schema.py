@@ -139,7 +139,9 @@ def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> J
             **({"metadata": config["metadata"]} if "metadata" in config else {}),
         },
         "payload_schema": {
-            field: _index_info(indexes.get(field), index.points) for field, index in shard.payload_schema.items()
+            field: _index_info(indexes[field], index.points)
+            for field, index in shard.payload_schema.items()
+            if field in indexes  # one that is being made is in the engine before it is there for callers
         },
     }
 
