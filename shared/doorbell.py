@@ -48,7 +48,7 @@ def celery_app(redis_url: str) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
-            "socket_timeout": 10,  # without it a publish to a silent broker hangs for ever
+            "socket_timeout": 5,  # without it a publish to a silent broker hangs for ever
             "socket_connect_timeout": 5,
             "socket_keepalive": True,
             # A connection whose other end is gone without a word is dropped after twice this and a second.
