@@ -160,7 +160,7 @@ class Fleet(Deployment):
 
     def _came_up(self, name: str, before: int, old: int) -> bool:
         if name == "api":
-            return self.client.get("/health/ready").status_code == 200
+            return self.accepts()
         if name.startswith("scheduler"):
             return self.processes[name].pid != old
         return self.started(name) > before
@@ -195,6 +195,13 @@ class Fleet(Deployment):
         """How many calls the claims of a worker stand for."""
         return int(self.query(_HELD, str(pid))[0]["count"])
 
+    def held(self) -> int:
+        """How many calls the claims of all workers stand for."""
+        return int(self.query(_HELD, "%")[0]["count"])
+
+    def accepts(self) -> bool:
+        return self.client.get("/health/ready").status_code == 200
+
     def wait_until(self, holds: Callable[[], bool], otherwise: str, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -213,9 +220,13 @@ class Fleet(Deployment):
         """Ask the ledger itself, past the proxy."""
         return asyncio.run(_query(self._url("FOREASK_DATABASE_URL"), statement, *arguments))
 
+    def report(self, link: str) -> dict[str, int]:
+        assert self.proxy is not None
+        return self.proxy.report(link)
+
     def engine(self, name: str) -> int:
-        """The process id of an engine."""
-        return self.stack.pids()[name]
+        """The process id of an engine; 0 while it is not running."""
+        return self.stack.pids().get(name, 0)
 
     def kill_engine(self, name: str) -> None:
         os.kill(self.engine(name), signal.SIGKILL)

@@ -31,6 +31,10 @@ class Bug:
 
 
 WORKERS = "tests/faults/test_workers_die.py::"
+BROKER = "tests/faults/test_broker_fails.py::"
+QDRANT = "tests/faults/test_qdrant_fails.py::"
+LEDGER = "tests/faults/test_ledger_fails.py::"
+DOCUMENTS = "tests/faults/test_documents_change.py::"
 BUGS = (
     Bug(
         "what was in a worker that died is taken for what killed it",
@@ -70,8 +74,8 @@ BUGS = (
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
         "shared/ledger/claims.py",
-        """_ASKED = ("chunks", "'asked'", "w.id, w.generation")""",
-        """_ASKED = ("chunks", "'asked'", "w.id, w.generation", "w.leased_by IS NULL")""",
+        '_ASKED = ("chunks", _TO_INDEX, "w.id, w.generation")',
+        '_ASKED = ("chunks", _TO_INDEX, "w.id, w.generation", "w.leased_by IS NULL")',
     ),
     Bug(
         "a generation is live before the older one's points are gone",
@@ -122,16 +126,82 @@ BUGS = (
         "ORDER BY turn, c.lane, c.due_at LIMIT",
         "ORDER BY c.lane, c.due_at LIMIT",
     ),
+    Bug(
+        "nobody rings again for what is due",
+        BROKER + "test_it_forgets_every_ring",
+        "workers/reconciler.py",
+        "for queue in await services.ledger.work.due():",
+        "for queue in []:",
+    ),
+    Bug(
+        "a connection whose other end is gone is kept for a long time",
+        BROKER + "test_its_connections_stay_open_and_silent_for_ever",
+        "shared/doorbell.py",
+        '"health_check_interval": 5',
+        '"health_check_interval": 120',
+    ),
+    Bug(
+        "a broker that refuses a ring ends the ringing",
+        BROKER + "test_it_is_full",
+        "shared/doorbell.py",
+        "except (RedisError, KombuError, OSError) as error:",
+        "except OSError as error:",
+    ),
+    Bug(
+        "an index that is away fails the chunk for good",
+        QDRANT + "test_it_is_gone_for_a_while",
+        "shared/index.py",
+        'raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=_RETRY_AFTER) from error',
+        'raise Permanent("Qdrant cannot be reached") from error',
+    ),
+    Bug(
+        "a chunk is claimed for the index while Qdrant is away",
+        QDRANT + "test_it_is_gone_for_a_while",
+        "shared/index.py",
+        "        if self._away:\n",
+        "        if False:\n",
+    ),
+    Bug(
+        "questions get other ids each time that they are written",
+        QDRANT + "test_writes_are_applied_and_their_replies_are_lost",
+        "shared/points.py",
+        "points.append(Point(question_id(chunk.lease.id, ordinal),",
+        "points.append(Point(question_id(chunk.lease.id, ordinal if chunk.attempts == 0 else ordinal + 100),",
+    ),
+    Bug(
+        "the points of deleted documents are left where they are",
+        DOCUMENTS + "test_only_the_newest_generation_or_nothing_remains",
+        "shared/stages/indexing.py",
+        "        await indexer.index.delete(document.index_name, document.tenant, document.id)\n",
+        "        pass\n",
+    ),
+    Bug(
+        "a settlement that the ledger did not take is dropped",
+        LEDGER + "test_it_is_restarted_and_killed",
+        "shared/drain.py",
+        "await asyncio.sleep(_LEDGER_PAUSE_SECONDS)\n",
+        "return\n",
+    ),
+    Bug(
+        "a ledger that is away is a fault of the server, not a reason to come back",
+        LEDGER + "test_it_is_gone_for_a_while",
+        "api/problems.py",
+        'Unavailable: Kind(503, "unavailable"',
+        'Unavailable: Kind(500, "unavailable"',
+    ),
 )
+
+
+def found(bug: Bug, tree: Path = ROOT) -> int:
+    """How often the text stands in its file: anything but once means that the file has changed under the bug."""
+    return (tree / bug.file).read_text().count(bug.old)
 
 
 def plant(bug: Bug, tree: Path) -> None:
     path = tree / bug.file
-    text = path.read_text()
-    found = text.count(bug.old)
-    if found != 1:
-        sys.exit(f"{bug.file} holds the text to replace {found} times, not once: {bug.means}")
-    path.write_text(text.replace(bug.old, bug.new))
+    if found(bug, tree) != 1:
+        sys.exit(f"{bug.file} holds the text to replace {found(bug, tree)} times, not once: {bug.means}")
+    path.write_text(path.read_text().replace(bug.old, bug.new))
 
 
 def caught(bug: Bug, folder: Path) -> str | None:
@@ -176,8 +246,8 @@ def main(names: list[str]) -> int:
     for bug in chosen(names):
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-            found = caught(bug, Path(folder))
-        missed += not found
+            said = caught(bug, Path(folder))
+        missed += said is None
         scenario = bug.caught_by.partition("::")[2].removeprefix("test_")
         print(
             f"{'caught' if found else 'MISSED'}  {time.monotonic() - began:4.0f} s  {scenario}: {bug.means}", flush=True

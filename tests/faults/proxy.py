@@ -18,7 +18,7 @@ import orjson
 import uvloop
 from aiohttp import web
 
-Mode = Literal["pass", "cut", "hole", "reset", "drip"]
+Mode = Literal["pass", "cut", "hole", "stale", "reset", "drip"]
 _READ_BYTES = 65_536
 _DRIP_BYTES = 64
 _DRIP_SECONDS = 0.05
@@ -30,8 +30,9 @@ class Fault:
     """What a link does.
 
     Args:
-        mode: `pass`; `cut`: connections are closed, and new ones too; `hole`: connections are accepted and stay open,
-            and nothing comes through; `reset`: as `cut`, with RST; `drip`: a few bytes at a time.
+        mode: `pass`; `cut`: connections are closed, and new ones too; `reset`: the same with RST; `hole`: connections
+            are accepted and stay open, and nothing comes through; `stale`: those that are open stay open and silent for
+            ever, and new ones pass; `drip`: a few bytes at a time.
         latency_seconds: how long each piece is held back.
         swallow: the server's reply to a request with this text is lost, and its connection closed.
         times: how often that happens.
@@ -49,6 +50,7 @@ class Connection:
 
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     swallowing: bool = False
+    stale: bool = False
 
     def close(self, *, at_once: bool) -> None:
         for writer in self.writers:
@@ -78,6 +80,9 @@ class Link:
         if fault.mode in ("cut", "reset"):
             for connection in list(self._connections):
                 connection.close(at_once=fault.mode == "reset")
+        if fault.mode == "stale":
+            for connection in self._connections:
+                connection.stale = True
         if fault.mode == "hole":
             self._flowing.clear()
         else:
@@ -89,7 +94,9 @@ class Link:
         self._connections.add(connection)
         try:
             await self._flowing.wait()
-            if self.fault.mode in ("cut", "reset"):
+            if connection.stale:
+                await reader.read()
+            if connection.stale or self.fault.mode in ("cut", "reset"):
                 return
             with suppress(OSError):
                 above = await asyncio.open_connection(self._host, int(self._port))
@@ -114,6 +121,8 @@ class Link:
     ) -> None:
         while data := await reader.read(_READ_BYTES):
             await self._flowing.wait()
+            if connection.stale:
+                await asyncio.Event().wait()
             if up:
                 self._watch(connection, data)
             elif connection.swallowing:

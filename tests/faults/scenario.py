@@ -76,6 +76,7 @@ class Scenario:
     began: float = field(default_factory=time.monotonic)
     documents: dict[str, list[Section]] = field(default_factory=dict)
     in_flight: int = 0
+    turned_away: int = 0
     _deaths_before: int = 0
 
     def __post_init__(self) -> None:
@@ -117,8 +118,13 @@ class Scenario:
 
     def _accepted(self, name: str, sections: list[Section]) -> bool:
         reply = self.fleet.ingest({name: text_of(name, sections)}, self.collection)[0]
-        assert reply.status_code in (200, 202, 503), reply.text
-        return reply.status_code != 503
+        if reply.status_code != 503:
+            assert reply.status_code in (200, 202), reply.text
+            return True
+        assert reply.json()["component"] == "ledger"
+        assert int(reply.headers["retry-after"]) >= 1
+        self.turned_away += 1
+        return False
 
     def calls(self) -> int:
         return int(self.stats()["calls"])

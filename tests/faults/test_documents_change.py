@@ -1,0 +1,24 @@
+"""Documents are updated and deleted while they are being ingested."""
+
+import random
+import time
+
+
+def test_only_the_newest_generation_or_nothing_remains(provider, begin, scale):
+    scenario = begin("13", "updated and deleted")
+    provider.script(latency_seconds=0.3)
+    chance = random.Random(scenario.seed)
+    corpus = scenario.corpus(scale.documents)
+    names = list(corpus)
+
+    scenario.hand_in(corpus)
+    for version in (2, 3):
+        time.sleep(1)
+        chosen = chance.sample(names, len(names) // 3)
+        scenario.update({name: corpus[name] for name in chosen}, changed=2, version=version)
+    gone = chance.sample(names, len(names) // 4)
+    scenario.delete(gone)
+
+    scenario.settle(swept=True)
+    row = scenario.judge(note=f"{len(gone)} deleted")
+    assert row.paid_twice == 0

@@ -1,0 +1,57 @@
+"""Qdrant is away, dies, or its replies are lost: what is paid for waits, and no point is written twice."""
+
+import time
+
+
+def test_it_is_gone_for_a_while(fleet, provider, begin, scale):
+    scenario = begin("7a", "Qdrant gone")
+    provider.script(latency_seconds=0.2)
+    scenario.hand_in(scenario.corpus(scale.documents))
+    scenario.wait_for_answers(30)
+
+    fleet.fault("qdrant", "cut")
+    question = {"collection": scenario.collection, "question": "What is said of item7?"}
+    query = fleet.client.post("/v1/retrieve", json=question)
+    time.sleep(scale.away_seconds)
+    fleet.fault("qdrant")
+
+    assert query.status_code == 503
+    assert query.json()["component"] == "qdrant"
+    assert int(query.headers["retry-after"]) >= 1
+    scenario.settle()
+    needed = 6 * scenario.chunks
+    row = scenario.judge(note=f"{provider.stats()['embedded_inputs'] / needed:.2f} times the embeddings")
+    assert row.calls == row.chunks
+    assert provider.stats()["embedded_inputs"] < 2 * needed  # indexing pauses instead of embedding in vain
+
+
+def test_its_engine_dies(fleet, provider, begin, scale):
+    scenario = begin("7b", "kill -9 of Qdrant")
+    provider.script(latency_seconds=0.2)
+    scenario.hand_in(scenario.corpus(scale.documents))
+    scenario.wait_for_answers(30)
+
+    before = fleet.engine("qdrant")
+    fleet.kill_engine("qdrant")
+    fleet.wait_until(lambda: fleet.engine("qdrant") != before, "Qdrant's engine did not come back")
+
+    scenario.settle()
+    row = scenario.judge()
+    assert row.calls == row.chunks
+
+
+def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, scale):
+    scenario = begin("8", "replies of Qdrant lost")
+    corpus = scenario.corpus(scale.documents // 2)
+    fleet.fault("qdrant", swallow="/points?wait=true", times=4)
+    scenario.hand_in(corpus)
+    scenario.settle()
+    lost = fleet.report("qdrant")["swallowed"]
+    fleet.fault("qdrant", swallow="/points/batch?wait=true", times=4)
+    scenario.update(corpus, changed=2, version=2)
+    scenario.settle()
+
+    lost = fleet.report("qdrant")["swallowed"]
+    row = scenario.judge(note=f"{lost} replies lost")
+    assert lost == 8
+    assert row.calls == row.chunks + 2 * len(corpus)
