@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from api import auth, collections, documents, events, health, openapi, problems, queries, status
+from api import auth, collections, dead, documents, events, health, openapi, problems, queries, status
 from api.frontier import Frontier
 from api.known import KnownCollections
 from shared.services import build
@@ -22,6 +22,7 @@ This page is drawn from `/openapi.json`. Errors are problem details (RFC 9457) w
 _TAGS = [
     {"name": "documents", "description": "Handed in, followed, retried, deleted."},
     {"name": "collections", "description": "A tenant's named indexes; made on first use."},
+    {"name": "dead letters", "description": "What was given up: looked at, tried again, dropped."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
     {"name": "status", "description": "What waits, how fast it goes, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
@@ -51,7 +52,7 @@ def create(settings: Settings) -> FastAPI:
     app.add_middleware(Frontier)
     problems.install(app)
     openapi.install(app)
-    for part in (documents, collections, queries, status, events, health):
+    for part in (documents, collections, dead, queries, status, events, health):
         app.include_router(part.router)
     return app
 

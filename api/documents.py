@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -81,7 +80,7 @@ async def page(
         collection=collection,
         state=state,
         external_id=external_id,
-        after=paging.key_from(cursor, _created),
+        after=paging.key_from(cursor, paging.time_and_id),
         limit=limit + 1,
     )
     documents, following = paging.cut(rows, limit, lambda d: (d.created_at.isoformat(), str(d.id)))
@@ -148,7 +147,7 @@ def view(document: Document, settings: Settings) -> DocumentView:
         error=document.error,
         created_at=document.created_at,
         updated_at=document.updated_at,
-        chunks=ChunkCounts(total=p.total, asked=p.asked, indexed=p.indexed, dead=p.dead),
+        chunks=ChunkCounts(total=p.total, asked=p.asked, indexed=p.indexed, dead=p.dead, dropped=p.dropped),
         questions=p.questions,
         usage=IngestUsage(
             prompt_tokens=p.prompt_tokens,
@@ -171,14 +170,6 @@ def _chunk(chunk: Chunk) -> ChunkView:
         error=chunk.error,
         questions=[ChunkQuestion(text=q["text"], kept=q.get("kept"), reason=q.get("reason")) for q in chunk.questions],
     )
-
-
-def _created(key: list[str]) -> tuple[datetime, UUID]:
-    created_at, document_id = key
-    at = datetime.fromisoformat(created_at)
-    if at.tzinfo is None or not 2000 <= at.year <= 3000:  # noqa: PLR2004  what PostgreSQL has no room for
-        raise ValueError
-    return at, UUID(document_id)
 
 
 def _ordinal(key: list[int]) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
+from uuid import UUID
 
 import orjson
 from fastapi import Query
@@ -38,3 +40,12 @@ def key_from(cursor: str | None, read: Callable[[Any], K]) -> K | None:
         return read(orjson.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError):
         raise Malformed("This cursor is not one: leave it out to begin at the front.", field="cursor") from None
+
+
+def time_and_id(key: list[str]) -> tuple[datetime, UUID]:
+    """The key of lists that go by time."""
+    time, identity = key
+    at = datetime.fromisoformat(time)
+    if at.tzinfo is None or not 2000 <= at.year <= 3000:  # noqa: PLR2004  what PostgreSQL has no room for
+        raise ValueError
+    return at, UUID(identity)

@@ -32,6 +32,11 @@ ExternalId = Annotated[
 ]
 
 
+Reason = Annotated[
+    str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$", description="the whole text of it")
+]
+
+
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     if _is_deeper(value, _METADATA_DEPTH):
         raise ValueError(f"Metadata is nested at most {_METADATA_DEPTH} deep.")
@@ -166,6 +171,7 @@ class ChunkCounts(Reply):
     asked: int = Field(description="questions written, or given; indexed ones included")
     indexed: int
     dead: int
+    dropped: int = Field(description="dead, and given up by the owner")
 
 
 class IngestUsage(Reply):
@@ -193,7 +199,7 @@ class DocumentView(Reply):
         error=None,
         created_at="2026-10-01T09:00:00Z",
         updated_at="2026-10-01T09:00:04Z",
-        chunks={"total": 1, "asked": 1, "indexed": 1, "dead": 0},
+        chunks={"total": 1, "asked": 1, "indexed": 1, "dead": 0, "dropped": 0},
         questions=3,
         usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
     )
@@ -255,6 +261,102 @@ class ChunkView(Reply):
 class ChunkPage(Reply):
     items: list[ChunkView]
     next_cursor: str | None = Field(description="null on the last page")
+
+
+# Dead letters
+
+
+class DeadFilter(Body):
+    """Which dead letters; every one that is given narrows the choice."""
+
+    model_config = _example(collection="handbook", reason="gave up after 8 attempts: the model did not answer in time")
+
+    document_id: Annotated[UUID, Field(strict=False)] | None = None
+    collection: CollectionName | None = None
+    reason: Reason | None = None
+    letter_id: Annotated[UUID, Field(strict=False)] | None = None
+    all: bool = Field(default=False, description="every one, where nothing else is given; dropping asks for it")
+
+    @model_validator(mode="after")
+    def _all_or_some(self) -> Self:
+        if self.all and self.is_narrowed:
+            raise ValueError("Either `all`, or what narrows the choice, not both.")
+        return self
+
+    @property
+    def is_narrowed(self) -> bool:
+        return any(given is not None for given in (self.document_id, self.collection, self.reason, self.letter_id))
+
+
+class AttemptView(Reply):
+    at: datetime
+    attempt: int
+    error: str
+
+
+_LETTER_EXAMPLE = {
+    "id": "5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
+    "kind": "chunk",
+    "document_id": _DOCUMENT_ID,
+    "external_id": "leave.md",
+    "collection": "handbook",
+    "ordinal": 0,
+    "reason": "gave up after 8 attempts: the model did not answer in time",
+    "attempts": 8,
+    "at": "2026-10-01T09:20:00Z",
+}
+
+
+class DeadLetterView(Reply):
+    """A document that could not be parsed, or a chunk that was given up."""
+
+    model_config = _example(**_LETTER_EXAMPLE)
+
+    id: UUID = Field(description="that of the document or of the chunk")
+    kind: Literal["document", "chunk"]
+    document_id: UUID
+    external_id: str
+    collection: str
+    ordinal: int | None = Field(description="the chunk's place in its document; null for a document")
+    reason: str
+    attempts: int
+    at: datetime = Field(description="when it was given up")
+
+
+class DeadLetterHistory(DeadLetterView):
+    model_config = _example(
+        **_LETTER_EXAMPLE,
+        history=[{"at": "2026-10-01T09:20:00Z", "attempt": 8, "error": _LETTER_EXAMPLE["reason"]}],
+    )
+
+    history: list[AttemptView] = Field(description="the last attempts that failed, at most 20, the oldest first")
+
+
+class DeadLetterPage(Reply):
+    items: list[DeadLetterView]
+    next_cursor: str | None = Field(description="null on the last page")
+
+
+class DeadReasonView(Reply):
+    reason: str
+    documents: int
+    chunks: int
+
+
+class DeadReasons(Reply):
+    model_config = _example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "chunks": 12}])
+
+    items: list[DeadReasonView] = Field(description="the most frequent first, at most 200")
+
+
+class DeadSettled(Reply):
+    """How many dead letters were tried again, or dropped."""
+
+    model_config = _example(documents=0, chunks=12, in_work=0)
+
+    documents: int
+    chunks: int
+    in_work: int = Field(description="chunks left alone, because their documents are in work")
 
 
 # Collections

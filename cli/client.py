@@ -105,6 +105,23 @@ class Client:
     def retry(self, document_id: str) -> Json:
         return self._json("POST", f"/v1/documents/{document_id}/retry")
 
+    def dead(self, wanted: Json) -> Iterator[Json]:
+        """Yield dead letters, newest first; `wanted` narrows them by collection, document_id and reason."""
+        return self._items("/v1/dead", wanted)
+
+    def dead_reasons(self, wanted: Json) -> list[Json]:
+        reasons: list[Json] = self._json("GET", "/v1/dead/reasons", params=wanted)["items"]
+        return reasons
+
+    def dead_letter(self, letter_id: str) -> Json:
+        return self._json("GET", f"/v1/dead/{quote(letter_id, safe='')}")
+
+    def retry_dead(self, wanted: Json) -> Json:
+        return self._json("POST", "/v1/dead/retry", json=wanted, timeout=_STREAM_TIMEOUT)
+
+    def drop_dead(self, wanted: Json) -> Json:
+        return self._json("POST", "/v1/dead/drop", json=wanted, timeout=_STREAM_TIMEOUT)
+
     def collections(self) -> list[Json]:
         return list(self._items("/v1/collections", {}))
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli import dead_commands
+from cli.server import LOCAL, AnyCollection, Collection, Key, Url, client_of, console_of
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -19,15 +22,6 @@ if TYPE_CHECKING:
 NOT_TAKEN = 1
 FAILED = 3
 INTERRUPTED = 130
-
-Url = Annotated[str, typer.Option(envvar="FOREASK_URL", help="Where the server is.", rich_help_panel="Server")]
-Key = Annotated[
-    str | None,
-    typer.Option(envvar="FOREASK_API_KEY", help="The key to it.", rich_help_panel="Server", show_envvar=True),
-]
-Collection = Annotated[str, typer.Option("--collection", "-c", help="The index to use.")]
-AnyCollection = Annotated[str | None, typer.Option("--collection", "-c", help="Only those of this one.")]
-LOCAL = "http://127.0.0.1:8350"
 
 documents_app = typer.Typer(help="List documents; `show`, `retry` or `delete` one.", invoke_without_command=True)
 
@@ -46,6 +40,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(documents_app, name="documents")
     for command in (show, retry, delete):
         documents_app.command()(command)
+    dead_commands.register(app)
     app.command(hidden=True)(retry)
     app.command(hidden=True)(delete)
 
@@ -69,11 +64,11 @@ def ingest(
     from cli import files, output  # noqa: PLC0415 - loaded when needed, so that help is quick
     from cli.ingestion import Batch  # noqa: PLC0415
 
-    console = _console()
+    console = console_of()
     selection = files.select(paths, include=include or (), exclude=exclude or ())
     _print_selection(console, selection)
     batch = Batch(len(selection.files))
-    with _client(url, key) as client:
+    with client_of(url, key) as client:
         try:
             _ingest(client, console, selection, batch, collection=collection, lane=lane, wait=wait)
         except KeyboardInterrupt:
@@ -134,11 +129,11 @@ def ask(
     """Ask a question: the answer, then what it cites, with the question that matched and its score."""
     from cli import output  # noqa: PLC0415
 
-    with _client(url, key) as client:
+    with client_of(url, key) as client:
         if as_json:
             output.print_json(client.query(question, collection, top_k))
         else:
-            output.print_answer(_console(), client.query_events(question, collection, top_k), show_chunks=show_chunks)
+            output.print_answer(console_of(), client.query_events(question, collection, top_k), show_chunks=show_chunks)
 
 
 def status(
@@ -152,16 +147,16 @@ def status(
 
     from cli import output  # noqa: PLC0415
 
-    with _client(url, key) as client:
+    with client_of(url, key) as client:
         if as_json:
             health = client.health()
             output.print_json(health | {"work": client.status() if _serves(health) else None})
             raise typer.Exit(0 if health.get("status") == "ready" else 1)
         if not watch:
             state, shown = _status(client)
-            _console().print(shown)
+            console_of().print(shown)
             raise typer.Exit(0 if state == "ready" else 1)
-        with Live(_status(client)[1], console=_console(), auto_refresh=False) as live:
+        with Live(_status(client)[1], console=console_of(), auto_refresh=False) as live:
             try:
                 while True:
                     time.sleep(2)
@@ -187,13 +182,13 @@ def collections(url: Url = LOCAL, key: Key = None) -> None:
     """List the collections, with their documents per state and their points."""
     from cli import output  # noqa: PLC0415
 
-    with _client(url, key) as client:
-        _console().print(output.collections_table(client.collections()))
+    with client_of(url, key) as client:
+        console_of().print(output.collections_table(client.collections()))
 
 
 def reindex(collection: str, url: Url = LOCAL, key: Key = None) -> None:
     """Parse, ask and index a collection anew; questions that are asked as before are not paid for again."""
-    with _client(url, key) as client:
+    with client_of(url, key) as client:
         documents = client.reindex(collection)["documents"]
         print(f"{documents} documents begin anew; until each is done, queries see it as it was. foreask status")
 
@@ -215,38 +210,26 @@ def documents(
 
     from cli import output  # noqa: PLC0415
 
-    with _client(url, key) as client:
-        output.print_documents(_console(), islice(client.documents(collection, state), limit))
+    with client_of(url, key) as client:
+        output.print_documents(console_of(), islice(client.documents(collection, state), limit))
 
 
 def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
     """Show a document, its chunks, and their questions with what became of them."""
     from cli import output  # noqa: PLC0415
 
-    with _client(url, key) as client:
-        output.print_document(_console(), client.document(document_id), client.chunks(document_id))
+    with client_of(url, key) as client:
+        output.print_document(console_of(), client.document(document_id), client.chunks(document_id))
 
 
 def retry(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
     """Try again what failed in a document."""
-    with _client(url, key) as client:
+    with client_of(url, key) as client:
         print(client.retry(document_id)["state"])
 
 
 def delete(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
     """Delete a document and everything that was made of it."""
-    with _client(url, key) as client:
+    with client_of(url, key) as client:
         client.delete(document_id)
         print("deleted")
-
-
-def _client(url: str, key: str | None) -> Client:
-    from cli.client import Client as Http  # noqa: PLC0415
-
-    return Http(url, key)
-
-
-def _console() -> Console:
-    from rich.console import Console as Terminal  # noqa: PLC0415
-
-    return Terminal()

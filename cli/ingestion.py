@@ -51,7 +51,7 @@ class Batch:
             failed=states["failed"] + len(self.refused),
             chunks=sum(chunk["total"] for chunk in chunks),
             chunks_asked=sum(chunk["asked"] for chunk in chunks),
-            chunks_done=sum(chunk["indexed"] + chunk["dead"] for chunk in chunks),
+            chunks_done=sum(chunk["indexed"] + chunk["dead"] + chunk.get("dropped", 0) for chunk in chunks),
             complete=len(self.documents) + len(self.refused) == self.total and not states["queued"] + states["parsing"],
         )
 

@@ -183,6 +183,34 @@ def print_batch(console: Console, batch: Batch) -> None:
     say(console, f"{batch.total} files: {counts or 'none handed in'}{refused}")
 
 
+def print_dead(console: Console, letters: Iterable[Json], reasons: list[Json]) -> None:
+    """Print a line for each dead letter, whole whatever the width of the terminal, then the counts by reason."""
+    for letter in letters:
+        attempts = f"{letter['attempts']} attempt{'s' if letter['attempts'] != 1 else ''}"
+        what = letter["kind"] if letter["ordinal"] is None else f"chunk #{letter['ordinal']}"
+        name = f"{letter['collection']}/{letter['external_id']}"
+        say(console, f"{letter['id']}  {what:<9}  {name}  {letter['at'][:19]}  {attempts}  {letter['reason']}")
+    for reason in reasons:
+        counts = settled_letters(reason)
+        say(console, f"{counts}: {reason['reason']}")
+    if not reasons:
+        say(console, "Nothing is dead.")
+
+
+def print_dead_letter(console: Console, letter: Json) -> None:
+    for name, value in letter.items():
+        if name != "history" and value is not None:
+            say(console, f"{name:<12} {value}")
+    for attempt in letter["history"]:
+        say(console, f"  {attempt['at'][:19]}  attempt {attempt['attempt']}: {attempt['error']}")
+
+
+def settled_letters(counts: Json) -> str:
+    """Say how many documents and chunks, whichever there are."""
+    said = [f"{counts[n]} {n if counts[n] != 1 else n[:-1]}" for n in ("documents", "chunks") if counts[n]]
+    return " and ".join(said) or "nothing"
+
+
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for column in columns:

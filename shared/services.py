@@ -22,7 +22,7 @@ from shared.doorbell import Doorbell
 from shared.embedding import Embedder, OpenAIEmbedder
 from shared.errors import InvalidInput
 from shared.index import Index
-from shared.ledger import Backlogs, Collections, Documents, Ledger, Work
+from shared.ledger import Backlogs, Collections, DeadLetters, Documents, Ledger, Work
 from shared.ledger.database import Database
 from shared.limiter import (
     NEUTRAL,
@@ -123,7 +123,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         yield Services(
             settings=settings,
             database=database,
-            ledger=Ledger(Collections(database), Documents(database), work, Backlogs(database)),
+            ledger=Ledger(Collections(database), Documents(database), work, Backlogs(database), DeadLetters(database)),
             uploads=uploads,
             index=index,
             doorbell=doorbell,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shared.ledger.backlog import Backlogs
 from shared.ledger.collections import Collections
+from shared.ledger.dead import DeadLetters
 from shared.ledger.documents import Documents
 from shared.ledger.work import Work
 
@@ -16,6 +17,7 @@ class Ledger:
     documents: Documents
     work: Work
     backlogs: Backlogs
+    dead: DeadLetters
 
 
-__all__ = ["Backlogs", "Collections", "Documents", "Ledger", "Work"]
+__all__ = ["Backlogs", "Collections", "DeadLetters", "Documents", "Ledger", "Work"]

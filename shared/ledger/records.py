@@ -28,6 +28,7 @@ class ChunkState(StrEnum):
     ASKED = "asked"  # its questions are paid for and wait to be indexed
     INDEXED = "indexed"
     DEAD = "dead"  # indexed by its text alone, if that; the reason stands with it
+    DROPPED = "dropped"  # dead, and given up by its owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Progress:
     asked: int = 0
     indexed: int = 0
     dead: int = 0
+    dropped: int = 0
     questions: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -114,6 +116,38 @@ class ChunkView:
     state: ChunkState
     error: str | None
     questions: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that failed; `at` is a time in ISO 8601."""
+
+    at: str
+    attempt: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A document that could not be parsed, or a chunk that was given up; `history` has the last attempts, in order."""
+
+    id: UUID
+    kind: Literal["document", "chunk"]
+    document_id: UUID
+    external_id: str
+    collection: str
+    ordinal: int | None
+    reason: str
+    attempts: int
+    at: datetime
+    history: tuple[Attempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadReason:
+    reason: str
+    documents: int
+    chunks: int
 
 
 @dataclass(frozen=True, slots=True)

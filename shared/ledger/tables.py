@@ -87,6 +87,7 @@ documents = Table(
     Column("content_hash", LargeBinary, nullable=False),
     Column("generation", Integer, nullable=False, server_default="1"),
     Column("live_generation", Integer),  # the last one that was indexed in full
+    Column("dropped_generation", Integer),  # the newest one that was given up: its number is not given again
     Column("state", Text, nullable=False, server_default="queued"),
     *_work(),
     _now(),

@@ -23,7 +23,7 @@ def foreask(capsys, monkeypatch, *arguments):
 
 
 COMMANDS = [
-    *("up", "demo", "ingest", "ask", "status", "collections", "documents"),
+    *("up", "demo", "ingest", "ask", "status", "collections", "documents", "dead"),
     *("worker", "scheduler", "api", "migrate", "key"),
 ]
 
@@ -42,7 +42,9 @@ def test_help_is_quick_because_heavy_modules_are_not_loaded():
     assert not heavy & set(loaded.split())
 
 
-@pytest.mark.parametrize("command", [["collections"], ["documents"], ["ask", "Why?"], ["status"], ["delete", "1"]])
+@pytest.mark.parametrize(
+    "command", [["collections"], ["documents"], ["ask", "Why?"], ["status"], ["delete", "1"], ["dead", "list"]]
+)
 def test_no_server_is_one_sentence(command, capsys, monkeypatch):
     code, out, err = foreask(capsys, monkeypatch, *command, "--url", NOWHERE)
     assert (code, out) == (1, "")
@@ -160,3 +162,83 @@ def test_durations_are_said_as_people_say_them(seconds, said):
     from cli.output import duration
 
     assert duration(seconds) == said
+
+
+LETTER = {
+    "id": "5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
+    "kind": "chunk",
+    "collection": "handbook",
+    "external_id": "leave.md",
+    "ordinal": 3,
+    "at": "2026-10-01T09:20:00Z",
+    "attempts": 8,
+    "reason": "the model did not answer in time",
+}
+
+
+class DeadLetters:
+    """A server that has one dead letter, and keeps what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, request):
+        import json
+
+        import httpx
+
+        self.asked.append((request.method, request.url.path, json.loads(request.content or b"{}")))
+        if request.method == "POST":
+            return httpx.Response(202, json={"documents": 1, "chunks": 2, "in_work": 3})
+        if request.url.path.endswith("reasons"):
+            return httpx.Response(200, json={"items": [{"reason": LETTER["reason"], "documents": 0, "chunks": 12}]})
+        return httpx.Response(200, json={"items": [LETTER], "next_cursor": None})
+
+
+@pytest.fixture
+def dead_letters(monkeypatch):
+    import httpx
+
+    from cli import dead_commands
+    from cli.client import Client
+
+    server = DeadLetters()
+    transport = httpx.MockTransport(server)
+    monkeypatch.setattr(dead_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+    return server
+
+
+def test_dead_letters_are_lines_that_can_be_copied_from(capsys, monkeypatch, dead_letters):
+    code, out, _ = foreask(capsys, monkeypatch, "dead", "list")
+    assert code == 0
+    assert out.splitlines() == [
+        f"{LETTER['id']}  chunk #3   handbook/leave.md  2026-10-01T09:20:00  8 attempts  {LETTER['reason']}",
+        f"12 chunks: {LETTER['reason']}",
+    ]
+
+
+@pytest.mark.parametrize("command", ["retry", "drop"])
+@pytest.mark.parametrize("wrong", [[], ["some-id", "--all"], ["--reason", "x", "--all"]])
+def test_what_to_settle_has_to_be_said(command, wrong, capsys, monkeypatch, dead_letters):
+    code, _, err = foreask(capsys, monkeypatch, "dead", command, *wrong)
+    assert code == 2
+    assert "--all alone" in " ".join(err.split())
+    assert dead_letters.asked == []
+
+
+def test_dead_letters_are_chosen_by_what_is_given(capsys, monkeypatch, dead_letters):
+    _, out, _ = foreask(capsys, monkeypatch, "dead", "retry", "-c", "handbook", "--reason", "x")
+    foreask(capsys, monkeypatch, "dead", "drop", "--yes", "--all")
+
+    assert dead_letters.asked == [
+        ("POST", "/v1/dead/retry", {"collection": "handbook", "reason": "x"}),
+        ("POST", "/v1/dead/drop", {"all": True}),
+    ]
+    assert out.splitlines()[0] == "tried again: 1 document and 2 chunks"
+
+
+def test_nothing_is_dropped_before_it_was_confirmed(capsys, monkeypatch, dead_letters):
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: (_ for _ in ()).throw(SystemExit(1)))
+    code, _, _ = foreask(capsys, monkeypatch, "dead", "drop", "some-id")
+    assert code == 1
+    assert dead_letters.asked == []

@@ -1,0 +1,109 @@
+"""The commands for dead letters."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
+
+dead_app = typer.Typer(help="Dead letters: what was given up; list, show, retry or drop it.", no_args_is_help=True)
+
+Letter = Annotated[str | None, typer.Argument(help="The id of one dead letter.", show_default=False)]
+AnyDocument = Annotated[str | None, typer.Option("--document", help="Only those of this document, by its id.")]
+AnyReason = Annotated[str | None, typer.Option(help="Only those with this reason, word for word.")]
+All = Annotated[bool, typer.Option("--all", help="Every one.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(dead_app, name="dead")
+    dead_app.command("list")(list_)
+    for command in (show, retry, drop):
+        dead_app.command()(command)
+
+
+def list_(
+    *,
+    collection: AnyCollection = None,
+    document: AnyDocument = None,
+    reason: AnyReason = None,
+    limit: Annotated[int, typer.Option(help="The most to show, newest first.", min=1)] = 200,
+    as_json: Annotated[bool, typer.Option("--json", help="Print letters and counts as JSON.")] = False,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """List failed documents and dead chunks, newest first, then how many died of each reason."""
+    from itertools import islice  # noqa: PLC0415 - loaded when needed, so that help is quick
+
+    from cli import output  # noqa: PLC0415
+
+    wanted = _wanted(collection=collection, document_id=document, reason=reason)
+    with client_of(url, key) as client:
+        letters, reasons = list(islice(client.dead(wanted), limit)), client.dead_reasons(wanted)
+    if as_json:
+        output.print_json({"letters": letters, "reasons": reasons})
+    else:
+        output.print_dead(console_of(), letters, reasons)
+
+
+def show(letter_id: str, url: Url = LOCAL, key: Key = None) -> None:
+    """Show a dead letter and the attempts that failed."""
+    from cli import output  # noqa: PLC0415
+
+    with client_of(url, key) as client:
+        output.print_dead_letter(console_of(), client.dead_letter(letter_id))
+
+
+def retry(
+    letter_id: Letter = None,
+    *,
+    collection: AnyCollection = None,
+    document: AnyDocument = None,
+    reason: AnyReason = None,
+    every: All = False,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Try dead letters again: one by its id, those of a document, collection or reason, or --all."""
+    wanted = _wanted(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
+    _require_choice(wanted, every=every)
+    with client_of(url, key) as client:
+        _say_settled("tried again", client.retry_dead(wanted or {"all": True}))
+
+
+def drop(
+    letter_id: Letter = None,
+    *,
+    collection: AnyCollection = None,
+    document: AnyDocument = None,
+    reason: AnyReason = None,
+    every: All = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Give dead letters up for good; a document that was never searchable is deleted."""
+    wanted = _wanted(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
+    _require_choice(wanted, every=every)
+    if not yes:
+        typer.confirm("Give these up for good?", abort=True)
+    with client_of(url, key) as client:
+        _say_settled("dropped", client.drop_dead(wanted or {"all": True}))
+
+
+def _wanted(**given: str | None) -> dict[str, str]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _require_choice(wanted: dict[str, str], *, every: bool) -> None:
+    if bool(wanted) == every:
+        raise typer.BadParameter("Say which: an id, --document, --collection, --reason, or --all alone.")
+
+
+def _say_settled(what: str, settled: dict[str, int]) -> None:
+    from cli import output  # noqa: PLC0415
+
+    print(f"{what}: {output.settled_letters(settled)}")
+    if settled["in_work"]:
+        print(f"left alone, because their documents are in work: {settled['in_work']} chunks")

@@ -1,0 +1,378 @@
+"""Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or dropped."""
+
+from datetime import timedelta
+
+import pytest
+
+from api import schemas
+from shared.ledger.dead import Choice
+from tests.api import as_tenant, calling, with_keys, work
+
+KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
+SECTIONS = "\n\n".join(f"# {name}\n\n" + f"{name} is about the {name} of the bay. " * 40 for name in ("tide", "mole"))
+NO_PDF = "%PDF-1.7 this is no PDF"
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(settings) as client:
+        yield client
+
+
+@pytest.fixture
+def rings(monkeypatch):
+    rung = []
+    monkeypatch.setattr("shared.doorbell.Doorbell.ring", lambda _, *queues: rung.extend(queues))
+    return rung
+
+
+async def submit(client, text, name, collection="default", headers=None):
+    body = {"text": text, "filename": name, "collection": collection}
+    reply = await client.post("/v1/documents", json=body, headers=headers)
+    assert reply.status_code == 202, reply.text
+    return reply.json()["document_id"]
+
+
+async def document(client, document_id):
+    return (await client.get(f"/v1/documents/{document_id}")).json()
+
+
+async def letters(client, **wanted):
+    reply = await client.get("/v1/dead", params=wanted)
+    assert reply.status_code == 200, reply.text
+    return schemas.DeadLetterPage.model_validate_json(reply.content).items
+
+
+async def settle(client, what, **wanted):
+    reply = await client.post(f"/v1/dead/{what}", json=wanted)
+    assert reply.status_code == {"retry": 202, "drop": 200}[what], reply.text
+    return reply.json()
+
+
+async def let_die(services):
+    """Index with another embedding model than the collection's, which no attempt can mend."""
+    change = "UPDATE collections SET embedding_model = '{}'"
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql(change.format("another"))
+    await work(services)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql(change.format(services.settings.embedding_model))
+
+
+async def paid_but_dead(client, services):
+    """A document whose questions are paid for, and whose chunks are all dead."""
+    document_id = await submit(client, SECTIONS, "paid.md")
+    await work_until_asked(services)
+    await let_die(services)
+    shown = await document(client, document_id)
+    assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", shown["chunks"]["total"])
+    return document_id
+
+
+async def work_until_asked(services):
+    import asyncio
+
+    from shared.drain import Drain, Limits
+    from shared.stages import asking_stage, parsing_stage
+
+    limits = Limits(lease=timedelta(seconds=60), budget=timedelta(seconds=60), grace=timedelta(seconds=5))
+    for stage in (parsing_stage(services.parser), asking_stage(services.questioner)):
+        await Drain(stage, limits, asyncio.Event()).run()
+
+
+async def one_of_each(client, services, provider):
+    """A failed document and one with a dead chunk."""
+    provider.script(malformed_containing="lighthouse")
+    failed = await submit(client, NO_PDF, "a.pdf", "papers")
+    degraded = await submit(client, KEEPER, "b.md", "novels")
+    await work(services)
+    return failed, degraded
+
+
+async def test_documents_and_chunks_are_listed_together_and_narrowed(client, services, provider):
+    failed, degraded = await one_of_each(client, services, provider)
+
+    both = await letters(client)
+
+    assert {(letter.kind, str(letter.document_id)) for letter in both} == {("document", failed), ("chunk", degraded)}
+    assert [letter.at for letter in both] == sorted((letter.at for letter in both), reverse=True)
+    (chunk,) = [letter for letter in both if letter.kind == "chunk"]
+    assert (chunk.external_id, chunk.collection, chunk.ordinal) == ("b.md", "novels", 0)
+    assert chunk.reason
+    assert await letters(client, collection="novels") == [chunk]
+    assert await letters(client, document_id=degraded) == [chunk]
+    assert await letters(client, reason=chunk.reason) == [chunk]
+    assert await letters(client, collection="papers", reason=chunk.reason) == []
+
+
+async def test_pages_follow_each_other_without_a_gap(client, services, provider):
+    provider.script(malformed_containing="tide")
+    for number in range(3):
+        await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
+        await submit(client, NO_PDF + str(number), f"{number}.pdf")
+    await work(services)
+    every = await letters(client)
+    assert len(every) == 6
+
+    seen, cursor = [], None
+    while True:
+        page = (await client.get("/v1/dead", params={"limit": 2} | ({"cursor": cursor} if cursor else {}))).json()
+        seen += [letter["id"] for letter in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+
+    assert seen == [str(letter.id) for letter in every]
+    assert (await client.get("/v1/dead", params={"cursor": "bm9uc2Vuc2U"})).status_code == 400
+
+
+async def test_reasons_are_counted(client, services, provider):
+    provider.script(malformed_containing="tide")
+    for number in range(3):
+        await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
+    await submit(client, NO_PDF, "a.pdf", "papers")
+    await work(services)
+
+    first, second = (await client.get("/v1/dead/reasons")).json()["items"]
+
+    assert (first["documents"], first["chunks"]) == (0, 3)
+    assert (second["documents"], second["chunks"]) == (1, 0)
+    narrowed = (await client.get("/v1/dead/reasons", params={"collection": "papers"})).json()["items"]
+    assert narrowed == [second]
+
+
+async def test_a_letter_tells_its_attempts(client, services, provider):
+    await one_of_each(client, services, provider)
+
+    for letter in await letters(client):
+        reply = await client.get(f"/v1/dead/{letter.id}")
+        shown = schemas.DeadLetterHistory.model_validate_json(reply.content)
+        assert shown.history[-1].error == shown.reason == letter.reason
+        assert shown.attempts == shown.history[-1].attempt == len(shown.history)
+
+
+async def test_what_is_paid_for_is_not_called_for_again(client, services, provider, rings):
+    paid = await paid_but_dead(client, services)
+    calls = provider.stats()["calls"]
+    assert calls >= 2
+    rings.clear()
+
+    settled = await settle(client, "retry")
+    assert settled == {"documents": 0, "chunks": calls, "in_work": 0}
+    assert set(rings) == {"ask", "index"}
+    await work(services)
+
+    shown = await document(client, paid)
+    assert (shown["state"], shown["chunks"]["indexed"]) == ("ready", calls)
+    assert shown["questions"] > 0
+    assert provider.stats()["calls"] == calls
+    assert await letters(client) == []
+
+
+async def test_given_questions_are_indexed_again_without_a_call(client, services, provider):
+    body = {"text": KEEPER, "filename": "a.md", "questions": ["Who lives alone?"]}
+    document_id = (await client.post("/v1/documents", json=body)).json()["document_id"]
+    await work_until_asked(services)
+    await let_die(services)
+
+    assert (await settle(client, "retry", document_id=document_id))["chunks"] == 1
+    await work(services)
+
+    shown = await document(client, document_id)
+    assert (shown["state"], shown["questions"]) == ("ready", 1)
+    assert provider.stats()["calls"] == 0
+
+
+async def test_a_retry_takes_up_no_more_than_it_was_told(client, services, provider, rings):
+    failed, degraded = await one_of_each(client, services, provider)
+    (chunk,) = await letters(client, collection="novels")
+    rings.clear()
+
+    assert await settle(client, "retry", collection="papers") == {"documents": 1, "chunks": 0, "in_work": 0}
+    assert rings == ["parse"]
+    assert ((await document(client, failed))["state"], (await document(client, degraded))["state"]) == (
+        "queued",
+        "degraded",
+    )
+    assert (await settle(client, "retry", reason="another reason"))["chunks"] == 0
+    assert (await settle(client, "retry", letter_id=str(chunk.id)))["chunks"] == 1
+    assert (await document(client, degraded))["state"] == "asking"
+
+
+async def test_one_chunk_of_a_document_is_retried_alone(client, services, provider):
+    paid = await paid_but_dead(client, services)
+    first, *others = await letters(client)
+
+    assert (await settle(client, "retry", letter_id=str(first.id)))["chunks"] == 1
+    await work(services)
+
+    assert await letters(client) == others
+    assert (await document(client, paid))["state"] == "degraded"
+
+
+async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(client, services, provider):
+    await submit(client, "A first text that is replaced by another one.", "a.md")
+    await work(services)
+    provider.script(malformed_containing="lighthouse")
+    await submit(client, KEEPER, "a.md")
+    await work(services)
+    provider.restore()
+    await settle(client, "retry")
+    await work_until_asked(services)
+    (chunk,) = await services.ledger.work.claim_asked(10)
+
+    assert not chunk.pending
+
+
+async def test_a_retry_of_many_goes_through_in_groups(client, services, provider, monkeypatch):
+    monkeypatch.setattr("shared.ledger.dead._AT_ONCE", 2)
+    provider.script(malformed_containing="tide")
+    for number in range(5):
+        await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
+        await submit(client, NO_PDF + str(number), f"{number}.pdf")
+    await work(services)
+
+    assert await settle(client, "retry", all=True) == {"documents": 5, "chunks": 5, "in_work": 0}
+
+
+async def test_chunks_of_a_document_in_work_are_left_alone(client, services, provider):
+    document_id = await paid_but_dead(client, services)
+    first, *others = await letters(client)
+    await settle(client, "retry", letter_id=str(first.id))
+
+    for what in ("retry", "drop"):
+        assert await settle(client, what, document_id=document_id) == {
+            "documents": 0,
+            "chunks": 0,
+            "in_work": len(others),
+        }
+
+
+async def test_a_dropped_chunk_makes_its_document_ready_once_it_was_the_last(client, services, provider):
+    document_id = await paid_but_dead(client, services)
+    first, *others = await letters(client)
+
+    assert (await settle(client, "drop", letter_id=str(first.id)))["chunks"] == 1
+    assert (await document(client, document_id))["state"] == "degraded"
+    assert (await settle(client, "drop", document_id=document_id))["chunks"] == len(others)
+
+    shown = await document(client, document_id)
+    assert shown["state"] == "ready"
+    assert (shown["chunks"]["dead"], shown["chunks"]["dropped"]) == (0, 1 + len(others))
+    assert {c["state"] for c in (await client.get(f"/v1/documents/{document_id}/chunks")).json()["items"]} == {
+        "dropped"
+    }
+    assert await letters(client) == []
+
+
+async def test_a_document_that_finishes_with_a_dropped_chunk_is_ready(client, services, provider):
+    document_id = await paid_but_dead(client, services)
+    first, *_ = await letters(client)
+    await settle(client, "drop", letter_id=str(first.id))
+    await settle(client, "retry", document_id=document_id)
+    await work(services)
+
+    shown = await document(client, document_id)
+    assert (shown["state"], shown["chunks"]["dropped"]) == ("ready", 1)
+
+
+async def test_a_dropped_chunk_is_still_found_by_its_text(client, services, provider):
+    _, degraded = await one_of_each(client, services, provider)
+    await settle(client, "drop", document_id=degraded)
+
+    found = (await client.post("/v1/retrieve", json={"question": "keeper", "collection": "novels"})).json()
+    assert [chunk["text"] for chunk in found["chunks"]] == [KEEPER]
+
+
+async def test_a_dropped_document_that_was_never_searchable_is_deleted(client, services, provider):
+    from shared.stages import clean
+
+    failed, _ = await one_of_each(client, services, provider)
+
+    assert (await settle(client, "drop", letter_id=failed))["documents"] == 1
+    assert (await client.get(f"/v1/documents/{failed}")).status_code == 404
+    await clean(services.indexer)
+    async with services.database.begin() as connection:
+        assert (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one() == 1
+
+
+async def test_a_dropped_document_goes_back_to_what_queries_see(client, services, provider):
+    document_id = await submit(client, KEEPER, "a.md")
+    await work(services)
+    assert await submit(client, NO_PDF, "a.md") == document_id
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE documents SET kills = 3 WHERE state = 'queued'")
+    await work(services)
+    assert (await document(client, document_id))["state"] == "failed"
+
+    await settle(client, "drop", document_id=document_id)
+
+    shown = await document(client, document_id)
+    assert (shown["state"], shown["generation"], shown["live_generation"]) == ("ready", 1, 1)
+    assert (shown["error"], shown["chunks"]["indexed"]) == (None, 1)
+    found = (await client.post("/v1/retrieve", json={"question": "keeper"})).json()
+    assert [chunk["text"] for chunk in found["chunks"]] == [KEEPER]
+    again = await client.post("/v1/documents", json={"text": NO_PDF, "filename": "a.md"})
+    assert (again.status_code, again.json()["generation"]) == (202, 3)  # 2 may still be in a late writer's hands
+
+
+async def test_dropping_everything_has_to_be_said(client, services, provider):
+    _, degraded = await one_of_each(client, services, provider)
+
+    refused = await client.post("/v1/dead/drop", json={})
+
+    assert refused.status_code == 422
+    assert '{"all": true}' in schemas.Problem.model_validate_json(refused.content).detail
+    both = await client.post("/v1/dead/drop", json={"all": True, "collection": "papers"})
+    assert both.status_code == 422
+    assert len(await letters(client)) == 2
+    assert await settle(client, "drop", all=True) == {"documents": 1, "chunks": 1, "in_work": 0}
+    assert (await document(client, degraded))["state"] == "ready"
+
+
+async def test_only_the_newest_generation_counts(client, services, provider):
+    provider.script(malformed_containing="lighthouse")
+    document_id = await submit(client, KEEPER, "a.md")
+    await work(services)
+    (letter,) = await letters(client)
+    await submit(client, "Something else entirely stands in the file now.", "a.md")
+
+    assert await letters(client) == []
+    assert (await client.get(f"/v1/dead/{letter.id}")).status_code == 404
+    assert (await settle(client, "retry", document_id=document_id))["chunks"] == 0
+
+
+async def test_no_tenant_sees_or_touches_what_is_anothers(services, settings, provider):
+    provider.script(malformed_containing="lighthouse")
+    mine, theirs = as_tenant("alice"), as_tenant("bob")
+    async with calling(with_keys(settings)) as client:
+        failed = await submit(client, NO_PDF, "a.pdf", headers=mine)
+        degraded = await submit(client, KEEPER, "b.md", headers=mine)
+        await work(services)
+        own = (await client.get("/v1/dead", headers=mine)).json()["items"]
+        assert len(own) == 2
+
+        assert (await client.get("/v1/dead", headers=theirs)).json()["items"] == []
+        assert (await client.get("/v1/dead/reasons", headers=theirs)).json()["items"] == []
+        for letter in own:
+            assert (await client.get(f"/v1/dead/{letter['id']}", headers=theirs)).status_code == 404
+        for what in ("retry", "drop"):
+            for wanted in ({"document_id": degraded}, {"document_id": failed}, {"letter_id": own[0]["id"]}):
+                assert (await client.post(f"/v1/dead/{what}", json=wanted, headers=theirs)).status_code == 404
+            reply = await client.post(f"/v1/dead/{what}", json={"all": True}, headers=theirs)
+            assert reply.json() == {"documents": 0, "chunks": 0, "in_work": 0}
+        assert (await client.get("/v1/dead", headers=mine)).json()["items"] == own
+
+
+async def test_the_ledger_pages_by_time_and_id(services, library, provider):
+    for number in range(3):
+        await library.add(NO_PDF + str(number), f"{number}.pdf")
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE documents SET state = 'failed', error = 'x', updated_at = now()")
+    dead = services.ledger.dead
+    every = await dead.page("default")
+    assert len({letter.at for letter in every}) == 1
+
+    after = await dead.page("default", Choice(), after=(every[0].at, every[0].id))
+
+    assert after == every[1:]
