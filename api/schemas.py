@@ -411,6 +411,53 @@ class Reindexing(Reply):
     documents: int = Field(description="how many documents begin their next generation")
 
 
+class Verify(Body):
+    """How to compare a collection with Qdrant."""
+
+    model_config = _example(repair=True)
+
+    repair: bool = Field(default=False, description="mend what differs; without it nothing is changed")
+
+
+class FindingView(Reply):
+    """A point that differs."""
+
+    model_config = _example(
+        kind="missing",
+        why="not stored",
+        point_id="5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
+        document_id=_DOCUMENT_ID,
+        chunk_id="5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
+        repaired=True,
+    )
+
+    kind: Literal["missing", "stale", "orphaned"]
+    why: str
+    point_id: str
+    document_id: UUID | None
+    chunk_id: UUID | None
+    repaired: bool = Field(description="removed, shown, or its chunk is due to be indexed again without a call")
+
+
+class VerifiedView(Reply):
+    """What a comparison found so far, or in all."""
+
+    model_config = _example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8)
+
+    documents: int = Field(description="documents that were not in work")
+    points: int = Field(description="points that are stored")
+    missing: int = Field(description="expected and not stored")
+    stale: int = Field(description="of an old generation, or hidden though they should be seen")
+    orphaned: int = Field(description="stored, though their document, chunk or question is not in the ledger")
+    repaired: int
+
+
+class Verification(VerifiedView):
+    model_config = _example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8, findings=[])
+
+    findings: list[FindingView] = Field(description="the first 1,000")
+
+
 class CollectionPage(Reply):
     items: list[CollectionView]
     next_cursor: str | None = Field(description="null on the last page")

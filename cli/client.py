@@ -131,6 +131,11 @@ class Client:
     def status(self) -> Json:
         return self._json("GET", "/v1/status")
 
+    def verify_events(self, collection: str, *, repair: bool) -> Iterator[Event]:
+        """Compare a collection with Qdrant, and yield what is found while it is looked for."""
+        path = f"/v1/collections/{quote(collection, safe='')}/verify"
+        return self._events(path, {"repair": repair})
+
     def health(self) -> Json:
         """Return the health of each part; the server answers 503 while one is down, which is an answer too."""
         response = self._request("GET", "/health/ready")
@@ -146,10 +151,13 @@ class Client:
 
     def query_events(self, question: str, collection: str, top_k: int | None = None) -> Iterator[Event]:
         """Ask, and yield what comes while it is being answered."""
-        body = _query(question, collection, top_k) | {"stream": True}
+        return self._events("/v1/query", _query(question, collection, top_k) | {"stream": True})
+
+    def _events(self, path: str, body: Json) -> Iterator[Event]:
+        accept = {"accept": "text/event-stream"}
         with (
             self._reached(),
-            self._http.stream("POST", "/v1/query", json=body, timeout=_STREAM_TIMEOUT) as response,
+            self._http.stream("POST", path, json=body, headers=accept, timeout=_STREAM_TIMEOUT) as response,
         ):
             if response.is_error:
                 response.read()

@@ -17,6 +17,7 @@ from shared.errors import Unavailable
 
 _STATES = ("queued", "parsing", "asking", "indexing", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
+VERIFIED = ("documents", "points", "missing", "stale", "orphaned", "repaired")
 _SNIPPET_CHARS = 300
 
 
@@ -203,6 +204,14 @@ def print_dead_letter(console: Console, letter: Json) -> None:
             say(console, f"{name:<12} {value}")
     for attempt in letter["history"]:
         say(console, f"  {attempt['at'][:19]}  attempt {attempt['attempt']}: {attempt['error']}")
+
+
+def verification_table(verified: dict[str, Json]) -> Table:
+    """What was found in each collection."""
+    table = _table("collection", *VERIFIED)
+    for name, counts in verified.items():
+        table.add_row(name, *(f"{counts[column]:,}" for column in VERIFIED))
+    return table
 
 
 def settled_letters(counts: Json) -> str:

@@ -23,6 +23,7 @@ _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
 _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
+_PLACE = ["document_id", "chunk_id", "generation", "pending"]
 _INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
     "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
     "document_id": models.PayloadSchemaType.KEYWORD,
@@ -39,6 +40,17 @@ class Hit:
     id: str
     score: float
     payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a point says of where it belongs; None where it says nothing that can be read."""
+
+    id: str
+    document_id: UUID | None
+    chunk_id: UUID | None
+    generation: int | None
+    pending: bool
 
 
 class Index:
@@ -105,7 +117,7 @@ class Index:
 
     async def _upsert(self, name: str, body: bytes) -> None:
         # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.
-        with self._errors():
+        with self._errors(), self._gone(name):
             reply = await self._client.http.client.request(
                 type_=models.InlineResponse2008,
                 method="PUT",
@@ -116,6 +128,19 @@ class Index:
                 content=body,
             )
         _require_completed(reply.result.status if reply.result else None)
+
+    @contextmanager
+    def _gone(self, name: str) -> Iterator[None]:
+        """Let a collection that has vanished be made again by the next attempt."""
+        try:
+            yield
+        except UnexpectedResponse as error:
+            if error.status_code != 404:  # noqa: PLR2004
+                raise
+            self._known.discard(name)
+            raise Unavailable(
+                f"Qdrant has no collection {name} any more", component="qdrant", retry_after=_RETRY_AFTER
+            ) from error
 
     async def replace(self, name: str, tenant: str, document_id: UUID, generation: int) -> None:
         """Let a document's new generation be seen and remove its older ones, in one request.
@@ -185,6 +210,47 @@ class Index:
             records = await self._client.retrieve(name, list(ids), with_payload=True)
         return {str(record.id): record.payload or {} for record in records}
 
+    async def stored(
+        self, name: str, tenant: str, *, after: str | None = None, limit: int = 1000
+    ) -> tuple[list[Stored], str | None]:
+        """Return a tenant's points in the order of their ids, hidden ones too, and where the next page begins."""
+        condition = models.Filter(must=[_equals("tenant", tenant)])
+        with self._errors():
+            try:
+                records, following = await self._client.scroll(
+                    name, scroll_filter=condition, offset=after, limit=limit, with_payload=_PLACE
+                )
+            except UnexpectedResponse as error:
+                if error.status_code == 404:  # noqa: PLR2004
+                    return [], None
+                raise
+        return [_stored(record) for record in records], None if following is None else str(following)
+
+    async def look_up(self, name: str, ids: Sequence[str]) -> dict[str, Stored]:
+        """Return points by id; those that are not there are missing."""
+        with self._errors():
+            try:
+                records = await self._client.retrieve(name, list(ids), with_payload=_PLACE)
+            except UnexpectedResponse as error:
+                if error.status_code == 404:  # noqa: PLR2004
+                    return {}
+                raise
+        return {str(record.id): _stored(record) for record in records}
+
+    async def remove(self, name: str, points: Sequence[Stored]) -> None:
+        """Remove points, but not what a newer generation has put in their place."""
+        for condition in _as_they_were(points):
+            with self._errors():
+                result = await self._client.delete(name, models.FilterSelector(filter=condition), wait=True)
+            _require_completed(result.status)
+
+    async def show(self, name: str, points: Sequence[Stored]) -> None:
+        """Let hidden points be seen, but not what a newer generation has put in their place."""
+        for condition in _as_they_were(points):
+            with self._errors():
+                result = await self._client.set_payload(name, {"pending": False}, points=condition, wait=True)
+            _require_completed(result.status)
+
     async def ready(self) -> None:
         """Raise `Unavailable` unless Qdrant answers."""
         with self._errors():
@@ -231,6 +297,34 @@ def _document(
     if below is not None:
         must.append(models.FieldCondition(key="generation", range=models.Range(lt=below)))
     return models.Filter(must=must)
+
+
+def _stored(record: models.Record) -> Stored:
+    payload = record.payload or {}
+    generation = payload.get("generation")
+    return Stored(
+        str(record.id),
+        _uuid(payload.get("document_id")),
+        _uuid(payload.get("chunk_id")),
+        generation if isinstance(generation, int) else None,
+        payload.get("pending") is True,
+    )
+
+
+def _uuid(value: object) -> UUID | None:
+    try:
+        return UUID(str(value))
+    except ValueError:
+        return None
+
+
+def _as_they_were(points: Sequence[Stored]) -> Iterator[models.Filter]:
+    """Filters for points that are still of the generation that was seen."""
+    for generation in {point.generation for point in points}:
+        same: list[models.Condition] = [
+            models.HasIdCondition(has_id=[point.id for point in points if point.generation == generation])
+        ]
+        yield models.Filter(must=same if generation is None else [*same, _equals("generation", generation)])
 
 
 def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:

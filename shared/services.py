@@ -22,7 +22,7 @@ from shared.doorbell import Doorbell
 from shared.embedding import Embedder, OpenAIEmbedder
 from shared.errors import InvalidInput
 from shared.index import Index
-from shared.ledger import Backlogs, Collections, DeadLetters, Documents, Ledger, Work
+from shared.ledger import Audit, Backlogs, Collections, DeadLetters, Documents, Ledger, Work
 from shared.ledger.database import Database
 from shared.limiter import (
     NEUTRAL,
@@ -123,7 +123,14 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         yield Services(
             settings=settings,
             database=database,
-            ledger=Ledger(Collections(database), Documents(database), work, Backlogs(database), DeadLetters(database)),
+            ledger=Ledger(
+                Collections(database),
+                Documents(database),
+                work,
+                Backlogs(database),
+                DeadLetters(database),
+                Audit(database),
+            ),
             uploads=uploads,
             index=index,
             doorbell=doorbell,

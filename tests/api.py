@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 
 from api.app import create
-from shared.drain import Drain, Limits
+from shared.drain import Drain, Limits, Stage
 from shared.services import Services
 from shared.settings import ApiKey, Settings
 from shared.stages import asking_stage, indexing_stage, parsing_stage
@@ -62,12 +62,17 @@ async def serving(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
         await task
 
 
-async def work(services: Services) -> None:
-    """Do all that is due, as the workers do."""
+async def work(services: Services, *stages: str) -> None:
+    """Do all that is due in these stages, or in every one, as the workers do."""
     settings = services.settings
     limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
-    for stage in (parsing_stage(services.parser), asking_stage(services.questioner), indexing_stage(services.indexer)):
-        await Drain(stage, limits, asyncio.Event()).run()
+    made: dict[str, Callable[[], Stage[Any, Any]]] = {
+        "parse": lambda: parsing_stage(services.parser),
+        "ask": lambda: asking_stage(services.questioner),
+        "index": lambda: indexing_stage(services.indexer),
+    }
+    for stage in stages or made:
+        await Drain(made[stage](), limits, asyncio.Event()).run()
 
 
 async def left_behind(services: Services, settings: Settings) -> tuple[int, list[Path]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.ledger.audit import Audit
 from shared.ledger.backlog import Backlogs
 from shared.ledger.collections import Collections
 from shared.ledger.dead import DeadLetters
@@ -18,6 +19,7 @@ class Ledger:
     work: Work
     backlogs: Backlogs
     dead: DeadLetters
+    audit: Audit
 
 
-__all__ = ["Backlogs", "Collections", "DeadLetters", "Documents", "Ledger", "Work"]
+__all__ = ["Audit", "Backlogs", "Collections", "DeadLetters", "Documents", "Ledger", "Work"]

@@ -1,7 +1,5 @@
 """Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or dropped."""
 
-from datetime import timedelta
-
 import pytest
 
 from api import schemas
@@ -62,22 +60,11 @@ async def let_die(services):
 async def paid_but_dead(client, services):
     """A document whose questions are paid for, and whose chunks are all dead."""
     document_id = await submit(client, SECTIONS, "paid.md")
-    await work_until_asked(services)
+    await work(services, "parse", "ask")
     await let_die(services)
     shown = await document(client, document_id)
     assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", shown["chunks"]["total"])
     return document_id
-
-
-async def work_until_asked(services):
-    import asyncio
-
-    from shared.drain import Drain, Limits
-    from shared.stages import asking_stage, parsing_stage
-
-    limits = Limits(lease=timedelta(seconds=60), budget=timedelta(seconds=60), grace=timedelta(seconds=5))
-    for stage in (parsing_stage(services.parser), asking_stage(services.questioner)):
-        await Drain(stage, limits, asyncio.Event()).run()
 
 
 async def one_of_each(client, services, provider):
@@ -172,7 +159,7 @@ async def test_what_is_paid_for_is_not_called_for_again(client, services, provid
 async def test_given_questions_are_indexed_again_without_a_call(client, services, provider):
     body = {"text": KEEPER, "filename": "a.md", "questions": ["Who lives alone?"]}
     document_id = (await client.post("/v1/documents", json=body)).json()["document_id"]
-    await work_until_asked(services)
+    await work(services, "parse", "ask")
     await let_die(services)
 
     assert (await settle(client, "retry", document_id=document_id))["chunks"] == 1
@@ -218,7 +205,7 @@ async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(c
     await work(services)
     provider.restore()
     await settle(client, "retry")
-    await work_until_asked(services)
+    await work(services, "parse", "ask")
     (chunk,) = await services.ledger.work.claim_asked(10)
 
     assert not chunk.pending
