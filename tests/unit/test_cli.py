@@ -23,7 +23,7 @@ def foreask(capsys, monkeypatch, *arguments):
 
 
 COMMANDS = [
-    *("up", "demo", "ingest", "ask", "status", "collections", "documents", "dead"),
+    *("up", "demo", "ingest", "ask", "status", "collections", "documents", "dead", "verify"),
     *("worker", "scheduler", "api", "migrate", "key"),
 ]
 
@@ -242,3 +242,48 @@ def test_nothing_is_dropped_before_it_was_confirmed(capsys, monkeypatch, dead_le
     code, _, _ = foreask(capsys, monkeypatch, "dead", "drop", "some-id")
     assert code == 1
     assert dead_letters.asked == []
+
+
+COUNTS = {"documents": 2, "points": 9, "missing": 1, "stale": 0, "orphaned": 0, "repaired": 0}
+MISSING = {"kind": "missing", "why": "not stored", "point_id": "p", "document_id": "d", "chunk_id": "c"}
+
+
+@pytest.fixture
+def verified(monkeypatch):
+    """A server whose collection misses a point; it mends what it is told to mend."""
+    import json
+
+    import httpx
+
+    from cli import verify_command
+    from cli.client import Client
+
+    def answer(request):
+        if request.method == "GET":
+            return httpx.Response(200, json={"items": [{"name": "handbook"}], "next_cursor": None})
+        assert request.url.path == "/v1/collections/handbook/verify"
+        assert request.headers["accept"] == "text/event-stream"
+        repaired = json.loads(request.content)["repair"]
+        counts, finding = COUNTS | {"repaired": int(repaired)}, MISSING | {"repaired": repaired}
+        told = [("progress", COUNTS), ("finding", finding), ("done", counts)]
+        return httpx.Response(200, text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in told))
+
+    transport = httpx.MockTransport(answer)
+    monkeypatch.setattr(verify_command, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+
+
+def test_what_differs_is_said_and_is_an_exit_code(capsys, monkeypatch, verified):
+    code, out, _ = foreask(capsys, monkeypatch, "verify")
+    assert code == 4
+    assert "missing   point p  document d  not stored\n" in out
+    code, out, _ = foreask(capsys, monkeypatch, "verify", "--repair", "--collection", "handbook")
+    assert code == 0
+    assert "not stored, repaired" in out
+
+
+def test_a_comparison_can_be_read_by_programs(capsys, monkeypatch, verified):
+    import json
+
+    code, out, _ = foreask(capsys, monkeypatch, "verify", "--json")
+    assert code == 4
+    assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
