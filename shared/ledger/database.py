@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import asyncpg
+import tenacity
 from sqlalchemy import exc
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -24,11 +25,23 @@ _LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.InsufficientResourcesError,  # no disk, no memory, no connection
     asyncpg.ReadOnlySQLTransactionError,  # a standby, while another becomes the primary
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
     ConnectionError,
     OSError,
     asyncio.TimeoutError,
+)
+_COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+
+
+class Collided(Unavailable):
+    """Two transactions stood in each other's way and PostgreSQL ended this one: the same again will do."""
+
+
+# For what somebody waits for: workers come back by themselves.
+again_after_collision = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(Collided),
+    stop=tenacity.stop_after_attempt(4),
+    wait=tenacity.wait_random(0, 0.1),
+    reraise=True,
 )
 
 
@@ -60,6 +73,7 @@ class Database:
         """One transaction: committed at the end of the block, rolled back by an exception.
 
         Raises:
+            Collided: another transaction stood in the way; nothing was committed.
             Unavailable: PostgreSQL cannot be reached or went away; nothing was committed, unless it went away during
                 the commit itself, which is why every statement of the ledger can be applied twice.
             Permanent: PostgreSQL has no place for a value, such as a NUL in a text.
@@ -70,9 +84,16 @@ class Database:
         except _LOST as error:
             raise _unavailable(error) from error
         except exc.DBAPIError as error:
-            if error.connection_invalidated or isinstance(error.orig.__cause__ if error.orig else None, _LOST):
+            cause = error.orig.__cause__ if error.orig else None
+            if isinstance(cause, _COLLISIONS):
+                raise Collided(
+                    "another transaction of the ledger (PostgreSQL) stood in the way",
+                    component="ledger",
+                    retry_after=_RETRY_AFTER,
+                ) from error
+            if error.connection_invalidated or isinstance(cause, _LOST):
                 raise _unavailable(error) from error
-            if isinstance(error.orig.__cause__ if error.orig else None, asyncpg.DataError):
+            if isinstance(cause, asyncpg.DataError):
                 raise Permanent("the ledger (PostgreSQL) cannot keep a value that it was given") from error
             raise
 

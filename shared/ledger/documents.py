@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.errors import Conflict, NotFound
 from shared.ledger import tables as t
-from shared.ledger.database import Database
+from shared.ledger.database import Database, again_after_collision
 from shared.ledger.dead import chosen_document, revive_chunks, revive_documents
 from shared.ledger.records import (
     ChunkState,
@@ -58,6 +58,7 @@ class Documents:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @again_after_collision
     async def submit(self, new: NewDocument) -> Submission:
         """Write a document's row, or begin its next generation where other content stands under its external id.
 
@@ -126,6 +127,7 @@ class Documents:
             parameters = {"id": document_id, "generation": row["generation"], "after": after, "limit": limit}
             return [_chunk(chunk) for chunk in (await connection.execute(_CHUNKS, parameters)).mappings()]
 
+    @again_after_collision
     async def delete(self, tenant: str, document_id: UUID) -> Finishable:
         """Make a document vanish from the ledger's answers; return what its points are found by, to be removed next.
 
@@ -147,6 +149,7 @@ class Documents:
             await connection.execute(t.chunks.delete().where(t.chunks.c.document_id == document_id))
         return Finishable(**row)
 
+    @again_after_collision
     async def retry(self, tenant: str, document_id: UUID) -> Document:
         """Give a failed document, or the dead chunks of a degraded one, another round of attempts.
 
@@ -177,6 +180,7 @@ class Documents:
             progress = await _progress(connection, [row["id"] for row in rows])
         return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
 
+    @again_after_collision
     async def reindex(self, collection: Collection) -> int:
         """Begin the next generation of every document that is not in work, and return how many; the old ones serve on.
 

@@ -359,3 +359,17 @@ async def test_migrating_twice_changes_nothing(services):
 
     async with services.database.begin() as connection:
         assert (await connection.execute(text("SELECT count(*) FROM alembic_version"))).scalar() == 1
+
+
+async def test_a_replacement_that_collides_with_a_worker_is_made_again(services, library):
+    """It locks the document and then its chunks; a settlement locks chunks and then their document."""
+    document = await parsed(services, library, "one", external_id="a")
+
+    async with services.database.begin() as worker:
+        await worker.execute(text("SELECT 1 FROM chunks WHERE document_id = :id FOR UPDATE"), {"id": document.id})
+        replacement = asyncio.create_task(library.add("two", "a"))
+        while not (await worker.execute(text("SELECT 1 FROM pg_locks WHERE NOT granted"))).first():
+            await asyncio.sleep(0.01)
+        await worker.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": document.id})
+
+    assert (await replacement).generation == 2
