@@ -15,6 +15,8 @@ class Scale:
         storm_kills: how many die.
         storm_latency_seconds: of the model meanwhile, so that the storm does not outlast the work.
         flood_documents: of ten chunks each, that one tenant hands in beside another's few.
+        limited_workers: that ask, against a provider's limit.
+        limited_documents: of ten chunks each, that they ask for; more than a minute's worth.
         away_seconds: how long an engine is gone.
         patience_seconds: until all must have settled.
     """
@@ -24,12 +26,14 @@ class Scale:
     storm_kills: int
     storm_latency_seconds: float
     flood_documents: int
+    limited_workers: int
+    limited_documents: int
     away_seconds: float
     patience_seconds: float
 
 
 SCALES = {
-    "short": Scale(40, 120, 8, 0.3, 250, 3, 90),
-    "full": Scale(200, 2_000, 40, 0.3, 5_000, 60, 900),
-    "soak": Scale(400, 8_000, 240, 0.5, 5_000, 60, 3_600),
+    "short": Scale(40, 120, 8, 0.3, 250, 4, 255, 3, 120),
+    "full": Scale(200, 2_000, 40, 0.3, 5_000, 16, 500, 60, 900),
+    "soak": Scale(400, 8_000, 240, 0.5, 5_000, 16, 1_000, 60, 3_600),
 }
