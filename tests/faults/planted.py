@@ -188,6 +188,18 @@ BUGS = (
         "api/problems.py",
         'Unavailable: Kind(503, "unavailable"',
         'Unavailable: Kind(500, "unavailable"',
+        "each process keeps the limit for itself",
+        "tests/faults/test_limits.py::test_a_declared_limit_is_kept_in_every_window_and_used",
+        "shared/limiter/exchange.py",
+        'return f"{_PREFIX}:{{{self._terms.provider}}}:{name}"',
+        "return f\"{_PREFIX}:{{{self._terms.provider}}}:{name}:{__import__('os').getpid()}\"",
+    ),
+    Bug(
+        "calls that are too many make the next ones no fewer",
+        "tests/faults/test_limits.py::test_a_limit_that_nobody_declared_is_found_and_loses_nothing",
+        "shared/limiter/limiter.lua",
+        "math.max(1, s.limit * 0.7), 1, now",
+        "math.max(1, s.limit * 1), nil, now",
     ),
 )
 
