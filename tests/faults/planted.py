@@ -188,6 +188,8 @@ BUGS = (
         "api/problems.py",
         'Unavailable: Kind(503, "unavailable"',
         'Unavailable: Kind(500, "unavailable"',
+    ),
+    Bug(
         "each process keeps the limit for itself",
         "tests/faults/test_limits.py::test_a_declared_limit_is_kept_in_every_window_and_used",
         "shared/limiter/exchange.py",
