@@ -131,8 +131,10 @@ class Fleet(Deployment):
     def kill(self, name: str) -> None:
         self.signal(name, signal.SIGKILL)
 
-    def replace(self, name: str, command: list[str]) -> int:
-        """Let a worker end in order and run another in its place, once: when that one dies, the usual one comes back.
+    def replace(self, name: str, command: list[str], *, for_good: bool = False) -> int:
+        """Let a worker end in order and run another in its place.
+
+        When that one dies, the usual one comes back, or the other one again where it is there `for_good`.
 
         Returns:
             the process id of the other one, which has started.
@@ -144,7 +146,7 @@ class Fleet(Deployment):
                 old.terminate()
                 old.wait(timeout=30)
             process = self.run(name, command)
-            self._commands[name] = worker(name)
+            self._commands[name] = command if for_good else worker(name)
         self.wait_until(lambda: self.started(name) > before, f"{name} did not start")
         return process.pid
 
@@ -213,8 +215,11 @@ class Fleet(Deployment):
 
     def started(self, name: str) -> int:
         """How often a worker came up."""
-        log = self.data_dir / "logs" / f"{name}.log"
-        return log.read_text(errors="replace").count("worker_started") if log.exists() else 0
+        return self.log(name).count("worker_started")
+
+    def log(self, name: str) -> str:
+        path = self.data_dir / "logs" / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def query(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
         """Ask the ledger itself, past the proxy."""

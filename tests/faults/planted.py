@@ -203,6 +203,27 @@ BUGS = (
         "math.max(1, s.limit * 0.7), 1, now",
         "math.max(1, s.limit * 1), nil, now",
     ),
+    Bug(
+        "a reply that was cut short is taken for no questions at all",
+        "tests/faults/test_provider_fails.py::test_a_share_of_its_replies_is_of_no_use",
+        "shared/asking/listing.py",
+        "        except Malformed as fault:\n",
+        "        except Cut:\n            return Asked((), usage, calls)\n        except Malformed as fault:\n",
+    ),
+    Bug(
+        "what kills its worker is never set aside",
+        "tests/faults/test_poison.py::test_poison_is_set_aside",
+        "shared/quarantine.py",
+        "if kills >= SUSPECT_AFTER + DEATHS_ALONE:",
+        "if kills >= 1_000:",
+    ),
+    Bug(
+        "a ring expires by the clock of the worker that hears it",
+        "tests/faults/test_clock_jumps.py::test_workers_clocks_jump_under_load",
+        "shared/doorbell.py",
+        'self._app.send_task(f"foreask.{queue}", retry=False)',
+        'self._app.send_task(f"foreask.{queue}", retry=False, expires=3600)',
+    ),
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -172,15 +172,16 @@ class Scenario:
     def deaths(self) -> int:
         return len(self.fleet.deaths) - self._deaths_before
 
-    def judge(self, *, dead: Iterable[str] = (), note: str = "") -> Row:
+    def judge(self, *, dead: Collection[str] = (), failed: Collection[str] = (), note: str = "") -> Row:
         """Compare what was asked for with what stands there; the row goes into the table, whatever it says.
 
         Args:
             dead: marks of sections that must have ended dead: they need no question.
+            failed: documents that must have failed: nothing of them may stand.
             note: what else the table should tell.
         """
         stored = self._stored()
-        lost, unexpected = self._compare(stored, set(dead))
+        lost, unexpected = self._compare(stored, dead, failed)
         stats = self.stats()
         deaths = self.fleet.deaths[self._deaths_before :]
         self.in_flight += sum(death.in_flight for death in deaths)
@@ -209,7 +210,9 @@ class Scenario:
         points = self.fleet.stored_points()
         return {id_: point for id_, point in points.items() if f"{self.mark}_" in said(point)}
 
-    def _compare(self, stored: dict[str, dict[str, Any]], dead: set[str]) -> tuple[list[str], list[str]]:
+    def _compare(
+        self, stored: dict[str, dict[str, Any]], dead: Collection[str], failed: Collection[str]
+    ) -> tuple[list[str], list[str]]:
         known = {d["external_id"]: d for d in self.fleet.documents(self.collection)}
         lost = [f"document {name}" for name in self.documents if name not in known]
         expected: set[str] = set()
@@ -221,8 +224,11 @@ class Scenario:
             if name not in known:
                 continue
             document = known[name]
-            if not dead and document["state"] != "ready":
+            degraded = any(part.mark in dead for part in sections)
+            if document["state"] != ("failed" if name in failed else "degraded" if degraded else "ready"):
                 lost.append(f"document {name} is {document['state']}: {document['error']}")
+            if name in failed:
+                continue
             kept = self._kept(document)
             for part in sections:
                 own = [id_ for id_ in by_mark[part.mark] if _stands(stored[id_], document, part)]

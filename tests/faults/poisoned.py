@@ -1,0 +1,37 @@
+"""A real worker that dies of whatever holds a text: `python -m tests.faults.poisoned ROLE TEXT`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import shared.stages.asking
+from shared.asking import Subject
+from shared.parsing.sandbox import ParsingSandbox
+from workers.__main__ import main
+
+
+def poison(text: str) -> None:
+    """Have this process kill itself when it reads a file, or has a chunk asked for, with the text."""
+    parse, ask = ParsingSandbox.parse, shared.stages.asking.ask
+
+    async def parse_or_die(sandbox: ParsingSandbox, path: Path, **named: Any) -> Any:
+        if text in path.read_text(errors="replace"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await parse(sandbox, path, **named)
+
+    async def ask_or_die(model: Any, subject: Subject, options: Any) -> Any:
+        if text in subject.text:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await ask(model, subject, options)
+
+    ParsingSandbox.parse = parse_or_die  # type: ignore[method-assign]
+    shared.stages.asking.ask = ask_or_die
+
+
+if __name__ == "__main__":
+    poison(sys.argv[2])
+    main(sys.argv[1])

@@ -1,0 +1,32 @@
+"""A real worker whose clock jumps when it claims for the third time: `python -m tests.faults.skewed ROLE HOURS`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import structlog
+import time_machine
+
+from shared.ledger.work import Work
+from workers.__main__ import main
+
+
+def skew(hours: float) -> None:
+    """Set this process's clock so many hours ahead, in the middle of its work."""
+    original, calls = Work._claim, count(1)
+
+    def claim(work: Work, *arguments: Any, **named: Any) -> dict[str, Any]:
+        if next(calls) == 3:
+            time_machine.travel(timedelta(hours=hours), tick=True).start()
+            structlog.get_logger().info("clock_jumped", hours=hours)
+        return original(work, *arguments, **named)
+
+    Work._claim = claim  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    skew(float(sys.argv[2]))
+    main(sys.argv[1])

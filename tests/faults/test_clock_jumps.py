@@ -1,0 +1,27 @@
+"""A worker's clock jumps by hours: no worker's clock decides anything."""
+
+import sys
+
+from tests.faults.fleet import role_of
+
+JUMPS = {"parse-1": 2, "ask-1": -2, "index-1": 2}
+
+
+def test_workers_clocks_jump_under_load(fleet, provider, begin, scale):
+    scenario = begin("16", "clocks 2 h ahead and behind")
+    provider.script(latency_seconds=0.2)
+    for name, hours in JUMPS.items():
+        fleet.replace(name, [sys.executable, "-m", "tests.faults.skewed", role_of(name), str(hours)])
+    first = scenario.corpus(scale.documents)
+    scenario.hand_in(first)
+    scenario.wait_for_answers(50)
+    scenario.update(dict(list(first.items())[::4]), changed=1, version=2)
+
+    scenario.settle(swept=True)
+    jumped = [name for name in JUMPS if fleet.log(name).count("clock_jumped") > 0]
+    for name in JUMPS:
+        fleet.roll(name)
+
+    row = scenario.judge()
+    assert row.paid_twice == 0
+    assert jumped == list(JUMPS)
