@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.errors import Conflict, NotFound
 from shared.ledger import tables as t
-from shared.ledger.database import Database, again_after_collision
+from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead import chosen_document, revive_chunks, revive_documents
 from shared.ledger.records import (
     ChunkState,
@@ -72,7 +72,9 @@ class Documents:
             found = select(t.documents).where(
                 _d.collection_id == new.collection.id, _d.external_id == new.external_id, _d.state != "deleting"
             )
-            row = (await connection.execute(found.with_for_update())).mappings().one()
+            row = (await connection.execute(found.with_for_update())).mappings().one_or_none()
+            if row is None:
+                raise Collided("the document was deleted meanwhile", component="ledger")
             if row["content_hash"] == new.content_hash:
                 document = _document(row, new.collection.name)
                 return Submission(document, accepted=False, obsolete_upload=new.upload)
