@@ -133,6 +133,7 @@ FAIL_ASKED = text(f"""
     RETURNING t.document_id
 """)
 
+# In any order: what Qdrant refuses stays, and must not stand in front of all others.
 FINISHABLE = text("""
     SELECT d.id, d.tenant, l.index_name, d.generation, d.live_generation
     FROM documents d JOIN collections l ON l.id = d.collection_id
@@ -140,7 +141,7 @@ FINISHABLE = text("""
       AND (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
       AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.generation = d.generation
                                                AND c.state IN ('pending', 'asked'))
-    LIMIT :limit
+    ORDER BY random() LIMIT :limit
 """)
 
 FINISH = text("""
@@ -152,12 +153,15 @@ FINISH = text("""
         JOIN unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[])) AS v(id, generation)
           ON d.id = v.id AND d.generation = v.generation
         WHERE d.state IN ('asking', 'indexing')
+          AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.generation = d.generation
+                                                   AND c.state IN ('pending', 'asked'))
         ORDER BY d.id FOR UPDATE OF d
     )
     UPDATE documents d
     SET state = CASE WHEN ended.degraded THEN 'degraded' ELSE 'ready' END, live_generation = d.generation,
         updated_at = now()
     FROM ended WHERE d.id = ended.id
+    RETURNING d.id
 """)
 
 FORGET = text("""
@@ -176,7 +180,7 @@ INSERT_SWEEPS = text("""
 DELETED = text("""
     SELECT d.id, d.tenant, l.index_name, d.generation, d.live_generation
     FROM documents d JOIN collections l ON l.id = d.collection_id
-    WHERE d.state = 'deleting' AND d.due_at <= now() LIMIT :limit
+    WHERE d.state = 'deleting' AND d.due_at <= now() ORDER BY random() LIMIT :limit
 """)
 
 FORGET_DELETED = text(
@@ -185,7 +189,7 @@ FORGET_DELETED = text(
 
 DUE_SWEEPS = text("""
     SELECT id, index_name, tenant, document_id, below_generation FROM sweeps
-    WHERE due_at <= now() ORDER BY due_at LIMIT :limit
+    WHERE due_at <= now() ORDER BY random() LIMIT :limit
 """)
 
 _LEASES = """

@@ -136,16 +136,13 @@ class Work:
     async def finish(self, documents: Sequence[Finishable]) -> None:
         """Make these generations the live ones; older ones are forgotten, and swept once no lease can still be held."""
         async with self._database.begin() as connection:
-            parameters = {
-                "ids": [d.id for d in documents],
-                "generations": [d.generation for d in documents],
-            }
-            await connection.execute(sql.FINISH, parameters)
-            replacing = [d for d in documents if d.generation > 1 and d.generation != d.live_generation]
+            ended = set((await connection.execute(sql.FINISH, _generations(documents))).scalars())
+            # What has changed since Qdrant was asked is not finished, and keeps what queries see of it.
+            replacing = [
+                d for d in documents if d.id in ended and d.generation > 1 and d.generation != d.live_generation
+            ]
             if replacing:
-                await connection.execute(
-                    sql.FORGET, {"ids": [d.id for d in replacing], "generations": [d.generation for d in replacing]}
-                )
+                await connection.execute(sql.FORGET, _generations(replacing))
                 await self._insert_sweeps(connection, replacing)
 
     # Documents that were deleted, and points that a late writer left behind
@@ -171,11 +168,14 @@ class Work:
         async with self._database.begin() as connection:
             await connection.execute(text("DELETE FROM sweeps WHERE id = ANY(:ids)"), {"ids": [s.id for s in sweeps]})
 
-    async def newest_generations(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
-        """Return the generation below which a document's points are stale; a document that is gone is missing."""
-        statement = text("SELECT id, generation FROM documents WHERE id = ANY(:ids) AND state <> 'deleting'")
+    async def stale_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
+        """Return the generation below which nobody sees a document's points; a document that is gone is missing."""
+        statement = text(
+            "SELECT id, coalesce(live_generation, generation) AS below FROM documents"
+            " WHERE id = ANY(:ids) AND state <> 'deleting'"
+        )
         async with self._database.begin() as connection:
-            return {row.id: row.generation for row in await connection.execute(statement, {"ids": list(document_ids)})}
+            return {row.id: row.below for row in await connection.execute(statement, {"ids": list(document_ids)})}
 
     # Leases
 
@@ -210,3 +210,7 @@ class Work:
             "after": self.lease * 2,
         }
         await connection.execute(sql.INSERT_SWEEPS, parameters)
+
+
+def _generations(documents: Sequence[Finishable]) -> dict[str, Any]:
+    return {"ids": [d.id for d in documents], "generations": [d.generation for d in documents]}

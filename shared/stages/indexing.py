@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import groupby, islice
+from typing import TypeVar
 from uuid import UUID
 
 import numpy as np
+import structlog
 
 from shared import quarantine
 from shared.asking import Screened, Subject, apply_similarity, screen
@@ -25,7 +27,7 @@ from shared.embedding import Embedder, Vectors, embed_each, pack
 from shared.errors import ForeaskError, Permanent
 from shared.index import Index
 from shared.ledger.outcomes import Failed, Indexed
-from shared.ledger.records import AskedChunk
+from shared.ledger.records import AskedChunk, Finishable, Sweep
 from shared.ledger.work import Work
 from shared.limiter import Limiter
 from shared.points import Point, points_of
@@ -34,6 +36,9 @@ from shared.settings import Settings
 from shared.uploads import Uploads
 
 _BATCH_CHUNKS = 32
+
+T = TypeVar("T")
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +221,12 @@ async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
 
 
 async def _take_back(indexer: Indexer, stale: Sequence[AskedChunk]) -> None:
-    """Remove what was written under a claim that had ended, where a newer generation or a deletion has come since."""
+    """Remove what was written under a claim that had ended, where queries see a newer generation or none."""
     if not stale:
         return
-    newest = await indexer.work.newest_generations([chunk.document_id for chunk in stale])
+    seen = await indexer.work.stale_below([chunk.document_id for chunk in stale])
     for chunk in {chunk.document_id: chunk for chunk in stale}.values():
-        below = newest.get(chunk.document_id)
+        below = seen.get(chunk.document_id)
         if below is None or below > chunk.lease.generation:
             await indexer.index.delete(chunk.index_name, chunk.tenant, chunk.document_id, below=below)
 
@@ -233,22 +238,47 @@ async def finish(indexer: Indexer, document_ids: Sequence[UUID] | None = None) -
     """
     documents = await indexer.work.finishable(document_ids)
     replacing = [d for d in documents if d.generation > 1]
-    await asyncio.gather(*(indexer.index.replace(d.index_name, d.tenant, d.id, d.generation) for d in replacing))
-    if documents:
-        await indexer.work.finish(documents)
+    replaced = await _done(replacing, lambda d: indexer.index.replace(d.index_name, d.tenant, d.id, d.generation))
+    whole = [d for d in documents if d not in replacing or d in replaced]
+    if whole:
+        await indexer.work.finish(whole)
 
 
 async def clean(indexer: Indexer) -> None:
     """Finish what a killed worker left unfinished, remove deleted documents' points, and sweep after late writers."""
+
+    async def remove(document: Finishable) -> None:
+        await indexer.index.delete(document.index_name, document.tenant, document.id)
+
+    async def sweep(left: Sweep) -> None:
+        await indexer.index.delete(left.index_name, left.tenant, left.document_id, below=left.below_generation)
+
     await finish(indexer)
     deleted = await indexer.work.deleted()
-    for document in deleted:
-        await indexer.index.delete(document.index_name, document.tenant, document.id)
-    if deleted:
-        for upload in await indexer.work.forget(deleted):
+    removed = await _done(deleted, remove)
+    if removed:
+        for upload in await indexer.work.forget(removed):
             indexer.uploads.remove(upload)
-    sweeps = await indexer.work.due_sweeps()
-    for sweep in sweeps:
-        await indexer.index.delete(sweep.index_name, sweep.tenant, sweep.document_id, below=sweep.below_generation)
-    if sweeps:
-        await indexer.work.settle_sweeps(sweeps)
+    swept = await _done(await indexer.work.due_sweeps(), sweep)
+    if swept:
+        await indexer.work.settle_sweeps(swept)
+
+
+async def _done(items: Sequence[T], ask: Callable[[T], Awaitable[None]]) -> list[T]:
+    """Ask something of Qdrant for each; return those for which it did it.
+
+    The others are left to the next pass of the reconciler: a collection that Qdrant refuses must hold up no other.
+    """
+    errors = await asyncio.gather(*(_error_of(ask(item)) for item in items))
+    refused = [error for error in errors if error is not None]
+    if refused:
+        log.warning("qdrant_refused", documents=len(refused), reason=refused[0].message)
+    return [item for item, error in zip(items, errors, strict=True) if error is None]
+
+
+async def _error_of(asked: Awaitable[None]) -> ForeaskError | None:
+    try:
+        await asked
+    except ForeaskError as error:
+        return error
+    return None

@@ -237,6 +237,61 @@ async def test_a_document_is_finished_only_when_no_chunk_is_open(services, libra
     assert (found.state, found.live_generation, found.progress.questions) == (DocumentState.READY, 1, 2)
 
 
+async def test_a_document_that_was_opened_again_meanwhile_is_not_finished(services, library):
+    document = await parsed(services, library, "one")
+    work = services.ledger.work
+    (chunk,) = await claim_pending(work)
+    await work.settle_asked([Failed(chunk.lease, Dead("refused"))])
+    (asked,) = await work.claim_asked(10)
+    await work.settle_indexed([Indexed(asked, [], 0, "refused")])
+    seen_by_two = await work.finishable()
+    await work.finish(seen_by_two)
+    await services.ledger.documents.retry("default", document.id)
+
+    await work.finish(seen_by_two)
+
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.ASKING
+
+
+async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(services, library):
+    document = await parsed(services, library, "one", external_id="a.md", given=("Is it?",))
+    work = services.ledger.work
+    await work.settle_indexed([Indexed(chunk, [], 0) for chunk in await work.claim_asked(10)])
+    await work.finish(await work.finishable())
+    await parsed(services, library, "two", external_id="a.md", given=("Is it?",))
+    await work.settle_indexed([Indexed(chunk, [], 0) for chunk in await work.claim_asked(10)])
+    second = await work.finishable()
+    await library.add("three", "a.md")
+
+    await work.finish(second)
+
+    async with services.database.begin() as connection:
+        kept = (await connection.execute(text("SELECT text, generation FROM chunks"))).all()
+        assert [tuple(row) for row in kept] == [("one", 1)]
+        assert not (await connection.execute(text("SELECT 1 FROM sweeps"))).all()
+    assert (await services.ledger.documents.get("default", document.id)).live_generation == 1
+
+
+async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, library):
+    document = await library.add("one", "a.md")
+    async with services.database.begin() as connection:
+        await connection.execute(text("SELECT 1 FROM documents FOR UPDATE"))
+        adding = asyncio.create_task(library.add("two", "a.md"))
+        await waits_for_a_lock(services)
+        await connection.execute(text("UPDATE documents SET state = 'deleting'"))
+
+    assert (await adding).id != document.id
+
+
+async def waits_for_a_lock(services):
+    waiting = text("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+    while True:
+        async with services.database.begin() as connection:
+            if (await connection.execute(waiting)).all():
+                return
+        await asyncio.sleep(0.02)
+
+
 async def test_a_stale_indexing_is_not_recorded(services, library):
     await parsed(services, library, "one")
     work = services.ledger.work

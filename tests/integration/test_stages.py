@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import numpy as np
 from qdrant_client import models
+from sqlalchemy import text
 
 from shared.drain import Drain, Limits
 from shared.index import visible
@@ -12,6 +13,9 @@ from shared.ledger.records import ChunkState, CollectionOptions, DocumentState
 from shared.points import Point
 from shared.retrieval import Query
 from shared.stages import asking_stage, clean, indexing_stage, parsing_stage
+from shared.stages.indexing import _settle as settle_indexed
+from shared.stages.indexing import index_batch
+from tests.conftest import Library
 
 TWO_SECTIONS = "\n\n".join(
     f"# {name}\n\n" + " ".join(f"{name}{number} is about {name} number {number}." for number in range(20))
@@ -105,8 +109,6 @@ async def test_a_query_sees_the_old_generation_until_the_new_one_is_whole(servic
     await work(services, "parse", "ask")
     (chunk,) = await services.ledger.work.claim_asked(10)
     assert chunk.pending
-    from shared.stages.indexing import index_batch
-
     await index_batch(services.indexer, [chunk])  # written to Qdrant, and the worker dies before it can say so
 
     assert len({p["generation"] for p in (await points(services, library)).values()}) == 2
@@ -124,12 +126,66 @@ async def test_a_late_writer_of_an_old_generation_takes_nothing_back(services, l
     await work(services)
     after = await points(services, library)
 
-    from shared.stages.indexing import _settle, index_batch
-
     outcomes = await index_batch(services.indexer, slow)
-    await _settle(services.indexer, [outcomes])
+    await settle_indexed(services.indexer, [outcomes])
 
     assert await points(services, library) == after
+
+
+async def test_a_late_writer_of_what_queries_see_hides_nothing_while_the_next_generation_is_made(
+    services, library, provider
+):
+    await library.add(TWO_SECTIONS, "a.md")
+    await work(services, "parse", "ask")
+    slow = await services.ledger.work.claim_asked(10)
+    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in slow])
+    await work(services, "index")
+    before = await points(services, library)
+    await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
+
+    outcomes = await index_batch(services.indexer, slow)
+    await settle_indexed(services.indexer, [outcomes])
+
+    assert await points(services, library) == before
+
+
+async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, library, provider):
+    other = Library(services, "other")
+    documents = [await shelf.add("The harbour opens at seven in the morning.", "a.md") for shelf in (library, other)]
+    await work(services)
+    for shelf in (library, other):
+        await shelf.add("The harbour opens at nine in the morning.", "a.md")
+    gone = await other.add("This one is deleted.")
+    await work(services, "parse", "ask")
+    chunks = await services.ledger.work.claim_asked(10)
+    outcomes = [await index_batch(services.indexer, [chunk]) for chunk in chunks]
+    collection = await library.collection()
+
+    async def rename(index_name):
+        async with services.database.begin() as connection:
+            await connection.execute(
+                text("UPDATE collections SET index_name = :name WHERE id = :id"),
+                {"name": index_name, "id": collection.id},
+            )
+
+    await rename("no/such/path")  # to whatever is asked of this Qdrant says 501
+    await services.ledger.documents.delete("default", (await library.add("Another.")).id)
+    await services.ledger.documents.delete("other", gone.id)
+    await settle_indexed(services.indexer, outcomes)
+    await clean(services.indexer)
+
+    async def states():
+        async with services.database.begin() as connection:
+            found = await connection.execute(text("SELECT tenant, state FROM documents ORDER BY tenant, state"))
+            return [tuple(row) for row in found]
+
+    assert await states() == [("default", "deleting"), ("default", "indexing"), ("other", "ready")]
+    await rename(collection.index_name)
+    await clean(services.indexer)
+    assert await states() == [("default", "ready"), ("other", "ready")]
+    assert {d.id for d in documents} == {
+        d.id for t in ("default", "other") for d in await services.ledger.documents.page(t)
+    }
 
 
 async def test_an_upsert_never_replaces_a_newer_generation(services, library):
