@@ -207,9 +207,10 @@ class Documents:
         return {DocumentState(state): count for state, count in rows}
 
     async def uploads_in_use(self, uploads: Sequence[str]) -> set[str]:
-        """Return those of the given uploads that a document still needs."""
+        """Return those of the given uploads, however many, that a document still needs."""
+        statement = text("SELECT upload FROM documents WHERE upload = ANY(:uploads)")
         async with self._database.begin() as connection:
-            return set((await connection.execute(select(_d.upload).where(_d.upload.in_(uploads)))).scalars())
+            return set((await connection.execute(statement, {"uploads": list(uploads)})).scalars())
 
 
 async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:

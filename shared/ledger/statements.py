@@ -113,12 +113,15 @@ FAIL_DOCUMENTS = text(f"""
     {_FAILURES} AND t.state = 'parsing'
 """)
 
+# An attempt that was no fault of the work says nothing about it either: a suspect stays one.
+_KILLS = "CASE WHEN v.burned = 0 THEN t.kills ELSE 0 END"
+
 # A chunk that cannot be asked goes on to be indexed by its text; it ends dead there, with the reason kept here.
 FAIL_PENDING = text(f"""
     UPDATE chunks t
     SET state = CASE WHEN v.dead THEN 'asked' ELSE 'pending' END, error = v.error,
         attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = {_HISTORY},
-        due_at = now() + v.after, leased_by = NULL, kills = 0, prompt_tokens = t.prompt_tokens + v.prompt,
+        due_at = now() + v.after, leased_by = NULL, kills = {_KILLS}, prompt_tokens = t.prompt_tokens + v.prompt,
         completion_tokens = t.completion_tokens + v.completion, calls = t.calls + v.calls
     {_FAILURES} AND t.state = 'pending'
 """)
@@ -127,7 +130,7 @@ FAIL_ASKED = text(f"""
     UPDATE chunks t
     SET state = CASE WHEN v.dead THEN 'dead' ELSE 'asked' END,
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
-        history = {_HISTORY}, due_at = now() + v.after, leased_by = NULL, kills = 0,
+        history = {_HISTORY}, due_at = now() + v.after, leased_by = NULL, kills = {_KILLS},
         settled_at = CASE WHEN v.dead THEN now() END
     {_FAILURES} AND t.state = 'asked'
     RETURNING t.document_id
