@@ -36,8 +36,8 @@ check: $(VENV)/.dev ## lint, formatting and types
 faults: $(VENV)/.dev ## break everything while it works, and count what is lost (minutes)
 	$(IN) -m pytest tests/faults --faults full
 
-soak: $(VENV)/.dev ## the same for hours
-	$(IN) -m pytest tests/faults --faults soak
+soak: $(VENV)/.dev ## kill and restart hundreds of processes under load, and press on a limit (half an hour)
+	$(IN) -m pytest tests/faults --faults soak -m long
 
 planted: $(VENV)/.dev ## plant bugs, and see that the fault suite catches each
 	$(IN) -m tests.faults.planted

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
@@ -114,7 +115,7 @@ class Drain(Generic[Item, Outcome]):
                 await self._wait_for_slots()
                 continue
             asked_for = self._free
-            items = await self._stage.claim(asked_for)
+            items = await self._claimed(partial(self._stage.claim, asked_for))
             for item in items:
                 self._begin(item)
             if len(items) < asked_for:
@@ -134,13 +135,26 @@ class Drain(Generic[Item, Outcome]):
         One at each beginning, so that no suspect waits for the end of all other work, and the rest when nothing else is
         due.
         """
-        items = await self._stage.claim_suspect()
+        items = await self._claimed(self._stage.claim_suspect)
         for item in items:
             self._begin(item)
         while self._free < self._stage.slots and not self._stopping.is_set():
             _raise_what_ended(settling)
             await self._wait_for_slots()
         return bool(items)
+
+    async def _claimed(self, claim: Callable[[], Awaitable[Sequence[Item]]]) -> Sequence[Item]:
+        """Claim, and begin nothing where the answer took so long that others may have taken over what it names.
+
+        A process that stood still at that moment would otherwise make calls that somebody else is making.
+        """
+        asked = time.monotonic()
+        items = await claim()
+        if time.monotonic() - asked < self._limits.lease.total_seconds():
+            return items
+        log.warning("claim_came_late", stage=self._stage.name, items=len(items))
+        await self._stage.give_back([lease for item in items for lease in self._stage.leases_of(item)])
+        return []
 
     def _begin(self, item: Item) -> None:
         self._free -= 1

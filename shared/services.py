@@ -116,7 +116,15 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         )
         stack.push_async_callback(sandbox.close)
         worker = f"{socket.gethostname()}:{os.getpid()}"
-        work = Work(database, worker=worker, lease=settings.lease, weights=settings.tenant_weights)
+        llm_limits = _llm_limits(settings, chat.name)
+        work = Work(
+            database,
+            worker=worker,
+            lease=settings.lease,
+            weights=settings.tenant_weights,
+            limits=llm_limits.tenants,
+            other_limits=llm_limits.tenant_rates,
+        )
         uploads = Uploads(settings.data_dir / "uploads")
         policy = RetryPolicy(settings.max_attempts, settings.retry_base, settings.retry_ceiling)
         floor = settings.similarity_floor if settings.similarity_floor is not None else floor_for(embedder.name)

@@ -2,7 +2,8 @@
 
 Every claim shares the free slots out between the tenants that have something due: the next slot goes to the tenant that
 holds the fewest for its weight. So one tenant's million chunks do not delay another's ten. Within a tenant the lane
-decides, then the age.
+decides, then the age. And no tenant holds more chunks to ask than its own limits let begin within a minute: they would
+stand in slots that others could use.
 
 What was in work when its worker ended is due again, and so is what ended it. Work whose lease has ended twice is a
 suspect from then on: it is claimed alone, by a drain that holds nothing else, so that it proves itself innocent or ends
@@ -53,14 +54,16 @@ def _fair(table: str, open_: str, columns: str, only: str = "TRUE") -> str:
             LIMIT least(CAST(:limit AS int), 8 * CAST(:limit AS int) / (SELECT count(*)::int FROM places) + 1)
             FOR UPDATE SKIP LOCKED
         ) w
-    ), due AS (
+    ), placed AS (
         SELECT c.*,
-               (coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at))
-               / coalesce(v.weight, 1) AS turn
-        FROM candidates c
-        LEFT JOIN held h ON h.tenant = c.tenant
-        LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:weights AS float[])) AS v(tenant, weight)
-          ON v.tenant = c.tenant
+               coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at) AS place
+        FROM candidates c LEFT JOIN held h ON h.tenant = c.tenant
+    ), due AS (
+        SELECT c.*, c.place / coalesce(v.weight, 1) AS turn
+        FROM placed c
+        LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:weights AS float[]), CAST(:most AS bigint[]))
+             AS v(tenant, weight, most) ON v.tenant = c.tenant
+        WHERE c.place <= coalesce(v.most, CAST(:most_of_others AS bigint), c.place)
         ORDER BY turn, c.lane, c.due_at LIMIT CAST(:limit AS int)
     )"""
 

@@ -23,6 +23,7 @@ _LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InsufficientResourcesError,  # no disk, no memory, no connection
     asyncpg.ReadOnlySQLTransactionError,  # a standby, while another becomes the primary
     ConnectionError,
@@ -64,7 +65,11 @@ class Database:
             connect_args={
                 "timeout": 10,
                 "command_timeout": 60,
-                "server_settings": {"plan_cache_mode": "force_custom_plan"},
+                "server_settings": {
+                    "plan_cache_mode": "force_custom_plan",
+                    # A process that stands still, or whose machine is gone without a word, lets go of what it locked.
+                    "idle_in_transaction_session_timeout": "15s",
+                },
             },
         )
 

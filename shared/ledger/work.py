@@ -21,6 +21,10 @@ from shared.ledger import statements as sql
 from shared.ledger.database import Database
 from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
 from shared.ledger.records import AskedChunk, ClaimedDocument, Finishable, Lease, PendingChunk, Sweep
+from shared.limiter.rates import Rates
+
+NO_LIMITS = Rates()
+_ANY = 2**62  # a tenant that is named without limits has none, whatever others have
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +43,25 @@ class Work:
         worker: a name that a person can find the process by.
         lease: how long a claim holds without being extended.
         weights: tenants that get more than an equal share of the free slots, or less; 1 is an equal one.
+        limits: what tenants may ask of the language model; none holds more chunks than these let begin soon.
+        other_limits: those of all other tenants.
     """
 
     def __init__(
-        self, database: Database, *, worker: str, lease: timedelta, weights: Mapping[str, float] | None = None
+        self,
+        database: Database,
+        *,
+        worker: str,
+        lease: timedelta,
+        weights: Mapping[str, float] | None = None,
+        limits: Mapping[str, Rates] | None = None,
+        other_limits: Rates = NO_LIMITS,
     ) -> None:
         self._database = database
         self._worker = worker
-        self._weights = dict(weights or {})
+        self._weights = weights or {}
+        self._limits = limits or {}
+        self._other_limits = other_limits
         self.lease = lease
 
     # Documents that wait to be parsed
@@ -79,7 +94,8 @@ class Work:
         statement = claims.CLAIM_PENDING[suspects]
         try:
             async with self._database.begin() as connection:
-                found = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
+                parameters = self._claim(limit, suspects=suspects, limits=True)
+                found = (await connection.execute(statement, parameters)).mappings().all()
                 keys = [row["content_key"] for row in found]
                 parameters = {"keys": keys, "worker": self._worker}
                 paid = set((await connection.execute(sql.PAID, parameters)).scalars()) if keys else set()
@@ -195,11 +211,22 @@ class Work:
             row = (await connection.execute(claims.DUE)).mappings().one()
         return [queue for queue in QUEUES if row[queue]]
 
-    def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
+    def _claim(self, limit: int, *, suspects: bool, limits: bool = False) -> dict[str, Any]:
         common = {"limit": limit, "worker": self._worker, "lease": self.lease}
         if suspects:
             return common
-        return common | {"tenants": list(self._weights), "weights": list(self._weights.values())}
+        tenants = sorted({*self._weights, *self._limits})
+        return common | {
+            "tenants": tenants,
+            "weights": [self._weights.get(tenant, 1) for tenant in tenants],
+            "most": [self._most(tenant) if limits else None for tenant in tenants],
+            "most_of_others": self._other_limits.calls_at_once if limits else None,
+        }
+
+    def _most(self, tenant: str) -> int:
+        """How many chunks to ask one tenant may hold in the whole pool."""
+        calls = self._limits.get(tenant, self._other_limits).calls_at_once
+        return _ANY if calls is None else calls
 
     async def _insert_sweeps(self, connection: AsyncConnection, documents: Sequence[Finishable]) -> None:
         parameters = {

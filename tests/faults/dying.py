@@ -5,17 +5,20 @@ The point is a function of the product, wrapped here, so that the product needs 
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import shared.ledger.rows
 import shared.stages.asking
 from shared.index import Index
 from shared.ledger.work import Work
+from shared.parsing.sandbox import ParsingSandbox
 from workers.__main__ import main
 
 
@@ -30,9 +33,10 @@ class Point:
 
 
 POINTS = {
-    "after the file's claim": Point("parse", Work, "claim_documents"),
+    "after the file was read": Point("parse", ParsingSandbox, "parse"),
     "after the claim": Point("ask", Work, "claim_pending"),
     "after the answer": Point("ask", shared.stages.asking, "ask"),
+    "within its transaction": Point("ask", shared.ledger.rows, "paid_arrays"),
     "after its commit": Point("ask", Work, "settle_asked"),
     "before the upsert": Point("index", Index, "upsert", before=True),
     "after the upsert": Point("index", Index, "upsert"),
@@ -43,23 +47,31 @@ POINTS = {
 
 def arm(point: Point, nth: int, number: signal.Signals) -> None:
     """Have this process signal itself at the n-th call that comes to the point."""
-    original: Callable[..., Awaitable[Any]] = getattr(point.owner, point.name)
+    original: Callable[..., Any] = getattr(point.owner, point.name)
     calls = count(1)
 
+    def die() -> None:
+        if next(calls) == nth:
+            os.kill(os.getpid(), number)
+
     async def dying(*arguments: Any, **named: Any) -> Any:
-        if point.before and next(calls) == nth:
-            os.kill(os.getpid(), number)
+        if point.before:
+            die()
         result = await original(*arguments, **named)
-        if not point.before and _worked(result) and next(calls) == nth:
-            os.kill(os.getpid(), number)
+        if not point.before and _worked(result):
+            die()
         return result
 
-    setattr(point.owner, point.name, dying)
+    def dying_at_once(*arguments: Any, **named: Any) -> Any:
+        die()
+        return original(*arguments, **named)
+
+    setattr(point.owner, point.name, dying if inspect.iscoroutinefunction(original) else dying_at_once)
 
 
 def _worked(result: Any) -> bool:
     """A claim that found nothing is not the point."""
-    return result != [] and bool(getattr(result, "chunks", True))
+    return bool(getattr(result, "chunks", True))
 
 
 if __name__ == "__main__":

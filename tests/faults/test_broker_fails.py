@@ -34,6 +34,7 @@ def test_it_forgets_every_ring(fleet, provider, begin, scale, broker):
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "cut")
     scenario.hand_in(corpus)  # while nobody can be rung
+    time.sleep(5)  # until the API has given its rings up
     broker.flushall()
     fleet.fault("broker")
 

@@ -39,6 +39,7 @@ def fullest(arrivals, seconds):
     return max(bisect_left(times, start + seconds) - index for index, start in enumerate(times))
 
 
+@pytest.mark.long
 def test_a_declared_limit_is_kept_in_every_window_and_used(fleet_of, provider, seed, table, scale):
     fleet = fleet_of(scale.limited_workers, llm_requests_per_minute=PER_MINUTE)
     provider.script(latency_seconds=0.3, requests_per_minute=PER_MINUTE, window_seconds=WINDOW_SECONDS)

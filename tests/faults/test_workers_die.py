@@ -14,6 +14,7 @@ NTH = {"after the claim": 3, "after the answer": 30, "after its commit": 3}
 AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after the upsert")
 
 
+@pytest.mark.long
 def test_a_random_worker_is_killed_every_second(fleet, provider, begin, scale):
     scenario = begin("1", "kill -9 every second")
     provider.script(latency_seconds=scale.storm_latency_seconds)
@@ -82,6 +83,21 @@ def test_an_asking_worker_stands_still_past_its_lease(fleet, provider, begin, sc
     scenario.judge()
 
 
+def test_a_worker_stands_still_within_a_transaction(fleet, provider, begin, scale):
+    scenario = begin("3d", "SIGSTOP within a transaction")
+    provider.script(latency_seconds=0.1)
+    pid = fleet.dying("ask-1", "within its transaction", number="STOP")
+    scenario.hand_in(scenario.corpus(scale.documents // 2))
+    fleet.wait_until(lambda: fleet.is_stopped("ask-1"), "it came to no commit")
+    scenario.in_flight += fleet.held_by(pid)
+
+    scenario.settle()  # while it still stands
+    fleet.signal("ask-1", signal.SIGCONT)
+    scenario.settle()
+
+    scenario.judge()
+
+
 def test_an_indexing_worker_wakes_with_points_of_an_old_generation(fleet, provider, begin, scale):
     scenario = begin("3b", "SIGSTOP before the upsert")
     first = scenario.corpus(scale.documents // 2)
@@ -102,12 +118,12 @@ def test_an_indexing_worker_wakes_with_points_of_an_old_generation(fleet, provid
 def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_generation(fleet, provider, begin):
     scenario = begin("3c", "SIGSTOP while parsing")
     first = scenario.corpus(4)
-    fleet.dying("parse-1", "after the file's claim", number="STOP")
+    fleet.dying("parse-1", "after the file was read", number="STOP")
     scenario.hand_in(first)
-    fleet.wait_until(lambda: fleet.is_stopped("parse-1"), "it did not claim")
-    fleet.dying("parse-2", "after the file's claim", number="STOP")
+    fleet.wait_until(lambda: fleet.is_stopped("parse-1"), "it read no file")
+    fleet.dying("parse-2", "after the file was read", number="STOP")
     scenario.update(first, changed=5, version=2)
-    fleet.wait_until(lambda: fleet.is_stopped("parse-2"), "the newer content was not claimed")
+    fleet.wait_until(lambda: fleet.is_stopped("parse-2"), "the newer content was not read")
 
     fleet.signal("parse-1", signal.SIGCONT)
     time.sleep(1)  # for the settlement that must be refused
@@ -118,6 +134,7 @@ def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_generation(fleet, prov
     fleet.dismiss("parse-2")
 
 
+@pytest.mark.long
 def test_every_process_is_restarted_in_turn_under_load(fleet, provider, begin, scale):
     scenario = begin("14", "rolling restart")
     provider.script(latency_seconds=1.0)

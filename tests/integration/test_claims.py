@@ -8,11 +8,13 @@ from sqlalchemy import text
 
 from shared.asking import AskingOptions, Subject, content_key
 from shared.ledger import Work
-from shared.ledger.outcomes import Paid, Parsed
+from shared.ledger.outcomes import Failed, Paid, Parsed
 from shared.ledger.records import NewChunk
+from shared.limiter import Rates
 from shared.llm import Usage
 from shared.points import chunk_id
 from shared.quarantine import DEATHS_ALONE, SUSPECT_AFTER
+from shared.retry import Retry
 from tests.conftest import Library
 
 
@@ -135,6 +137,35 @@ async def test_an_innocent_suspect_is_none_any_more_once_it_is_done(services):
     await work.settle_asked([Paid(suspect, "scripted", ("What?",), Usage(1, 1), 1)])
 
     assert [chunk.kills for chunk in await work.claim_asked(1)] == [0]
+
+
+async def test_a_suspect_stays_one_where_its_attempt_said_nothing_about_it(services):
+    await pending(services, "one", 1)
+    work = services.ledger.work
+    for _ in range(SUSPECT_AFTER):
+        await claim(work, 1)
+        await end_leases(services)
+    (suspect,) = await claim(work, 1, suspects=True)
+    await work.settle_asked([Failed(suspect.lease, Retry(timedelta(), "429", burns_attempt=False))])
+
+    assert await claim(work, 1) == []
+    (suspect,) = await claim(work, 1, suspects=True)
+    await work.settle_asked([Failed(suspect.lease, Retry(timedelta(), "500"))])
+    assert len(await claim(work, 1)) == 1
+
+
+async def test_a_tenant_holds_no_more_than_its_limits_let_begin(services):
+    await pending(services, "slow", 10)
+    await pending(services, "free", 10)
+    most = {"slow": Rates(requests=2), "free": Rates()}
+    work = Work(
+        services.database, worker="w", lease=timedelta(seconds=30), limits=most, other_limits=Rates(tokens=4000)
+    )
+
+    assert tenants(await claim(work, 8)) == {"slow": 2, "free": 6}
+    assert tenants(await claim(work, 8)) == {"free": 4}
+    await pending(services, "other", 10)
+    assert tenants(await claim(work, 8)) == {"other": 4}
 
 
 @pytest.mark.parametrize("kills", [0, SUSPECT_AFTER + DEATHS_ALONE - 1])

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from shared.drain import Drain, Limits
 from shared.embedding import OpenAIEmbedder
 from shared.errors import Unavailable
-from shared.limiter import NEUTRAL, PING, LimitedChat, LimitedEmbedder, Limiter, ProviderLimits, Rates
+from shared.limiter import NEUTRAL, PING, LimitedChat, LimitedEmbedder, Limiter, ProviderLimits, Rates, Window
 from shared.llm import ChatRequest, Message, OpenAIChat, Usage
 from shared.provider import Provider
 from shared.stages import asking_stage, parsing_stage
@@ -50,7 +50,8 @@ def question(number: int) -> ChatRequest:
 
 async def test_a_declared_limit_draws_no_429_and_is_used(pool, provider):
     provider.script(requests_per_minute=2_400, window_seconds=12, latency_seconds=0.3)
-    models = [LimitedChat(*pool(Rates(requests=2_400)), "acme") for _ in range(4)]
+    rates = Rates(requests=480, window=Window(seconds=12, burst_seconds=0.4, jitter_seconds=1.2))
+    models = [LimitedChat(*pool(rates), "acme") for _ in range(4)]
     numbers = iter(range(1_000_000))
 
     async def caller(model: LimitedChat) -> None:
@@ -69,7 +70,7 @@ async def test_a_declared_limit_draws_no_429_and_is_used(pool, provider):
     arrivals = sorted(stats["arrivals"])
     assert max(n + 1 - bisect_left(arrivals, at - 12) for n, at in enumerate(arrivals)) <= 480
     steady = [at for at in arrivals if arrivals[0] + 2 < at <= arrivals[0] + 18]
-    assert len(steady) >= 0.9 * 16 * 40
+    assert len(steady) >= 0.85 * 16 * 40
 
 
 async def test_a_stream_counts_and_tells_what_it_took(pool, provider):

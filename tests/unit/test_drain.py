@@ -262,3 +262,19 @@ async def test_suspects_are_worked_on_alone():
     assert beside == [0] * 6
     assert sorted(shop.settled) == [*range(20), 100, 101, 102]
     assert (shop.settled[0], sorted(shop.settled[-2:])) == (100, [101, 102])  # one first, the others after all else
+
+
+async def test_what_was_claimed_longer_ago_than_a_lease_is_not_begun():
+    shop = Shop(4)
+    stage = shop.stage()
+
+    async def late_claim(limit):
+        items = await shop.claim(limit)
+        await asyncio.sleep(0.1)
+        return items
+
+    object.__setattr__(stage, "claim", late_claim)
+    limits = Limits(lease=timedelta(seconds=0.09), budget=timedelta(seconds=1), grace=timedelta())
+
+    assert not await Drain(stage, limits, asyncio.Event()).run()
+    assert (shop.settled, shop.given_back) == ([], [0, 1, 2, 3])
