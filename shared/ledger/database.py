@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import asyncpg
 import tenacity
-from sqlalchemy import exc
+from sqlalchemy import event, exc
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from shared.errors import Permanent, Unavailable
 
 _RETRY_AFTER = timedelta(seconds=2)
+_PATIENCE = timedelta(seconds=20)
 _LOST = (
     exc.OperationalError,
     exc.InterfaceError,
@@ -30,6 +33,9 @@ _LOST = (
     OSError,
     asyncio.TimeoutError,
 )
+_SET_BOUND = """
+SELECT set_config('transaction_timeout', $1, false) WHERE current_setting('server_version_num')::int >= 170000
+"""
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
@@ -52,9 +58,11 @@ class Database:
     Args:
         url: `postgresql://user:password@host:port/name`.
         pool_size: connections that one process may hold.
+        patience: how long a transaction may take; None is as long as it takes.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+    def __init__(self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE) -> None:
+        most = 0.0 if patience is None else patience.total_seconds()
         self.engine: AsyncEngine = create_async_engine(
             make_url(url).set(drivername="postgresql+asyncpg"),
             pool_size=pool_size,
@@ -64,14 +72,14 @@ class Database:
             # Plans depend on how many rows are due, which changes by orders of magnitude within minutes.
             connect_args={
                 "timeout": 10,
-                "command_timeout": 60,
+                "command_timeout": most + 5 if most else None,
                 "server_settings": {
                     "plan_cache_mode": "force_custom_plan",
-                    # A process that stands still, or whose machine is gone without a word, lets go of what it locked.
                     "idle_in_transaction_session_timeout": "15s",
                 },
             },
         )
+        event.listen(self.engine.sync_engine, "connect", partial(_bound, most))
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
@@ -113,3 +121,16 @@ def _unavailable(error: BaseException) -> Unavailable:
     else:
         message = f"the ledger (PostgreSQL) is not available: {type(cause or error).__name__}"
     return Unavailable(message, component="ledger", retry_after=_RETRY_AFTER)
+
+
+def _bound(seconds: float, connection: Any, _: object) -> None:
+    """Have the server end transactions that take too long.
+
+    A process that stands still, or whose machine is gone without a word, lets go of what it locked. The server's bound
+    on idle transactions does not see one that stands still while it prepares a statement; this one does, from version
+    17 on.
+    """
+    cursor = connection.cursor()
+    cursor.execute(_SET_BOUND, (f"{seconds:g}s",))
+    cursor.close()
+    connection.commit()

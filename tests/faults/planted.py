@@ -102,8 +102,16 @@ BUGS = (
         "a process that stands still keeps its locks",
         WORKERS + "test_a_worker_stands_still_within_a_transaction",
         "shared/ledger/database.py",
-        '"idle_in_transaction_session_timeout": "15s"',
-        '"idle_in_transaction_session_timeout": "0"',
+        """                    "idle_in_transaction_session_timeout": "15s",
+                },
+            },
+        )
+        event.listen(self.engine.sync_engine, "connect", partial(_bound, most))
+""",
+        """                },
+            },
+        )
+""",
     ),
     Bug(
         "points are written over those of a newer generation",
