@@ -39,6 +39,7 @@ def celery_app(redis_url: str) -> Celery:
         task_ignore_result=True,
         task_store_errors_even_if_ignored=False,
         # A ring needs no redelivery: what a killed worker held becomes due by itself. So it is acknowledged at once.
+        broker_transport="shared.transport:Transport",
         task_acks_late=False,
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
@@ -53,7 +54,6 @@ def celery_app(redis_url: str) -> Celery:
             "socket_keepalive": True,
             # A connection whose other end is gone without a word is dropped after twice this and a second.
             "health_check_interval": 5,
-            "visibility_timeout": 3600,
         },
     )
     return app
