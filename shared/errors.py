@@ -70,7 +70,7 @@ class Unavailable(Transient):
 
     Args:
         message: what happened.
-        component: which part is down: `ledger`, `uploads`, `broker`, `qdrant`, `llm` or `embedding`.
+        component: which part is down: `ledger`, `uploads`, `broker`, `qdrant`, `llm`, `embedding` or `rerank`.
         retry_after: the earliest sensible time for another attempt.
         answered: whether it answered this very request, with an error; then the request may be at fault, and the
             attempt counts. Engines of ours never blame the work.

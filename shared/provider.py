@@ -41,6 +41,19 @@ class Provider:
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Send one JSON request and return the reply's JSON object.
 
+        Raises:
+            RateLimited, Unavailable, Refused: as `post_any`; Unavailable also where the reply is no object.
+        """
+        reply = await self.post_any(path, body)
+        if not isinstance(reply, dict):
+            raise Unavailable(
+                f"the {self.component} provider sent no JSON object", component=self.component, answered=True
+            )
+        return reply
+
+    async def post_any(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Send one JSON request and return the reply's JSON value.
+
         Goes below the SDK's typed resources: building and validating their models costs as much CPU as the HTTP call
         (1.3 ms against 0.75 ms a call), and what comes back is validated by its reader anyway.
 
@@ -52,16 +65,11 @@ class Provider:
         with provider_errors(self.component):
             response = await self._client.post(path, cast_to=_RESPONSE, body=body)
         try:
-            reply = orjson.loads(response.content)
+            return orjson.loads(response.content)
         except orjson.JSONDecodeError as error:
             raise Unavailable(
                 f"the {self.component} provider sent no JSON", component=self.component, answered=True
             ) from error
-        if not isinstance(reply, dict):
-            raise Unavailable(
-                f"the {self.component} provider sent no JSON object", component=self.component, answered=True
-            )
-        return reply
 
     @property
     def chat(self) -> Any:

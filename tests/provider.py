@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 DIMENSIONS = 384
 _WORD = re.compile(r"\w+")
+_REWRITES = {"hypothetical_answer", "queries", "step_back_question", "intent", "entities"}
 
 
 @dataclass
@@ -48,6 +49,10 @@ class Script:
     hostile: bool = False  # questions hold a NUL and half of a surrogate pair
     down: bool = False  # everything is answered 503
     status: int = 0  # every chat is answered with this status
+    rewriting: dict[str, Any] = field(default_factory=dict)  # fields of the replies to calls that rewrite a question
+    rewrite_fault: str = ""  # of those calls: `hang`, `rubbish` or `500`
+    rerank_fault: str = ""  # `hang`, `rubbish`, `nan`, `indexes` or `500`
+    rerank_list: bool = False  # results as a bare list, with `score` for the name
 
 
 @dataclass
@@ -62,6 +67,7 @@ class Stats:
     in_flight: int = 0
     peak_in_flight: int = 0
     arrivals: list[float] = field(default_factory=list)
+    reranks: list[dict[str, Any]] = field(default_factory=list)  # the bodies received
 
 
 _BY_PROMPT = ("chats", "answered", "spoilt")
@@ -81,6 +87,7 @@ class Provider:
             [
                 web.post("/v1/chat/completions", self.chat),
                 web.post("/v1/embeddings", self.embed),
+                web.post("/v1/rerank", self.rerank),
                 web.get("/v1/models", self.models),
                 web.get("/stats", self.report),
                 web.post("/script", self.rewrite),
@@ -107,6 +114,7 @@ class Provider:
                 "in_flight": s.in_flight,
                 "peak_in_flight": s.peak_in_flight,
                 "arrivals": s.arrivals,
+                "reranks": s.reranks,
             }
         )
 
@@ -152,8 +160,10 @@ class Provider:
         fault = self._fault()
         if fault is not None:
             return fault
+        if self._rewrite_fault(body) == "500":
+            return _error(500, "scripted failure")
         draw = self._random.random()
-        if draw < s.share_hang:
+        if draw < s.share_hang or self._rewrite_fault(body) == "hang":
             await asyncio.sleep(3600)
         if s.latency_seconds:
             await asyncio.sleep(s.latency_seconds)
@@ -208,6 +218,10 @@ class Provider:
 
     def _content(self, body: dict[str, Any], prompt: str) -> str:
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+        if self._rewrite_fault(body) == "rubbish":
+            return "Here you are: leave, holidays { and so on"
+        if _rewrites(body):
+            return self._rewriting(schema["properties"], prompt)
         if self.script.hostile:
             return '{"questions": ["What is \\u0000 the keeper?", "Who is \\ud800 alone there?"]}'
         if "questions" in schema.get("properties", {}):
@@ -215,6 +229,42 @@ class Provider:
         if schema:
             return orjson.dumps(dict.fromkeys(schema.get("properties", {}), "")).decode()
         return "The documents say so [1]."
+
+    def _rewrite_fault(self, body: dict[str, Any]) -> str:
+        return self.script.rewrite_fault if _rewrites(body) else ""
+
+    def _rewriting(self, fields: dict[str, Any], prompt: str) -> str:
+        """What is scripted of the fields that are asked for, and for the others the question's own words."""
+        question = " ".join(_WORD.findall(prompt)[1:-1])
+        defaults = {
+            "hypothetical_answer": f"It is so: {question}.",
+            "queries": [f"{question} {n}?" for n in range(8)],
+            "step_back_question": f"What is to be known of {question}?",
+            "intent": "DEFINITION",
+            "entities": [],
+        }
+        return orjson.dumps({name: (defaults | self.script.rewriting)[name] for name in fields}).decode()
+
+    async def rerank(self, request: web.Request) -> web.Response:
+        """Score documents by the share of the query's words that they have, best first."""
+        body = orjson.loads(await request.read())
+        self.stats.reranks.append(body)
+        fault = self.script.rerank_fault
+        if fault == "hang":
+            await asyncio.sleep(3600)
+        if fault == "500":
+            return _error(500, "scripted failure")
+        words = set(_WORD.findall(body["query"].lower()))
+        scores = [len(words & set(_WORD.findall(d.lower()))) / max(1, len(words)) for d in body["documents"]]
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.get("top_n")]
+        shift = 1 if fault == "indexes" else 0
+        name = "score" if self.script.rerank_list else "relevance_score"
+        results = [{"index": index + shift, name: scores[index]} for index in order]
+        if fault == "rubbish":
+            return _json({"ranking": "documents 3 and 1"})
+        if fault == "nan":
+            results[0][name] = "NaN"
+        return _json(results if self.script.rerank_list else {"results": results})
 
     async def _stream(self, request: web.Request, prompt: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
@@ -273,6 +323,11 @@ def questions_of(prompt: str, count: int) -> list[str]:
     words = _WORD.findall(prompt[-1500:]) or ["nothing"]
     step = max(1, len(words) // count)
     return [f"What is said of {' '.join(words[i * step : i * step + 6])}?" for i in range(count)]
+
+
+def _rewrites(body: dict[str, Any]) -> bool:
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    return bool(_REWRITES & schema.get("properties", {}).keys())
 
 
 def _delta(content: str | None, finish_reason: str | None = None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ MAX_CHARS = 1_000
 
 
 class Malformed(Exception):
-    """A reply without the questions asked for; the message says what is wrong with it."""
+    """A reply without what was asked for; the message says what is wrong with it."""
 
 
 def questions_in(reply: str) -> list[str]:
@@ -33,14 +33,28 @@ def questions_in(reply: str) -> list[str]:
     Raises:
         Malformed: there are none, or the JSON is broken or of another shape.
     """
-    text = _THINKING.sub("", reply).strip()
-    if not text:
-        raise Malformed("an empty reply")
+    text = _said(reply)
     found = list(_values(text))
     questions = [_storable(question) for question in (_first_list(found) if found else _lines(text))]
     if not questions:
         raise Malformed("no questions in the reply")
     return questions
+
+
+def json_in(reply: str) -> list[Any]:
+    """Each JSON object or list in a model's reply, in a code fence, within prose or alone.
+
+    Raises:
+        Malformed: the reply is empty, or the JSON is broken.
+    """
+    return list(_values(_said(reply)))
+
+
+def _said(reply: str) -> str:
+    text = _THINKING.sub("", reply).strip()
+    if not text:
+        raise Malformed("an empty reply")
+    return text
 
 
 def _storable(question: str) -> str:

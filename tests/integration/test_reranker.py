@@ -1,0 +1,45 @@
+"""The adapter to rerank endpoints, against the scripted provider."""
+
+from datetime import timedelta
+
+import pytest
+
+from shared.errors import BadReply, Unavailable
+from shared.provider import Provider
+from shared.reranking import Reranker
+
+DOCUMENTS = ["Salaries are paid monthly.", "Everybody has thirty days of leave.", "Leave is taken in days."]
+QUESTION = "thirty days of leave"
+
+
+@pytest.fixture
+async def connection(provider):
+    connection = Provider(component="rerank", base_url=provider.url, api_key=None, timeout=timedelta(seconds=5))
+    yield connection
+    await connection.aclose()
+
+
+@pytest.mark.parametrize("bare", [True, False])
+async def test_documents_are_scored_in_their_order(connection, provider, bare):
+    provider.script(rerank_list=bare)
+
+    assert await Reranker(connection, "scripted").score(QUESTION, DOCUMENTS) == [0.0, 1.0, 0.5]
+
+
+async def test_the_request_is_what_such_endpoints_take(connection, provider):
+    await Reranker(connection, "scripted").score(QUESTION, DOCUMENTS)
+    await Reranker(connection, None).score(QUESTION, DOCUMENTS)
+
+    with_model, without = provider.stats()["reranks"]
+    assert without == {"query": QUESTION, "documents": DOCUMENTS, "top_n": 3}
+    assert with_model == without | {"model": "scripted"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [("500", Unavailable), ("rubbish", BadReply), ("nan", BadReply), ("indexes", BadReply)]
+)
+async def test_what_an_endpoint_does_wrong_is_an_error_of_ours(connection, provider, fault, error):
+    provider.script(rerank_fault=fault)
+
+    with pytest.raises(error, match="the rerank provider"):
+        await Reranker(connection, "scripted").score(QUESTION, DOCUMENTS)
