@@ -23,6 +23,7 @@ from api.schemas import (
     Answered,
     Ask,
     Citation,
+    Explanation,
     FoundChunk,
     QueryMetadata,
     QueryUsage,
@@ -32,7 +33,7 @@ from api.schemas import (
 from shared.answering import Answer, Answerer, Passage
 from shared.errors import ForeaskError, InvalidInput
 from shared.llm import Usage
-from shared.retrieval import Query, Retrieval, RetrievedChunk
+from shared.retrieval import Query, Retrieval, RetrievedChunk, Weights
 from shared.services import Services as SharedServices
 
 router = APIRouter(prefix="/v1", tags=["queries"])
@@ -48,9 +49,7 @@ async def retrieve(request: Request, tenant: Tenant, services: Services, known: 
     body = await read_json(request, Retrieve, services.settings.max_json_bytes)
     clock = _Clock()
     retrieval = await _retrieve(body, tenant, services, known)
-    return Json(
-        Retrieved(chunks=_chunks(retrieval.chunks), metadata=_metadata(retrieval, Usage(), clock)),
-    )
+    return Json(_found(body, retrieval, clock))
 
 
 @router.post(
@@ -74,10 +73,10 @@ async def query(request: Request, tenant: Tenant, services: Services, known: Kno
     clock = _Clock()
     retrieval = await _retrieve(body, tenant, services, known)
     if body.stream:
-        return event_stream(_streamed(body.question, retrieval, services.answerer_for(tenant), clock))
+        return event_stream(_streamed(body, retrieval, services.answerer_for(tenant), clock))
     with retrieval.timed("answer"):
         answer = await services.answerer_for(tenant).answer(body.question, _passages(retrieval.chunks))
-    return Json(_answered(answer, retrieval, clock))
+    return Json(_answered(body, answer, retrieval, clock))
 
 
 async def _retrieve(body: Retrieve, tenant: str, services: SharedServices, known: KnownCollections) -> Retrieval:
@@ -85,23 +84,23 @@ async def _retrieve(body: Retrieve, tenant: str, services: SharedServices, known
     if body.top_k > most:
         raise InvalidInput(f"top_k is at most {most} (FOREASK_TOP_K_MAX).", field="top_k")
     _require_known_numbers(body.filter)
-    wanted = Query(**{f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)})
+    given = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
+    wanted = Query(**given | {"weights": None if body.weights is None else Weights(**body.weights.model_dump())})
     return await services.retriever.retrieve(await known.found(tenant, body.collection), wanted)
 
 
-async def _streamed(question: str, retrieval: Retrieval, answerer: Answerer, clock: _Clock) -> AsyncIterator[bytes]:
+async def _streamed(body: Ask, retrieval: Retrieval, answerer: Answerer, clock: _Clock) -> AsyncIterator[bytes]:
     """The answer as events; closing this, as a client's going away does, ends the model's call."""
-    found = Retrieved(chunks=_chunks(retrieval.chunks), metadata=_metadata(retrieval, Usage(), clock))
-    yield event("retrieved", found)
+    yield event("retrieved", _found(body, retrieval, clock))
     try:
         with retrieval.timed("answer"):
-            async with aclosing(answerer.stream(question, _passages(retrieval.chunks))) as pieces:  # type: ignore[type-var]
+            async with aclosing(answerer.stream(body.question, _passages(retrieval.chunks))) as pieces:  # type: ignore[type-var]
                 async for piece in pieces:
                     if isinstance(piece, Answer):
                         answer = piece
                     else:
                         yield event("token", {"text": piece})
-        yield event("done", _answered(answer, retrieval, clock))
+        yield event("done", _answered(body, answer, retrieval, clock))
     except Exception as error:  # noqa: BLE001  the reply has begun: only an event can still tell
         if isinstance(error, ForeaskError):
             log.warning("request_failed", kind=type(error).__name__, path="/v1/query")
@@ -122,15 +121,19 @@ def _passages(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
     return [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
 
-def _answered(answer: Answer, retrieval: Retrieval, clock: _Clock) -> Answered:
+def _found(body: Retrieve, retrieval: Retrieval, clock: _Clock) -> Retrieved:
+    return Retrieved(chunks=_chunks(body, retrieval.chunks), metadata=_metadata(body, retrieval, Usage(), clock))
+
+
+def _answered(body: Ask, answer: Answer, retrieval: Retrieval, clock: _Clock) -> Answered:
     return Answered(
         answer=answer.text,
         found=answer.found,
         form=answer.form,
         citations=[_citation(number, retrieval.chunks[number - 1]) for number in answer.cited],
         removed_citations=list(answer.removed_citations),
-        chunks=_chunks(retrieval.chunks),
-        metadata=_metadata(retrieval, answer.usage, clock),
+        chunks=_chunks(body, retrieval.chunks),
+        metadata=_metadata(body, retrieval, answer.usage, clock),
     )
 
 
@@ -148,17 +151,23 @@ def _citation(number: int, chunk: RetrievedChunk) -> Citation:
     )
 
 
-def _chunks(chunks: Sequence[RetrievedChunk]) -> list[FoundChunk]:
-    return [FoundChunk(**asdict(chunk)) for chunk in chunks]
+def _chunks(body: Retrieve, chunks: Sequence[RetrievedChunk]) -> list[FoundChunk]:
+    hidden = {} if body.explain else {"channels": None}
+    return [FoundChunk(**(asdict(chunk) | hidden)) for chunk in chunks]
 
 
-def _metadata(retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:
+def _metadata(body: Retrieve, retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:
     return QueryMetadata(
         matched_questions=retrieval.matched_questions,
         unique_chunks=retrieval.unique_chunks,
         usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),
         milliseconds=retrieval.milliseconds | {"total": clock.milliseconds()},
+        explain=_explanation(body, retrieval.weights) if body.explain else None,
     )
+
+
+def _explanation(body: Retrieve, weights: Weights) -> Explanation:
+    return Explanation(fusion=body.fusion, weights={channel: weights.of(channel) for channel in body.channels})
 
 
 def _require_known_numbers(value: object) -> None:

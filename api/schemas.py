@@ -13,6 +13,7 @@ from shared.answering import Form
 from shared.asking import validate_template
 from shared.errors import InvalidInput
 from shared.ledger.records import ChunkState, DocumentState
+from shared.retrieval import CHANNELS, Channel, FusionName
 
 _METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
 _METADATA_DEPTH = 8
@@ -466,6 +467,14 @@ class CollectionPage(Reply):
 # Queries
 
 
+class ChannelWeights(Body):
+    """How much each channel counts; only their ratios matter, and 0 leaves one out."""
+
+    questions: float = Field(1.0, ge=0, le=1_000)
+    text: float = Field(1.0, ge=0, le=1_000)
+    bm25: float = Field(1.0, ge=0, le=1_000)
+
+
 class Retrieve(Body):
     """A question, and where and how to look for what answers it."""
 
@@ -483,6 +492,11 @@ class Retrieve(Body):
         description="metadata of chunks: each a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte} or {text}",
     )
     document_ids: list[Annotated[UUID, Field(strict=False)]] | None = Field(None, min_length=1, max_length=1_000)
+    channels: list[Channel] = Field(list(CHANNELS), min_length=1, description="the ways to find a chunk that are used")
+    fusion: FusionName = Field("scores", description="how the channels' scores become one")
+    weights: ChannelWeights | None = Field(None, description="of the channels, instead of the collection's")
+    diversity: float = Field(0.0, ge=0, le=1, description="how much a chunk loses that is like one before it")
+    explain: bool = Field(default=False, description="say what each channel found of each chunk, and with what weights")
 
 
 class Ask(Retrieve):
@@ -493,9 +507,16 @@ class Ask(Retrieve):
     stream: bool = Field(default=False, description="answer as server-sent events: retrieved, token, done, error")
 
 
+class ChannelPlace(Reply):
+    rank: int = Field(description="in the channel, from 1")
+    score: float = Field(description="cosine; for bm25 the share of what a chunk could reach")
+
+
 class FoundChunk(Reply):
     chunk_id: str
-    score: float = Field(description="cosine with the nearest of its questions, or with its text")
+    score: float = Field(
+        description="the weighted mean of the channels' scores; with `fusion`, what that makes of them"
+    )
     matched_question: str | None = Field(description="null: its text was nearest")
     text: str
     document_id: str
@@ -507,6 +528,7 @@ class FoundChunk(Reply):
     span: tuple[int, int]
     metadata: dict[str, Any]
     tokens: int = Field(description="estimated")
+    channels: dict[str, ChannelPlace] | None = Field(None, description="with `explain`: where each channel has it")
 
 
 class Citation(Reply):
@@ -526,11 +548,17 @@ class QueryUsage(Reply):
     completion_tokens: int
 
 
+class Explanation(Reply):
+    fusion: FusionName
+    weights: dict[str, float] = Field(description="of the channels that were searched")
+
+
 class QueryMetadata(Reply):
     matched_questions: int
     unique_chunks: int
     usage: QueryUsage
     milliseconds: dict[str, float] = Field(description="by stage, and `total`")
+    explain: Explanation | None = Field(None, description="with `explain`: how the chunks were ranked")
 
 
 _METADATA_EXAMPLE = {

@@ -18,6 +18,7 @@ import snowballstemmer
 _K1 = 1.2
 _B = 0.75
 _AVERAGE_WORDS = 256
+MOST_OF_A_TERM = _K1 + 1  # what a term weighs in a document that says it again and again
 _WORD = re.compile(r"\w+")
 _MAX_WORD_CHARS = 40  # longer ones are encodings and separators, not words
 _STOPWORDS = frozenset(

@@ -42,6 +42,18 @@ class CollectionOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each channel of retrieval counts; only their ratios matter, and 0 leaves one out."""
+
+    questions: float = 1.0
+    text: float = 1.0
+    bm25: float = 1.0
+
+    def of(self, channel: Literal["questions", "text", "bm25"]) -> float:
+        return {"questions": self.questions, "text": self.text, "bm25": self.bm25}[channel]
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     id: UUID
     tenant: str
@@ -50,6 +62,7 @@ class Collection:
     embedding_model: str
     index_name: str
     created_at: datetime
+    weights: Weights = Weights()
 
 
 @dataclass(frozen=True, slots=True)

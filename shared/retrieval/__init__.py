@@ -1,8 +1,26 @@
 """Retrieval: a question is matched against questions and texts, folded to distinct chunks, and fitted to a budget."""
 
+from shared.ledger.records import Weights
 from shared.retrieval.budget import fit
+from shared.retrieval.channels import Found
 from shared.retrieval.conditions import condition_of
-from shared.retrieval.folding import Match, fold
-from shared.retrieval.retriever import Query, Retrieval, RetrievedChunk, Retriever
+from shared.retrieval.fusion import Match, Place, fuse
+from shared.retrieval.query import CHANNELS, Channel, FusionName, Query
+from shared.retrieval.retriever import Retrieval, RetrievedChunk, Retriever
 
-__all__ = ["Match", "Query", "Retrieval", "RetrievedChunk", "Retriever", "condition_of", "fit", "fold"]
+__all__ = [
+    "CHANNELS",
+    "Channel",
+    "Found",
+    "FusionName",
+    "Match",
+    "Place",
+    "Query",
+    "Retrieval",
+    "RetrievedChunk",
+    "Retriever",
+    "Weights",
+    "condition_of",
+    "fit",
+    "fuse",
+]

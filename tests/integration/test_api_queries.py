@@ -52,7 +52,7 @@ async def test_chunks_come_with_everything_that_is_known_of_them(client, indexed
     assert best.score > found.chunks[1].score
     assert found.metadata.unique_chunks == 2
     assert found.metadata.matched_questions > 2
-    assert {"embed", "search", "total"} == found.metadata.milliseconds.keys()
+    assert {"embed", "search", "fuse", "fetch", "total"} == found.metadata.milliseconds.keys()
 
 
 async def test_what_is_asked_for_is_narrowed(client, indexed):
@@ -72,6 +72,34 @@ async def test_what_is_asked_for_is_narrowed(client, indexed):
     assert (await retrieve(client, filter={"year": 1999})).chunks == []
 
 
+async def test_a_ranking_is_explained_where_that_is_wanted(client, indexed):
+    found = await retrieve(client, explain=True, weights={"questions": 1.0, "text": 0.5, "bm25": 2.0})
+    plain = await retrieve(client)
+
+    best = found.chunks[0]
+    assert found.metadata.explain.model_dump() == {
+        "fusion": "scores",
+        "weights": {"questions": 1.0, "text": 0.5, "bm25": 2.0},
+    }
+    assert {name: place.rank for name, place in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}
+    weighted = {"questions": 1.0, "text": 0.5, "bm25": 2.0}
+    score = sum(weighted[name] * place.score for name, place in best.channels.items()) / 3.5
+    assert best.score == pytest.approx(score)
+    assert plain.metadata.explain is None
+    assert plain.chunks[0].channels is None
+
+
+async def test_a_channel_can_be_searched_alone(client, indexed):
+    for channel in ("questions", "text", "bm25"):
+        found = await retrieve(client, channels=[channel], explain=True)
+        assert found.chunks[0].external_id == "leave.md"
+        assert set(found.chunks[0].channels) == {channel}
+    # The other document has none of these words.
+    words = await retrieve(client, channels=["bm25"], question="leave for everybody")
+    assert [c.external_id for c in words.chunks] == ["leave.md"]
+    assert (await retrieve(client, channels=["bm25"], question="to be or not to be")).chunks == []
+
+
 async def test_an_answer_cites_its_chunks(client, indexed, provider):
     reply = await client.post("/v1/query", json=QUESTION)
 
@@ -83,7 +111,7 @@ async def test_an_answer_cites_its_chunks(client, indexed, provider):
     assert citation.chunk_id == answered.chunks[0].chunk_id
     assert citation.text == answered.chunks[0].text
     assert answered.metadata.usage.prompt_tokens > 0
-    assert {"embed", "search", "answer", "total"} == answered.metadata.milliseconds.keys()
+    assert {"embed", "search", "fuse", "fetch", "answer", "total"} == answered.metadata.milliseconds.keys()
     assert provider.stats()["calls"] == 1
 
 
@@ -210,6 +238,11 @@ async def test_a_client_that_goes_away_stops_the_generation(services, settings, 
         ({"filter": {str(n): 1 for n in range(33)}}, "filter"),
         ({"document_ids": ["x"]}, "document_ids.0"),
         ({"min_score": 7}, "min_score"),
+        ({"channels": ["colour"]}, "channels.0"),
+        ({"channels": []}, "channels"),
+        ({"fusion": "sum"}, "fusion"),
+        ({"weights": {"text": -1}}, "weights.text"),
+        ({"diversity": 2}, "diversity"),
         ({"question": " "}, "question"),
         ({"question": "a\0b"}, None),
         ({"collection": "No"}, "collection"),

@@ -1,30 +1,109 @@
+import numpy as np
 import pytest
 
+from shared.bm25 import query_vector
 from shared.errors import InvalidInput
 from shared.index import Hit
-from shared.retrieval import Match, condition_of, fit, fold
+from shared.retrieval import Match, Place, Weights, condition_of, fit, fuse
+from shared.retrieval.channels import found_of, full_bm25
+from shared.retrieval.diversity import diversified
 
 
 def question(chunk, score, text="Why?"):
     return Hit(f"{chunk}-{text}", score, {"chunk_id": chunk, "question": text})
 
 
+def questions(*hits, limit=100):
+    return found_of("questions", hits, limit, 1.0)
+
+
+def text(**scores):
+    return found_of("text", [Hit(chunk, score, {}) for chunk, score in scores.items()], 100, 1.0)
+
+
+def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen
+    return [match.chunk_id for match in fuse(found, fusion, weights)]
+
+
 def test_a_chunk_counts_once_by_its_best_question():
-    folded = fold([question("a", 0.5), question("a", 0.9, "How?"), question("b", 0.7)], [])
+    found = questions(question("a", 0.5), question("a", 0.9, "How?"), question("b", 0.7))
 
-    assert folded == [Match("a", 0.9, "How?"), Match("b", 0.7, "Why?")]
+    first, second = fuse({"questions": found}, "scores", Weights())
+
+    assert (first.chunk_id, first.score, first.question) == ("a", 0.9, "How?")
+    assert (second.chunk_id, second.score, second.question) == ("b", 0.7, "Why?")
+    assert first.places == {"questions": Place(1, 0.9)}
 
 
-def test_the_nearer_of_question_and_text_decides():
-    folded = fold([question("a", 0.5), question("b", 0.6)], [Hit("a", 0.8, {}), Hit("b", 0.4, {})])
+def test_scores_are_a_weighted_mean():
+    found = {"questions": questions(question("a", 0.5)), "text": text(a=0.2, b=0.4)}
 
-    assert folded == [Match("a", 0.8, None), Match("b", 0.6, "Why?")]
+    assert [(m.chunk_id, m.score) for m in fuse(found, "scores", Weights(questions=3, text=1))] == [
+        ("a", pytest.approx((3 * 0.5 + 0.2) / 4)),
+        ("b", pytest.approx(0.1)),
+    ]
+
+
+def test_a_chunk_that_a_channel_has_not_seen_gets_half_of_the_last_that_it_saw():
+    found = {"questions": questions(question("a", 0.6), question("b", 0.4), limit=2), "text": text(c=0.5)}
+
+    assert {m.chunk_id: m.score for m in fuse(found, "scores", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
+
+
+def test_a_channel_without_weight_says_nothing():
+    found = {"questions": questions(question("a", 0.9)), "text": text(b=0.1)}
+
+    assert ranked(found, weights=Weights(questions=0)) == ["b", "a"]
+
+
+def test_noise_of_a_channel_that_finds_nothing_near_decides_nothing():
+    found = {"questions": questions(question("a", 0.8), question("b", 0.5)), "text": text(b=0.06, a=0.01)}
+
+    assert ranked(found) == ["a", "b"]
+    assert ranked(found, "rrf", Weights(questions=1, text=2)) == ["b", "a"]
+
+
+def test_reciprocal_ranks():
+    found = {"questions": questions(question("a", 0.9), question("b", 0.8)), "text": text(b=0.3)}
+
+    assert [(m.chunk_id, m.score) for m in fuse(found, "rrf", Weights())] == [
+        ("b", pytest.approx(1 / 62 + 1 / 61)),
+        ("a", pytest.approx(1 / 61)),
+    ]
+
+
+def test_max_takes_the_best_channel():
+    found = {"questions": questions(question("a", 0.5)), "text": text(a=0.7, b=0.6)}
+
+    assert [(m.chunk_id, m.score) for m in fuse(found, "max", Weights())] == [("a", 0.7), ("b", 0.6)]
+
+
+def test_no_question_is_named_where_the_text_was_nearer():
+    found = {"questions": questions(question("a", 0.5), question("b", 0.6)), "text": text(a=0.8, b=0.4)}
+
+    assert {m.chunk_id: m.question for m in fuse(found, "scores", Weights())} == {"a": None, "b": "Why?"}
 
 
 def test_equal_scores_have_one_order():
     hits = [question("b", 0.5), question("a", 0.5)]
 
-    assert [m.chunk_id for m in fold(hits, [])] == [m.chunk_id for m in fold(hits[::-1], [])] == ["a", "b"]
+    assert ranked({"questions": questions(*hits)}) == ranked({"questions": questions(*hits[::-1])}) == ["a", "b"]
+
+
+def test_bm25_is_a_share_of_what_a_chunk_could_reach():
+    terms = query_vector("tide tables harbour")
+
+    assert full_bm25(terms, 1_000) == pytest.approx(3 * 2.2 * 0.5 * 7.6, rel=0.01)
+    assert found_of("bm25", [Hit("a", 10.0, {})], 100, 20.0).scores == {"a": 0.5}
+
+
+def test_diversity_puts_what_is_like_the_first_behind_what_is_not():
+    matches = [Match(chunk, score, None, {}) for chunk, score in (("a", 0.9), ("twin", 0.88), ("other", 0.7))]
+    vectors = {"a": np.array([1.0, 0.0]), "twin": np.array([0.99, 0.1]), "other": np.array([0.0, 1.0])}
+
+    assert [m.chunk_id for m in diversified(matches, vectors, 2, 0.0)] == ["a", "twin"]
+    assert [m.chunk_id for m in diversified(matches, vectors, 2, 0.5)] == ["a", "other"]
+    assert [m.chunk_id for m in diversified(matches, {}, 3, 0.5)] == ["a", "twin", "other"]
 
 
 def test_the_budget_passes_over_what_does_not_fit():

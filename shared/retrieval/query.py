@@ -1,0 +1,41 @@
+"""What is looked for, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from shared.ledger.records import Weights
+
+Channel = Literal["questions", "text", "bm25"]
+FusionName = Literal["scores", "rrf", "max"]
+CHANNELS: tuple[Channel, ...] = ("questions", "text", "bm25")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question and how it is searched for.
+
+    Args:
+        top_k: distinct chunks.
+        min_score: of the fused score; chunks below it are left out.
+        max_tokens: of all chunks together, estimated.
+        filter: a caller's filter over metadata, checked on use.
+        channels: those that are searched; one with no weight is not.
+        fusion: how their scores become one; see `shared.retrieval.fusion`.
+        weights: instead of the collection's.
+        diversity: from 0, by score alone, to 1: how much a chunk loses that is like one before it.
+    """
+
+    question: str
+    top_k: int = 10
+    min_score: float | None = None
+    max_tokens: int = 12_000
+    filter: Mapping[str, Any] | None = None
+    document_ids: Sequence[UUID] | None = None
+    channels: Sequence[Channel] = CHANNELS
+    fusion: FusionName = "scores"
+    weights: Weights | None = None
+    diversity: float = 0.0
