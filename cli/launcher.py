@@ -33,7 +33,7 @@ _EMBEDDED_GRACE = timedelta(seconds=3)
 # llama.cpp's threads wait for each other by spinning. Where the cores have anything else to do, and here they have,
 # each spins through its whole turn. Measured with SmolLM2 on two cores, seconds a passage, cores idle and busy with two
 # other processes: 3.9 and 36 by default, 5.6 and 5.6 if they sleep at once, 4.6 and 8.6 if they spin so often first.
-_SPINS_OF_OPENMP = {"GOMP_SPINCOUNT": "1000"}
+SPINS_OF_OPENMP = {"GOMP_SPINCOUNT": "1000"}
 DEFAULT_PORT = 8350
 _LABELS: dict[Engine, tuple[str, str]] = {
     "postgres": ("PostgreSQL", "database_url"),
@@ -72,7 +72,7 @@ class Launcher:
         settings = plan.settings
         port = settings.api_port if plan.port is None else plan.port
         port = port or free_port()
-        self._stack = Stack(settings.model_copy(update={"api_port": port} | _suited(settings)))
+        self._stack = Stack(settings.model_copy(update={"api_port": port} | suited(settings)))
         self._programs: Programs | None = None
         self.url = f"http://{reachable(settings.api_host)}:{port}"
 
@@ -104,7 +104,7 @@ class Launcher:
         return self._stack.pids() | ({} if self._programs is None else self._programs.pids())
 
     def _start(self) -> None:
-        for name, value in _SPINS_OF_OPENMP.items():
+        for name, value in SPINS_OF_OPENMP.items():
             os.environ.setdefault(name, value)  # the engines inherit it
         with self._step("engines") as note:
             self._stack.start()
@@ -226,7 +226,7 @@ def _welcome(launcher: Launcher, console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _suited(settings: Settings) -> dict[str, Any]:
+def suited(settings: Settings) -> dict[str, Any]:
     """Settings that suit the embedded LLM, where the user gave none."""
     if not _writes_itself(settings):
         return {}

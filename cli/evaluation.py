@@ -1,0 +1,127 @@
+"""An evaluation on this machine: the engines that it needs, the run, and what is written of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import uvloop
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cli.launcher import SPINS_OF_OPENMP, suited
+from cli.meter import Stages
+from cli.output import say
+from embedded.stack import Engine, Stack
+from shared.errors import InvalidInput
+from shared.evaluation import BASELINE, Change, Kept, Strategy, Tools, chosen, evaluate, read
+from shared.evaluation import markdown as as_markdown
+from shared.evaluation import page as as_html
+from shared.evaluation.results import FILE, Json
+from shared.evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_cells, heading, sentences
+from shared.index import Index
+from shared.services import chat_of, embedder_of, require
+from shared.settings import Settings
+
+_TABLE_WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be evaluated.
+
+    Args:
+        folder: the labelled set.
+        strategies: by name; None is all.
+        baseline: the strategy that the others are compared with; None is text alone, if it is among them.
+        ask: whether questions may be written, and paid for, where the set has none.
+    """
+
+    folder: Path
+    strategies: list[str] | None = None
+    baseline: str | None = None
+    ask: bool = False
+
+
+def run(wanted: Wanted, settings: Settings, console: Console) -> Json:
+    """Evaluate, with embedded engines where the settings name no others; a run that was stopped goes on."""
+    strategies = chosen(wanted.strategies)
+    baseline = _baseline(wanted.baseline, strategies)
+    labelled = read(wanted.folder)
+    work = settings.data_dir / "evaluation"
+    writes = wanted.ask and labelled.questions is None
+    engines: tuple[Engine, ...] = ("qdrant", "embedding", *(("llm",) if writes else ()))
+    for name, value in SPINS_OF_OPENMP.items():
+        os.environ.setdefault(name, value)  # the engines inherit it
+    with (
+        Stack(settings.model_copy(update=suited(settings)), work, engines=engines) as stack,
+        Kept(work / "kept.sqlite") as kept,
+        Stages(console) as stages,
+    ):
+
+        async def evaluated() -> Json:
+            async with _tools(stack.settings, kept, stages, writes=writes) as tools:
+                return await evaluate(tools, labelled, strategies, baseline)
+
+        return uvloop.run(evaluated())
+
+
+@asynccontextmanager
+async def _tools(settings: Settings, kept: Kept, stages: Stages, *, writes: bool) -> AsyncIterator[Tools]:
+    async with AsyncExitStack() as stack:
+        index = Index(require(settings.qdrant_url, "FOREASK_QDRANT_URL"), settings.qdrant_api_key)
+        stack.push_async_callback(index.aclose)
+        chat = chat_of(settings, stack) if writes else None
+        yield Tools(settings, embedder_of(settings, stack), index, kept, chat, stages.show)
+
+
+def write(results: Json, output: Path) -> None:
+    """Write the results as JSON, Markdown and HTML into a folder."""
+    output.mkdir(parents=True, exist_ok=True)
+    (output / FILE).write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2))
+    (output / "results.md").write_text(as_markdown.page(results), encoding="utf-8")
+    (output / "results.html").write_text(as_html.page(results), encoding="utf-8")
+
+
+def show(results: Json, console: Console) -> None:
+    """Print how good each strategy is, then what each costs, then what must be known to read that."""
+    say(console, heading(results))
+    rows = [cells(row) for row in results["rows"]]
+    bold = [row["strategy"] == results["default"] for row in results["rows"]]
+    _print(console, HEADINGS[:QUALITY], [row[:QUALITY] for row in rows], bold)
+    _print(console, (HEADINGS[0], *HEADINGS[QUALITY:]), [[row[0], *row[QUALITY:]] for row in rows], bold)
+    for sentence in sentences(results):
+        say(console, sentence)
+
+
+def show_changes(found: Sequence[Change], console: Console) -> None:
+    say(console, "nDCG@10, now and in the run that it is compared with:")
+    _print(console, CHANGE_HEADINGS, [change_cells(change) for change in found], [False] * len(found))
+
+
+def _print(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], bold: Sequence[bool]) -> None:
+    """Print a table in its own width: a narrow terminal had better scroll or wrap than read cut numbers."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in headings:
+        table.add_column(name, justify="left" if name == headings[0] else "right", no_wrap=True)
+    for row, is_bold in zip(rows, bold, strict=True):
+        table.add_row(*map(escape, row), style="bold" if is_bold else None)
+    console.width = max(console.width, _TABLE_WIDTH)
+    console.print(table, crop=False)
+
+
+def say_stopped(console: Console) -> None:
+    say(console, "stopped; the same command goes on where this ended")
+
+
+def _baseline(name: str | None, strategies: tuple[Strategy, ...]) -> str:
+    names = [strategy.name for strategy in strategies]
+    if name is not None and name not in names:
+        raise InvalidInput(f"The baseline {name} is not among the strategies: {', '.join(names)}.", field="baseline")
+    return name or (BASELINE if BASELINE in names else names[0])

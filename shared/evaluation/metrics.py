@@ -1,0 +1,37 @@
+"""What a ranking is worth: nDCG, reciprocal rank and recall, as `ir_measures` computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+CUTOFF = 10  # no metric looks further down
+METRICS = ("ndcg@10", "mrr@10", "recall@1", "recall@5", "recall@10")
+
+Judgements = Mapping[str, Mapping[str, int]]
+Rankings = Mapping[str, Sequence[str]]
+
+
+def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, float]]:
+    """Score each judged query by each metric.
+
+    Args:
+        judgements: for each query the scores of its passages; above 0 answers it.
+        rankings: for each query the ids of passages, best first; a query without one found nothing.
+
+    Returns:
+        By metric, then by query in the order of the judgements.
+    """
+    import ir_measures as ir  # noqa: PLC0415 - it imports SciPy's like, which no other command needs
+
+    names = dict(zip((ir.nDCG @ 10, ir.RR @ 10, ir.R @ 1, ir.R @ 5, ir.R @ 10), METRICS, strict=True))
+    judged = [ir.Qrel(query, passage, score) for query, own in judgements.items() for passage, score in own.items()]
+    # Of equal scores the tool would decide by id; ranks leave it nothing to decide.
+    ranked = [
+        ir.ScoredDoc(query, passage, -float(rank))
+        for query, passages in rankings.items()
+        for rank, passage in enumerate(passages, 1)
+    ]
+    values: dict[str, dict[str, float]] = {metric: dict.fromkeys(judgements, 0.0) for metric in METRICS}
+    for measured in ir.iter_calc(list(names), judged, ranked):
+        values[names[measured.measure]][measured.query_id] = float(measured.value)
+    return values

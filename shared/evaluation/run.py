@@ -1,0 +1,171 @@
+"""An evaluation: every text is embedded once, points are written as at ingest, and questions go through the retriever.
+
+What is measured is therefore what users get, down to the engine's own search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import TypeVar
+
+import orjson
+
+from shared.errors import Refused
+from shared.evaluation.labelled import LabelledSet, Passage
+from shared.evaluation.layouts import TENANT, Embedded, Footprint, collection, embedded, points
+from shared.evaluation.metrics import CUTOFF, scores
+from shared.evaluation.questions import Questions, questions_of
+from shared.evaluation.results import Json, Measured, results
+from shared.evaluation.strategies import Layout, Strategy
+from shared.evaluation.tools import Tools
+from shared.evaluation.vectors import KeptEmbedder, embed_all
+from shared.ledger.records import Collection
+from shared.retrieval import Query, Retriever
+
+_BATCH_PASSAGES = 128
+_ALL_TOKENS = 10**9  # no budget: ranks are counted, not what fits
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    collection: Collection
+    footprints: Mapping[str, Footprint]  # by strategy
+
+
+async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Strategy], baseline: str) -> Json:
+    """Run strategies over one set; what is embedded or asked for is kept for other runs, the points are not.
+
+    Args:
+        tools: the engines and models.
+        labelled: the set.
+        strategies: what is compared; those that cannot be run on this set are left out and say why.
+        baseline: the strategy that the others are compared with.
+
+    Returns:
+        What is saved; see `shared.evaluation.results`.
+
+    Raises:
+        ForeaskError: an engine or a provider does not do what is needed.
+    """
+    questions = await questions_of(tools, labelled)
+    possible = [strategy for strategy in strategies if questions.count or not strategy.only_questions]
+    layouts = {
+        layout: _embedded(labelled.passages, questions, layout, possible)
+        for layout in dict.fromkeys(strategy.layout for strategy in possible)
+    }
+    texts = [text for parts in layouts.values() for part in parts for text in part.all]
+    refused = await embed_all(tools, "embedding", [*texts, *labelled.queries.values()])
+    indexed = {
+        layout: await _index(tools, labelled.passages, layout, _without(refused, parts), possible)
+        for layout, parts in layouts.items()
+    }
+    measured = [await _measure(tools, labelled, strategy, indexed[strategy.layout]) for strategy in possible]
+    for one in indexed.values():
+        await tools.index.drop(one.collection.index_name)
+    left_out = [strategy for strategy in strategies if strategy not in possible]
+    return results(
+        labelled,
+        questions,
+        measured,
+        left_out=left_out,
+        baseline=baseline,
+        embedding_model=tools.embedder.name,
+        refused=len(refused),
+    )
+
+
+def _embedded(
+    passages: Sequence[Passage], questions: Questions, layout: Layout, strategies: Sequence[Strategy]
+) -> list[Embedded]:
+    """What is embedded of each passage; no questions where no strategy would search them."""
+    searched = any(strategy.uses_questions for strategy in strategies if strategy.layout == layout)
+    return [embedded(layout, p, questions.of.get(p.id, ()) if searched else ()) for p in passages]
+
+
+def _without(refused: set[str], parts: Sequence[Embedded]) -> list[Embedded]:
+    return [
+        Embedded(None if part.text in refused else part.text, tuple(q for q in part.questions if q not in refused))
+        for part in parts
+    ]
+
+
+async def _index(
+    tools: Tools,
+    passages: Sequence[Passage],
+    layout: Layout,
+    parts: Sequence[Embedded],
+    strategies: Sequence[Strategy],
+) -> _Indexed:
+    """Write the points of a layout, unless an earlier run that was stopped has written them all."""
+    dimensions = await _dimensions(tools, parts)
+    own = collection(_name(tools, layout, passages, parts), tools.embedder.name)
+    footprints = {s.name: Footprint(s.channels) for s in strategies if s.layout == layout}
+    complete = await tools.index.count(own.index_name, TENANT) == sum(1 + len(part.questions) for part in parts)
+    if not complete:
+        await tools.index.ensure(own.index_name, dimensions)
+    done = 0
+    for batch in _batches(enumerate(zip(passages, parts, strict=True))):
+        vectors = tools.kept.vectors(tools.vectors_of, (text for _, (_, part) in batch for text in part.all))
+        made = [point for n, (passage, part) in batch for point in points(own, n, passage, part, vectors)]
+        if not complete:
+            await tools.index.upsert(own.index_name, made)
+        for footprint in footprints.values():
+            footprint.add(made)
+        done += len(batch)
+        tools.progress(f"indexing {layout}", done, len(passages))
+    return _Indexed(own, footprints)
+
+
+async def _dimensions(tools: Tools, parts: Sequence[Embedded]) -> int:
+    """The length of the vectors, of any that is kept: the model need not be asked."""
+    texts = [text for part in parts for text in part.all][:1]
+    kept = tools.kept.vectors(tools.vectors_of, texts)
+    return len(next(iter(kept.values()))) if kept else await tools.embedder.dimensions()
+
+
+def _name(tools: Tools, layout: Layout, passages: Sequence[Passage], parts: Sequence[Embedded]) -> str:
+    """A name that is another whenever a point would be."""
+    content = hashlib.sha256(orjson.dumps([tools.vectors_of, layout]))
+    for passage, part in zip(passages, parts, strict=True):
+        content.update(orjson.dumps([passage.id, passage.title, passage.text, part.text, part.questions]))
+    return f"evaluation-{content.hexdigest()[:32]}"
+
+
+async def _measure(tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _Indexed) -> Measured:
+    """Ask every question, one after the other."""
+    dimensions = await _dimensions(tools, [Embedded(text) for text in labelled.queries.values()])
+    retriever = Retriever(KeptEmbedder(tools.kept, tools.vectors_of, dimensions), tools.index)
+    rankings: dict[str, list[str]] = {}
+    milliseconds = []
+    for query_id, question in labelled.queries.items():
+        query = Query(
+            question, top_k=CUTOFF, max_tokens=_ALL_TOKENS, channels=strategy.channels, fusion=strategy.fusion
+        )
+        started = time.perf_counter()
+        try:
+            found = await retriever.retrieve(indexed.collection, query)
+        except Refused:
+            rankings[query_id] = []
+            continue
+        milliseconds.append((time.perf_counter() - started) * 1000)
+        rankings[query_id] = [chunk.external_id for chunk in found.chunks]
+        tools.progress(f"querying {strategy.name}", len(rankings), len(labelled.queries))
+    return Measured(
+        strategy,
+        scores(labelled.judgements, rankings),
+        indexed.footprints[strategy.name],
+        median(milliseconds) if milliseconds else 0.0,
+    )
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, _BATCH_PASSAGES)):
+        yield batch

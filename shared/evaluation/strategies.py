@@ -1,0 +1,67 @@
+"""The strategies that are compared: rows of one table, over the same questions and embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.errors import InvalidInput
+from shared.retrieval import CHANNELS, Channel, FusionName
+
+Layout = Literal["chunks", "joined", "prepended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A way to index and to search.
+
+    Args:
+        layout: what is embedded; see `shared.evaluation.layouts`.
+    """
+
+    name: str
+    channels: tuple[Channel, ...]
+    fusion: FusionName = "scores"
+    layout: Layout = "chunks"
+
+    @property
+    def only_questions(self) -> bool:
+        """Whether it is nothing, or another strategy, where there are no questions."""
+        return self.layout != "chunks" or self.channels == ("questions",)
+
+    @property
+    def uses_questions(self) -> bool:
+        return self.layout != "chunks" or "questions" in self.channels
+
+
+DEFAULT = "default"
+BASELINE = "text"
+STRATEGIES = (
+    Strategy(DEFAULT, CHANNELS),
+    Strategy("questions", ("questions",)),
+    Strategy("text", ("text",)),
+    Strategy("bm25", ("bm25",)),
+    Strategy("text+bm25 rrf", ("text", "bm25"), "rrf"),
+    Strategy("questions joined", ("questions",), layout="joined"),
+    Strategy("questions prepended", ("text",), layout="prepended"),
+    Strategy("all rrf", CHANNELS, "rrf"),
+    Strategy("max", CHANNELS, "max"),
+)
+
+
+def chosen(names: Iterable[str] | None) -> tuple[Strategy, ...]:
+    """Look strategies up by name; None is all.
+
+    Raises:
+        InvalidInput: there is none of a name.
+    """
+    if names is None:
+        return STRATEGIES
+    known = {strategy.name: strategy for strategy in STRATEGIES}
+    wanted = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        what = f"There is no strategy {unknown[0]}" if unknown else "No strategy is named"
+        raise InvalidInput(f"{what}; there are: {', '.join(known)}.", field="strategies")
+    return tuple(known[name] for name in wanted)

@@ -1,0 +1,82 @@
+"""The table of an evaluation, as headings and cells, for every form that it is shown in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from shared.evaluation.comparison import Change
+from shared.evaluation.metrics import METRICS
+from shared.evaluation.results import Json
+
+HEADINGS = (
+    *("strategy", "nDCG@10", "95 %", "p", "MRR@10", "recall@1", "recall@5", "recall@10"),
+    *("points/chunk", "bytes/chunk", "LLM calls", "LLM tokens", "ms/query"),
+)
+QUALITY = 8  # so many of them say how good a strategy is, the others what it costs
+CHANGE_HEADINGS = ("strategy", "before", "now", "difference", "95 %", "p", "questions")
+
+
+def cells(row: Json) -> list[str]:
+    """A row, one text for each heading."""
+    ndcg, *others = METRICS
+    return [
+        row["strategy"],
+        f"{row[ndcg]:.3f}",
+        f"{row[f'{ndcg}_low']:.3f} to {row[f'{ndcg}_high']:.3f}",
+        probability(row["p_value"]),
+        *(f"{row[metric]:.3f}" for metric in others),
+        f"{row['points_per_chunk']:.1f}",
+        f"{row['bytes_per_chunk']:,}",
+        f"{row['llm_calls']:,}",
+        f"{row['llm_tokens']:,}",
+        f"{row['milliseconds_per_query']:.1f}",
+    ]
+
+
+def change_cells(change: Change) -> list[str]:
+    difference = change.difference
+    return [
+        change.strategy,
+        f"{change.before:.3f}",
+        f"{change.now:.3f}",
+        f"{difference.mean:+.3f}",
+        f"{difference.low:+.3f} to {difference.high:+.3f}",
+        probability(change.p_value),
+        f"{change.queries:,}",
+    ]
+
+
+def probability(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004  more digits than the resamples can tell
+
+
+def heading(results: Json) -> str:
+    return f"{results['set']}: {results['passages']:,} passages, {results['queries']:,} questions of users"
+
+
+def sentences(results: Json) -> list[str]:
+    """What must be known to read the table."""
+    baseline = results["baseline"]
+    compared = f"p: paired randomisation test of nDCG@10 against `{baseline}`. " if baseline else ""
+    return [
+        f"Embedding model {results['embedding_model']}, foreask {results['foreask']}. {_written(results['questions'])}",
+        f"{compared}Intervals: bootstrap over questions. Milliseconds: the median, without embedding the question.",
+        *_left_out(results["left_out"]),
+        *results["notes"],
+    ]
+
+
+def _written(questions: Json) -> str:
+    if not questions["count"]:
+        return "No questions stand for the passages."
+    return f"{questions['count']:,} questions stand for {questions['passages']:,} passages ({questions['source']})."
+
+
+def _left_out(rows: Sequence[Json]) -> list[str]:
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        by_reason[row["why"]].append(row["strategy"])
+    return [f"Left out: {', '.join(names)}: {why}" for why, names in by_reason.items()]

@@ -1,0 +1,68 @@
+"""Vectors of an evaluation: each text is embedded once, whatever strategies and runs use it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from shared.embedding import Vectors, embed_each, pack
+from shared.errors import Permanent, Refused
+from shared.evaluation.kept import Kept
+from shared.evaluation.tools import Tools, patiently
+
+
+async def embed_all(tools: Tools, what: str, texts: Iterable[str]) -> set[str]:
+    """Embed texts that have no vector yet; what is done is kept if the process ends.
+
+    Returns:
+        The texts that the provider refuses.
+
+    Raises:
+        Transient: the provider is away for longer than our patience.
+    """
+    distinct = list(dict.fromkeys(texts))
+    missing = tools.kept.missing(tools.vectors_of, distinct)
+    settings = tools.settings
+    done, refused = len(distinct) - len(missing), set[str]()
+    gate = asyncio.Semaphore(settings.embedding_max_in_flight)
+
+    async def embed(part: Sequence[str]) -> None:
+        nonlocal done
+        async with gate:
+            vectors = await patiently(lambda: embed_each(tools.embedder, part), settings.max_attempts)
+        pairs = list(zip(part, vectors, strict=True))
+        refused.update(text for text, vector in pairs if isinstance(vector, Permanent))
+        tools.kept.keep_vectors(
+            tools.vectors_of, {text: vector for text, vector in pairs if not isinstance(vector, Permanent)}
+        )
+        done += len(part)
+        tools.progress(what, done, len(distinct))
+
+    tools.progress(what, done, len(distinct))
+    ranges = pack(missing, max_inputs=settings.embedding_batch_size, max_tokens=settings.embedding_batch_tokens)
+    await asyncio.gather(*(embed(missing[part.start : part.stop]) for part in ranges))
+    return refused
+
+
+class KeptEmbedder:
+    """An `Embedder` of texts that have been embedded before."""
+
+    def __init__(self, kept: Kept, name: str, dimensions: int) -> None:
+        self._kept = kept
+        self._name = name
+        self._dimensions = dimensions
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def dimensions(self) -> int:
+        return self._dimensions
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        vectors = self._kept.vectors(self._name, texts)
+        if any(text not in vectors for text in texts):
+            raise Refused("the embedding provider refused one of the questions")
+        return np.stack([vectors[text] for text in texts])

@@ -1,0 +1,227 @@
+"""The evaluation command over Qdrant's engine and a scripted provider: what it measures, keeps and says."""
+
+import asyncio
+import json
+import sys
+from contextlib import AsyncExitStack
+
+import pytest
+
+from cli import main
+from embedded.stack import Stack
+from shared.evaluation import Kept, Tools
+from shared.evaluation.vectors import embed_all
+from shared.index import Index
+from shared.services import embedder_of
+from tests.deployment import ScriptedProvider
+from tests.labelled import QUERIES, QUESTIONS, TEXTS, write
+
+STRATEGIES = [
+    *("default", "questions", "text", "bm25", "text+bm25 rrf"),
+    *("questions joined", "questions prepended", "all rrf", "max"),
+]
+
+
+@pytest.fixture
+def foreask(stack: Stack, provider: ScriptedProvider, tmp_path, monkeypatch, capsys):
+    """Run the command line in a folder of its own, with the session's engines; returns the exit code and its output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_QDRANT_URL", stack.settings.qdrant_url)
+    for kind, model in (("LLM", "scripted"), ("EMBEDDING", "scripted-embedding")):
+        monkeypatch.setenv(f"FOREASK_{kind}_BASE_URL", provider.url)
+        monkeypatch.setenv(f"FOREASK_{kind}_MODEL", model)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["foreask", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def saved(folder):
+    results = json.loads((folder / "results.json").read_text())
+    return results, {row["strategy"]: row for row in results["rows"]}
+
+
+def test_scores_are_those_worked_out_by_hand(foreask, tmp_path):
+    code, out, _ = foreask("eval", write(tmp_path / "birds"), "--output", tmp_path / "out")
+
+    assert code == 0
+    results, rows = saved(tmp_path / "out")
+    assert list(rows) == STRATEGIES
+    assert (results["default"], results["baseline"]) == ("default", "text")
+    assert (results["set"], results["passages"], results["queries"]) == ("birds", 10, 6)
+    second, third = 0.63093, 0.5  # 1 / log2(1 + rank)
+    by_hand = {"first": 1, "second": second, "none": 0, "half": 1 / (1 + second), "again": 1, "third": third}
+    assert results["per_query"]["questions"] == pytest.approx(by_hand, abs=1e-4)
+    questions = rows["questions"]
+    assert questions["ndcg@10"] == pytest.approx(sum(by_hand.values()) / 6, abs=1e-4)
+    assert questions["mrr@10"] == pytest.approx((1 + 1 / 2 + 0 + 1 + 1 + 1 / 3) / 6)
+    assert questions["recall@1"] == pytest.approx((1 + 0 + 0 + 1 / 2 + 1 + 0) / 6)
+    assert questions["recall@10"] == pytest.approx((1 + 1 + 0 + 1 / 2 + 1 + 1) / 6)
+    assert questions["ndcg@10_low"] < questions["ndcg@10"] < questions["ndcg@10_high"]
+    # Words of a text are found by the channels of texts, and its passage has no question.
+    assert [results["per_query"][name]["none"] for name in ("text", "bm25", "questions joined")] == [1, 1, 0]
+    assert "birds: 10 passages, 6 questions of users" in out
+
+
+def test_what_is_stored_is_counted_for_each_strategy(foreask, tmp_path):
+    foreask("eval", write(tmp_path / "set"), "--output", tmp_path / "out")
+
+    _, rows = saved(tmp_path / "out")
+    points = {name: row["points_per_chunk"] for name, row in rows.items()}
+    written = sum(map(len, QUESTIONS.values()))
+    assert points["default"] == points["questions"] == (10 + written) / 10
+    assert points["questions joined"] == (10 + len(QUESTIONS)) / 10
+    assert {points[name] for name in ("text", "bm25", "text+bm25 rrf", "questions prepended")} == {1.0}
+    assert rows["text"]["bytes_per_chunk"] > 384 * 4 > rows["bm25"]["bytes_per_chunk"] > 0
+    both = rows["text"]["bytes_per_chunk"] + rows["bm25"]["bytes_per_chunk"]
+    assert rows["text"]["bytes_per_chunk"] < rows["text+bm25 rrf"]["bytes_per_chunk"] < both
+
+
+async def test_points_are_taken_away_again(foreask_once, stack):
+    index = Index(stack.settings.qdrant_url)
+    try:
+        names = [collection.name for collection in (await index._client.get_collections()).collections]
+    finally:
+        await index.aclose()
+    assert foreask_once == 0
+    assert not [name for name in names if name.startswith("evaluation-")]
+
+
+@pytest.fixture
+def foreask_once(foreask, tmp_path):
+    return foreask("eval", write(tmp_path / "set"), "--strategies", "text,questions joined")[0]
+
+
+def test_a_second_run_embeds_nothing_and_finds_the_same(foreask, provider, tmp_path):
+    write(tmp_path / "set")
+    foreask("eval", tmp_path / "set", "--output", tmp_path / "one")
+    assert provider.stats()["embedded_inputs"] > len(TEXTS)
+    provider.reset()
+
+    code, out, _ = foreask(
+        "eval", tmp_path / "set", "--output", tmp_path / "two", "--compare", tmp_path / "one", "--baseline", "bm25"
+    )
+
+    assert code == 0
+    assert provider.stats()["embedded_inputs"] == 0
+    (one, _), (two, _) = saved(tmp_path / "one"), saved(tmp_path / "two")
+    assert one["per_query"] == two["per_query"]
+    assert two["baseline"] == "bm25"
+    assert "+0.000 to +0.000" in out
+
+
+def test_a_run_that_failed_goes_on_where_it_was(foreask, provider, tmp_path, monkeypatch):
+    monkeypatch.setenv("FOREASK_MAX_ATTEMPTS", "1")
+    write(tmp_path / "set")
+    foreask("eval", tmp_path / "set", "--strategies", "text")  # the texts and the questions of users
+    provider.script(down=True)
+    code, _, err = foreask("eval", tmp_path / "set")
+    assert (code, err) == (1, "the embedding provider answered 503: the provider is down\n")
+    provider.restore()
+
+    assert foreask("eval", tmp_path / "set", "--strategies", "questions,text")[0] == 0
+
+    written = {question for own in QUESTIONS.values() for question in own}
+    assert provider.stats()["embedded_inputs"] == len(written - set(QUERIES.values())) == 1
+
+
+class Stopped(Exception):
+    pass
+
+
+def stopping(what, done, total):
+    if done:
+        raise Stopped
+
+
+def test_what_was_embedded_before_a_stop_is_kept(provider, tmp_path):
+    settings = provider.settings(embedding_batch_size=4, embedding_max_in_flight=1)
+    texts = [f"Text number {number}." for number in range(12)]
+
+    async def embed(kept, progress):
+        async with AsyncExitStack() as stack:
+            tools = Tools(settings, embedder_of(settings, stack), Index("http://127.0.0.1:9"), kept, None, progress)
+            stack.push_async_callback(tools.index.aclose)
+            return tools.vectors_of, await embed_all(tools, "embedding", texts)
+
+    with Kept(tmp_path / "kept.sqlite") as kept, pytest.raises(Stopped):
+        asyncio.run(embed(kept, stopping))
+    provider.reset()
+    with Kept(tmp_path / "kept.sqlite") as kept:
+        missing = kept.missing("scripted-embedding/all", texts)
+        name, refused = asyncio.run(embed(kept, lambda *_: None))
+        assert kept.missing(name, texts) == []
+
+    assert len(missing) == 8
+    assert provider.stats()["embedded_inputs"] == 8
+    assert refused == set()
+
+
+def test_without_questions_the_rows_that_need_them_are_left_out(foreask, provider, tmp_path):
+    code, out, _ = foreask("eval", write(tmp_path / "set", generated=False), "--output", tmp_path / "out")
+
+    assert code == 0
+    results, rows = saved(tmp_path / "out")
+    assert list(rows) == ["default", "text", "bm25", "text+bm25 rrf", "all rrf", "max"]
+    assert [one["strategy"] for one in results["left_out"]] == ["questions", "questions joined", "questions prepended"]
+    assert "with --ask the configured LLM writes the questions (at least one call for each of 10 passages)" in out
+    assert provider.stats()["calls"] == 0
+
+
+def test_questions_are_paid_for_once(foreask, provider, tmp_path):
+    folder = write(tmp_path / "set", generated=False)
+    foreask("eval", folder, "--ask", "--strategies", "questions,text", "--output", tmp_path / "one")
+    first, (results, rows) = provider.stats(), saved(tmp_path / "one")
+
+    foreask("eval", folder, "--ask", "--output", tmp_path / "two")
+
+    assert first["calls"] == len(TEXTS)
+    assert provider.stats()["calls"] == len(TEXTS)
+    assert results["questions"]["source"] == "scripted"
+    assert results["questions"]["count"] > 0
+    assert (rows["questions"]["llm_calls"], rows["text"]["llm_calls"]) == (10, 0)
+    assert saved(tmp_path / "two")[1]["default"]["llm_tokens"] == rows["questions"]["llm_tokens"] > 0
+
+
+def test_a_text_that_the_provider_refuses_is_counted(foreask, provider, tmp_path):
+    provider.script(refuse_containing="Copper")
+
+    code, out, _ = foreask(
+        "eval", write(tmp_path / "set"), "--strategies", "default,text", "--output", tmp_path / "out"
+    )
+
+    assert code == 0
+    assert "The embedding provider refused 1 texts; they have no vector." in out
+    assert saved(tmp_path / "out")[1]["text"]["points_per_chunk"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--strategies", "text,clever"], "There is no strategy clever; there are: default, questions,"),
+        (["--strategies", "text", "--baseline", "bm25"], "The baseline bm25 is not among the strategies: text."),
+        (["--compare", "nowhere"], "nowhere has no results.json: it is not the output of an evaluation."),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(foreask, tmp_path, arguments, sentence):
+    code, out, err = foreask("eval", write(tmp_path / "set"), *arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith(sentence)
+
+
+def test_two_saved_runs_are_compared_without_running_anything(foreask, provider, tmp_path):
+    write(tmp_path / "set")
+    foreask("eval", tmp_path / "set", "--strategies", "text", "--output", tmp_path / "one")
+    foreask("eval", tmp_path / "set", "--strategies", "text,bm25", "--output", tmp_path / "two")
+    provider.script(down=True)
+
+    code, out, _ = foreask("eval", tmp_path / "two", "--compare", tmp_path / "one")
+
+    assert code == 0
+    assert "text" in out
+    assert "bm25" not in out

@@ -1,0 +1,238 @@
+"""The parts of an evaluation that need no engine: a set's files, metrics, significance, layouts, what is shown."""
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from shared.asking import Asked
+from shared.errors import InvalidInput
+from shared.evaluation import Kept, changes, chosen, markdown, page, read
+from shared.evaluation.labelled import Passage
+from shared.evaluation.layouts import Embedded, Footprint, collection, embedded, points
+from shared.evaluation.metrics import METRICS, scores
+from shared.evaluation.significance import interval, p_value
+from shared.llm import Usage
+from tests.labelled import write
+
+
+def test_a_set_is_read_and_says_what_it_leaves_out(tmp_path):
+    labelled = read(write(tmp_path / "birds"))
+
+    assert labelled.name == "birds"
+    assert len(labelled.passages) == 10
+    assert labelled.passages[0] == Passage("p0", None, "Old Bertram climbs the tower at dusk.")
+    assert labelled.judgements["half"] == {"p3": 1, "p9": 1}
+    assert list(labelled.queries) == ["first", "second", "none", "half", "again", "third"]
+    assert labelled.questions is not None
+    assert labelled.questions["p1"] == ("Where do herons nest during monsoon?",)
+    assert labelled.notes == (
+        "1 judgement (nowhere) of passages that the corpus does not have left out.",
+        "1 query (unjudged) without a passage to be found left out.",
+    )
+
+
+def test_a_set_without_questions_has_none(tmp_path):
+    assert read(write(tmp_path, generated=False)).questions is None
+
+
+def test_judgements_may_stand_where_beir_has_them_and_without_a_header(tmp_path):
+    write(tmp_path)
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels.tsv").unlink()
+    (tmp_path / "qrels" / "test.tsv").write_text("first\tp0\t2\nsecond\tp1\t0\n")
+
+    assert read(tmp_path).judgements == {"first": {"p0": 2}}  # nothing answers the second
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("corpus.jsonl", '{"_id": "a", "text": "x"}\n{"_id": ', "corpus.jsonl, line 2 is not JSON"),
+        ("corpus.jsonl", '{"_id": "a", "text": "x"}\n\n{"text": "x"}', "corpus.jsonl, line 3 has no _id."),
+        ("corpus.jsonl", '{"_id": "a", "text": " "}', "corpus.jsonl, line 1 has no text."),
+        ("corpus.jsonl", '{"_id": "a", "text": "x"}\n' * 2, "corpus.jsonl, line 2 has the _id a again."),
+        ("corpus.jsonl", "", "corpus.jsonl is empty."),
+        ("queries.jsonl", "[1]", "queries.jsonl, line 1 is not a JSON object."),
+        ("qrels.tsv", "query-id\tcorpus-id\tscore\nfirst p0 1", "qrels.tsv, line 2 is not query-id, corpus-id and a"),
+        ("qrels.tsv", "query-id\tcorpus-id\tscore\nfirst\tp0\t0", "has a passage to be found."),
+        ("generated.jsonl", '{"passage_id": "p0", "questions": "Who?"}', "generated.jsonl, line 1 has no list of"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path, file, content, sentence):
+    write(tmp_path)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(InvalidInput) as refused:
+        read(tmp_path)
+    assert sentence in refused.value.message
+
+
+def test_a_missing_file_is_named(tmp_path):
+    write(tmp_path)
+    (tmp_path / "queries.jsonl").unlink()
+    with pytest.raises(InvalidInput, match=r"queries\.jsonl is missing"):
+        read(tmp_path)
+    with pytest.raises(InvalidInput, match="is not a folder"):
+        read(tmp_path / "nowhere")
+
+
+def test_metrics_are_those_of_the_rank():
+    judgements = {"one": {"a": 1}, "two": {"b": 1, "c": 1}, "three": {"d": 1}, "four": {"e": 1}}
+    ten = [f"x{number}" for number in range(10)]
+    rankings = {"one": ["a", "z"], "two": ["z", "y", "c"], "three": [], "four": [*ten, "e"]}
+
+    values = scores(judgements, rankings)
+
+    assert list(values) == list(METRICS)
+    assert list(values["ndcg@10"]) == list(judgements)
+    assert list(values["ndcg@10"].values()) == pytest.approx([1, 0.5 / (1 + 0.63093), 0, 0], abs=1e-4)
+    assert list(values["mrr@10"].values()) == pytest.approx([1, 1 / 3, 0, 0])
+    assert list(values["recall@1"].values()) == [1, 0, 0, 0]
+    assert list(values["recall@5"].values()) == [1, 0.5, 0, 0]
+
+
+def test_order_decides_and_not_the_names_of_passages():
+    for ranking, expected in ((["a", "b", "c"], 1.0), (["c", "b", "a"], 1 / 3), (["b", "a", "c"], 0.5)):
+        assert scores({"q": {"a": 1}}, {"q": ranking})["mrr@10"]["q"] == pytest.approx(expected)
+
+
+def test_an_interval_is_that_of_the_mean():
+    half = interval([0.0, 1.0] * 50)
+    assert half.mean == 0.5
+    assert (half.low, half.high) == pytest.approx((0.402, 0.598), abs=0.015)  # 1.96 * sqrt(0.25 / 100)
+    assert interval([0.0, 1.0] * 50) == half
+    constant = interval([0.7] * 9)
+    assert constant.low == pytest.approx(constant.high) == pytest.approx(0.7)
+
+
+def test_many_questions_are_resampled_in_blocks():
+    values = np.random.default_rng(1).random(20_000)
+    found = interval(list(values))
+    error = 1.96 * values.std() / np.sqrt(len(values))
+    assert (found.low, found.high) == pytest.approx((values.mean() - error, values.mean() + error), abs=error / 5)
+
+
+def test_the_randomisation_test_agrees_with_counting_all_signs():
+    assert p_value([1, 1, 1, 1, 1], [0.5, 0.6, 0.7, 0.8, 0.9]) == pytest.approx(2 / 32, abs=0.01)
+    assert p_value([0.3, 0.4], [0.3, 0.4]) == 1.0
+    assert p_value([1, 0], [0, 1]) == 1.0
+    assert p_value([0.9] * 60, [0.5] * 60) < 0.001
+
+
+def test_what_a_layout_embeds():
+    passage = Passage("p", None, "Text.")
+    assert embedded("chunks", passage, ["A?", "B?"]) == Embedded("Text.", ("A?", "B?"))
+    assert embedded("joined", passage, ["A?", "B?"]) == Embedded(None, ("A?\nB?",))
+    assert embedded("joined", passage, []) == Embedded(None)
+    assert embedded("prepended", passage, ["A?", "B?"]) == Embedded("A?\nB?\nText.")
+    assert embedded("prepended", passage, []) == Embedded("Text.")
+
+
+def test_a_footprint_counts_what_its_channels_need():
+    vectors = dict.fromkeys(("Text.", "A?", "B?"), np.ones(100, dtype=np.float32))
+    made = points(collection("i", "m"), 0, Passage("p", None, "Text."), Embedded("Text.", ("A?", "B?")), vectors)
+    counted = {}
+    for channels in (("text",), ("questions",), ("questions", "text", "bm25")):
+        footprint = Footprint(channels)
+        footprint.add(made)
+        counted[channels] = footprint
+    text, questions, every = counted.values()
+    assert (text.points, questions.points, every.points) == (1, 3, 3)
+    assert every.bytes - questions.bytes == 400 + 8  # the text's vector, and one word for BM25
+    assert text.bytes > 400
+
+
+def test_what_is_kept_is_found_again_by_another_process(tmp_path):
+    vector = np.arange(3, dtype=np.float32)
+    asked = Asked(("Why?",), Usage(5, 7), 2)
+    with Kept(tmp_path / "kept.sqlite") as kept:
+        kept.keep_vectors("model", {"text": vector})
+        kept.keep_asked(b"key", asked)
+
+    with Kept(tmp_path / "kept.sqlite") as kept:
+        assert kept.vectors("model", ["text", "other"])["text"].tolist() == [0, 1, 2]
+        assert kept.missing("model", ["text", "other", "other"]) == ["other"]
+        assert kept.missing("another model", ["text"]) == ["text"]
+        assert kept.asked(b"key") == asked
+        assert kept.asked(b"other") is None
+
+
+def test_strategies_are_chosen_in_the_order_of_the_names():
+    assert [strategy.name for strategy in chosen([" bm25", "text", "bm25"])] == ["bm25", "text"]
+    with pytest.raises(InvalidInput, match="No strategy is named"):
+        chosen([" "])
+
+
+def results(**rows):
+    measured = {f"{metric}{bound}": 0.5 for metric in METRICS for bound in ("", "_low", "_high")}
+    cost = {"points_per_chunk": 3.1, "bytes_per_chunk": 6978, "llm_calls": 1200, "llm_tokens": 0}
+    return {
+        "foreask": "1.2",
+        "set": "<script>alert(1)</script>",
+        "default": "default",
+        "baseline": "text",
+        "embedding_model": "m&m",
+        "passages": 2400,
+        "queries": 6,
+        "questions": {"count": 0, "passages": 0, "source": None},
+        "rows": [
+            {"strategy": name, **measured, **cost, "p_value": 0.0001, "milliseconds_per_query": 7.25, "ndcg@10": value}
+            for name, value in rows.items()
+        ],
+        "left_out": [{"strategy": "a", "why": "no."}, {"strategy": "b", "why": "no."}],
+        "notes": ["One | note."],
+        "per_query": {name: {"q": value} for name, value in rows.items()},
+    }
+
+
+class Outline(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes = [], {}
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            self.attributes.setdefault(name, []).append(value)
+
+
+def test_the_page_needs_nothing_else_and_escapes_what_it_is_given():
+    shown = page.page(results(default=0.8, text=0.6))
+    outline = Outline()
+    outline.feed(shown)
+
+    assert "script" not in outline.tags
+    assert not {"src", "href"} & set(outline.attributes)
+    assert "&lt;script&gt;alert(1)" in shown
+    assert "m&amp;m" in shown
+    assert outline.tags.count("rect") == 2
+    assert "prefers-color-scheme: dark" in shown
+
+
+def test_a_bar_is_as_long_as_its_value():
+    outline = Outline()
+    outline.feed(page.page(results(default=0.8, text=0.4)))
+    longer, shorter = (float(width) for width in outline.attributes["width"][-2:])
+    assert longer == pytest.approx(2 * shorter)
+
+
+def test_markdown_has_a_row_for_each_strategy_and_the_reasons():
+    lines = markdown.page(results(default=0.8, text=0.6)).splitlines()
+    assert (
+        "| default | 0.800 | 0.500 to 0.500 | <0.001 | 0.500 | 0.500 | 0.500 | 0.500 | 3.1 | 6,978 | 1,200 | 0 | 7.2 |"
+        in lines
+    )
+    assert "- Left out: a, b: no." in lines
+    assert "- One | note." in lines
+
+
+def test_runs_are_compared_on_the_questions_that_both_have():
+    before = {"per_query": {"text": {"a": 0.5, "b": 0.5, "gone": 1.0}, "other": {"a": 1.0}}}
+    now = {"per_query": {"text": {"a": 1.0, "b": 0.5, "new": 0.0}, "default": {"a": 1.0}}}
+
+    (change,) = changes(now, before)
+
+    assert (change.strategy, change.before, change.now, change.queries) == ("text", 0.5, 0.75, 2)
+    assert change.difference.mean == 0.25
+    with pytest.raises(InvalidInput, match="no strategy with a question in common"):
+        changes({"per_query": {"text": {"x": 1.0}}}, before)
