@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from cli.ingestion import Batch, follow
-from cli.meter import Count, Meter, Rate
+from cli.meter import Count, Meter, Rate, Stages
 from shared.errors import Unavailable
 
 
@@ -139,3 +139,20 @@ def test_a_server_that_stays_away_ends_the_wait():
     server = Server(Unavailable("away", component="api"))
     with pytest.raises(Unavailable):
         list(follow(server, batch("a"), "default", sleep=lambda _: None))
+
+
+def test_a_stage_that_takes_long_prints_a_line_now_and_then():
+    clock, out = Clock(), StringIO()
+    with Stages(Console(file=out, width=60), clock) as stages:
+        for second in range(26):
+            clock.now = float(second)
+            stages.show("embedding", second * 100, 2600)
+            stages.show("indexing", second, 26)
+        stages.show("quick", 1, 1)
+
+    assert out.getvalue().splitlines() == [
+        "embedding 1,000 of 2,600",
+        "indexing 10 of 26",
+        "embedding 2,000 of 2,600",
+        "indexing 20 of 26",
+    ]
