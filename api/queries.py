@@ -29,11 +29,13 @@ from api.schemas import (
     QueryUsage,
     Retrieve,
     Retrieved,
+    RewrittenView,
 )
 from shared.answering import Answer, Answerer, Passage
 from shared.errors import ForeaskError, InvalidInput
 from shared.llm import Usage
 from shared.retrieval import Query, Retrieval, RetrievedChunk, Weights
+from shared.rewriting import Rewriting, Rewritten
 from shared.services import Services as SharedServices
 
 router = APIRouter(prefix="/v1", tags=["queries"])
@@ -85,7 +87,11 @@ async def _retrieve(body: Retrieve, tenant: str, services: SharedServices, known
         raise InvalidInput(f"top_k is at most {most} (FOREASK_TOP_K_MAX).", field="top_k")
     _require_known_numbers(body.filter)
     given = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
-    wanted = Query(**given | {"weights": None if body.weights is None else Weights(**body.weights.model_dump())})
+    given["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
+    if body.rewrite is not None:
+        given["rewriting"] = Rewriting(**body.rewrite.model_dump(exclude={"budget_ms"}))
+        given["rewrite_budget"] = body.rewrite.budget
+    wanted = Query(**given)
     return await services.retriever.retrieve(await known.found(tenant, body.collection), wanted)
 
 
@@ -157,17 +163,33 @@ def _chunks(body: Retrieve, chunks: Sequence[RetrievedChunk]) -> list[FoundChunk
 
 
 def _metadata(body: Retrieve, retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:
+    usage += retrieval.usage
     return QueryMetadata(
         matched_questions=retrieval.matched_questions,
         unique_chunks=retrieval.unique_chunks,
         usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),
         milliseconds=retrieval.milliseconds | {"total": clock.milliseconds()},
-        explain=_explanation(body, retrieval.weights) if body.explain else None,
+        skipped=retrieval.skipped,
+        explain=_explanation(body, retrieval) if body.explain else None,
     )
 
 
-def _explanation(body: Retrieve, weights: Weights) -> Explanation:
-    return Explanation(fusion=body.fusion, weights={channel: weights.of(channel) for channel in body.channels})
+def _explanation(body: Retrieve, retrieval: Retrieval) -> Explanation:
+    return Explanation(
+        fusion=body.fusion,
+        weights={channel: retrieval.weights.of(channel) for channel in body.channels},
+        rewritten=None if retrieval.rewritten is None else _rewritten(retrieval.rewritten),
+    )
+
+
+def _rewritten(rewritten: Rewritten) -> RewrittenView:
+    return RewrittenView(
+        hypothetical_answer=rewritten.hypothetical,
+        queries=list(rewritten.queries),
+        step_back_question=rewritten.step_back,
+        intent=rewritten.intent,
+        entities=list(rewritten.entities),
+    )
 
 
 def _require_known_numbers(value: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from shared.asking import validate_template
 from shared.errors import InvalidInput
 from shared.ledger.records import ChunkState, DocumentState
 from shared.retrieval import CHANNELS, Channel, FusionName
+from shared.rewriting import MAX_QUERIES, Intent
 
 _METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
 _METADATA_DEPTH = 8
@@ -475,6 +476,29 @@ class ChannelWeights(Body):
     bm25: float = Field(1.0, ge=0, le=1_000)
 
 
+def _three(value: object) -> object:
+    return 3 if value is True else 0 if value is False else value
+
+
+class Rewrite(Body):
+    """What the question is rewritten to, with one call to the language model; it is searched for as it is, too."""
+
+    hyde: bool = Field(default=False, description="a passage that would answer it")
+    queries: Annotated[int, BeforeValidator(_three)] = Field(
+        0, ge=0, le=MAX_QUERIES, description="so many other wordings; true is 3"
+    )
+    step_back: bool = Field(default=False, description="a more general question")
+    intent: bool = Field(default=False, description="what it asks for; told with `explain`, the order is the same")
+    entities: bool = Field(default=False, description="the names in it; chunks that have them go up a little")
+    budget_ms: int | None = Field(
+        None, ge=1, le=60_000, description="then it goes on without; default FOREASK_REWRITE_BUDGET"
+    )
+
+    @property
+    def budget(self) -> timedelta | None:
+        return None if self.budget_ms is None else timedelta(milliseconds=self.budget_ms)
+
+
 class Retrieve(Body):
     """A question, and where and how to look for what answers it."""
 
@@ -495,6 +519,8 @@ class Retrieve(Body):
     channels: list[Channel] = Field(list(CHANNELS), min_length=1, description="the ways to find a chunk that are used")
     fusion: FusionName = Field("scores", description="how the channels' scores become one")
     weights: ChannelWeights | None = Field(None, description="of the channels, instead of the collection's")
+    rewrite: Rewrite | None = Field(None, description="what else to search for than the question as it is")
+    rerank: bool = Field(default=True, description="have the best chunks ordered by FOREASK_RERANK_BASE_URL, if set")
     diversity: float = Field(0.0, ge=0, le=1, description="how much a chunk loses that is like one before it")
     explain: bool = Field(default=False, description="say what each channel found of each chunk, and with what weights")
 
@@ -528,6 +554,7 @@ class FoundChunk(Reply):
     span: tuple[int, int]
     metadata: dict[str, Any]
     tokens: int = Field(description="estimated")
+    rerank_score: float | None = Field(description="of the reranker, on its own scale; null: not reranked")
     channels: dict[str, ChannelPlace] | None = Field(None, description="with `explain`: where each channel has it")
 
 
@@ -548,9 +575,18 @@ class QueryUsage(Reply):
     completion_tokens: int
 
 
+class RewrittenView(Reply):
+    hypothetical_answer: str | None
+    queries: list[str]
+    step_back_question: str | None
+    intent: Intent | None
+    entities: list[str]
+
+
 class Explanation(Reply):
     fusion: FusionName
     weights: dict[str, float] = Field(description="of the channels that were searched")
+    rewritten: RewrittenView | None = Field(description="what else was searched for; null: only the question itself")
 
 
 class QueryMetadata(Reply):
@@ -558,6 +594,7 @@ class QueryMetadata(Reply):
     unique_chunks: int
     usage: QueryUsage
     milliseconds: dict[str, float] = Field(description="by stage, and `total`")
+    skipped: dict[str, str] = Field(description="by stage (`rewrite`, `rerank`), why it was done without")
     explain: Explanation | None = Field(None, description="with `explain`: how the chunks were ranked")
 
 
@@ -566,6 +603,7 @@ _METADATA_EXAMPLE = {
     "unique_chunks": 1,
     "usage": {"prompt_tokens": 312, "completion_tokens": 14},
     "milliseconds": {"embed": 12.1, "search": 6.4, "answer": 820.0, "total": 839.2},
+    "skipped": {},
 }
 _FOUND_EXAMPLE = {
     "chunk_id": "5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
@@ -581,6 +619,7 @@ _FOUND_EXAMPLE = {
     "span": [9, 47],
     "metadata": {"department": "hr"},
     "tokens": 13,
+    "rerank_score": None,
 }
 _CITED = ("document_id", "external_id", "title", "heading_path", "page", "span", "text", "chunk_id")
 

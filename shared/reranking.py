@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from shared.errors import BadReply
@@ -11,11 +12,27 @@ from shared.provider import Provider
 
 
 class Reranker:
-    """A model behind `/rerank` as Jina and Cohere have it; llama.cpp, vLLM and Infinity serve it too."""
+    """A model behind `/rerank` as Jina and Cohere have it; llama.cpp, vLLM and Infinity serve it too.
 
-    def __init__(self, provider: Provider, model: str | None) -> None:
+    Args:
+        provider: its endpoint.
+        model: its name, where the endpoint wants one.
+        budget: how long a query waits for it.
+        candidates: how many chunks of a query it is given, the best.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str | None = None,
+        *,
+        budget: timedelta = timedelta(seconds=1),
+        candidates: int = 50,
+    ) -> None:
         self._provider = provider
         self._model = model
+        self.budget = budget
+        self.candidates = candidates
 
     async def score(self, question: str, documents: Sequence[str]) -> list[float]:
         """Score every document against the question, in one call.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Any
@@ -80,6 +81,14 @@ class BadRewriting(BadReply):
     def __init__(self, message: str, *, usage: Usage) -> None:
         super().__init__(message)
         self.usage = usage
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriter:
+    """Who rewrites: a model by tenant, on whose account it is called, and how long a query waits unless it says."""
+
+    model_for: Callable[[str], ChatModel]
+    budget: timedelta
 
 
 async def rewrite(model: ChatModel, question: str, wanted: Rewriting) -> Rewritten:

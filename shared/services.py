@@ -39,8 +39,10 @@ from shared.limiter import (
 from shared.llm import OpenAIChat
 from shared.parsing.sandbox import ParsingSandbox
 from shared.provider import OPENAI_URL, Provider
+from shared.reranking import Reranker
 from shared.retrieval import Retriever
 from shared.retry import RetryPolicy
+from shared.rewriting import Rewriter
 from shared.settings import Settings
 from shared.stages.asking import Questioner
 from shared.stages.indexing import Indexer
@@ -142,7 +144,9 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
             uploads=uploads,
             index=index,
             doorbell=doorbell,
-            retriever=Retriever(asked_embedder, index),
+            retriever=Retriever(
+                asked_embedder, index, _rewriter(settings, chat, limiters.llm), _reranker(settings, stack)
+            ),
             limiters=limiters,
             answerer_for=_answerers(settings, chat, limiters.llm, asked_embedder),
             parser=Parser(settings, work, sandbox, uploads, doorbell, chat.name, policy),
@@ -235,6 +239,25 @@ def _answerers(settings: Settings, chat: OpenAIChat, limiter: Limiter, embedder:
         extractive = ExtractiveAnswerer(embedder)
         return lambda _: extractive
     return lambda tenant: GenerativeAnswerer(LimitedChat(chat, limiter, tenant, QUERY))
+
+
+def _rewriter(settings: Settings, chat: OpenAIChat, limiter: Limiter) -> Rewriter:
+    return Rewriter(lambda tenant: LimitedChat(chat, limiter, tenant, QUERY), settings.rewrite_budget)
+
+
+def _reranker(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
+    if settings.rerank_base_url is None:
+        return None
+    provider = Provider(
+        component="rerank",
+        base_url=settings.rerank_base_url,
+        api_key=settings.rerank_api_key,
+        timeout=2 * settings.rerank_budget,  # who waits gives up before
+    )
+    stack.push_async_callback(provider.aclose)
+    return Reranker(
+        provider, settings.rerank_model, budget=settings.rerank_budget, candidates=settings.rerank_candidates
+    )
 
 
 def require(value: T | None, name: str) -> T:

@@ -186,6 +186,14 @@ class Settings(BaseSettings):
 
     # Query
     top_k_max: PositiveInt = 200
+    rewrite_budget: Duration = Field(
+        timedelta(seconds=3), description="how long a query waits for its question to be rewritten"
+    )
+    rerank_base_url: str | None = Field(None, description="of a /v1/rerank endpoint; nothing is reranked without it")
+    rerank_model: str | None = None
+    rerank_api_key: SecretStr | None = None
+    rerank_budget: Duration = Field(timedelta(seconds=1), description="how long a query waits to be reranked")
+    rerank_candidates: int = Field(50, gt=0, le=1000, description="chunks of a query that are reranked")
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "json"

@@ -22,6 +22,7 @@ DEPTH = 100  # hits of a channel that are fused: with 50 nDCG@10 is up to a poin
 _QUESTIONS_PER_CHUNK = 10  # the most that are written; where a chunk has more, the search is widened
 # The words of a question weigh half as much as a word that one chunk alone has: measured, 0.4 to 0.6 of it.
 _SHARE_OF_RAREST = 0.5
+_REWRITTEN = 0.9  # what a score that a rewritten question reaches counts of itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,30 @@ def found_of(channel: Channel, hits: Sequence[Hit], limit: int, full_score: floa
     ranked = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
     beyond = min(scores.values()) if len(hits) >= limit else 0.0
     return Found(ranked, questions, max(0.0, beyond))
+
+
+def merged(direct: Mapping[Channel, Found], rewritten: Sequence[Mapping[Channel, Found]]) -> dict[Channel, Found]:
+    """Give each chunk the best score that a channel has for it, with the question as it was asked or rewritten.
+
+    What a rewritten question finds counts a little less: it helps where the question itself finds nothing near, and
+    does not override what it finds.
+    """
+    best = dict(direct)
+    for found in rewritten:
+        for channel, hits in found.items():
+            best[channel] = _better(best.get(channel, Found()), hits)
+    return best
+
+
+def _better(found: Found, rewritten: Found) -> Found:
+    scores, questions = dict(found.scores), dict(found.questions)
+    for chunk, score in rewritten.scores.items():
+        if chunk not in scores or score * _REWRITTEN > scores[chunk]:
+            scores[chunk] = score * _REWRITTEN
+            if chunk in rewritten.questions:
+                questions[chunk] = rewritten.questions[chunk]
+    ranked = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
+    return Found(ranked, questions, max(found.beyond, rewritten.beyond * _REWRITTEN))
 
 
 def full_bm25(terms: SparseVector, chunks: int) -> float:

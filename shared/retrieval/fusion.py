@@ -32,13 +32,15 @@ class Place:
 class Match:
     """A chunk that was found.
 
-    `question` is its question that matched, None where its text was nearer or no question of it was found.
+    `question` is its question that matched, None where its text was nearer or no question of it was found;
+    `rerank_score` is None where it was not reranked.
     """
 
     chunk_id: str
     score: float
     question: str | None
     places: Mapping[Channel, Place]
+    rerank_score: float | None = None
 
 
 def fuse(found: Mapping[Channel, Found], fusion: FusionName, weights: Weights) -> list[Match]:

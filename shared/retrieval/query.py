@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
 from shared.ledger.records import Weights
+from shared.rewriting import Rewriting
 
 Channel = Literal["questions", "text", "bm25"]
 FusionName = Literal["scores", "rrf", "max"]
@@ -26,6 +28,9 @@ class Query:
         channels: those that are searched; one with no weight is not.
         fusion: how their scores become one; see `shared.retrieval.fusion`.
         weights: instead of the collection's.
+        rewriting: what else than the question itself is searched for.
+        rewrite_budget: how long the query waits for that, instead of the configured time.
+        rerank: whether a reranker orders the best, where there is one.
         diversity: from 0, by score alone, to 1: how much a chunk loses that is like one before it.
     """
 
@@ -39,3 +44,6 @@ class Query:
     fusion: FusionName = "scores"
     weights: Weights | None = None
     diversity: float = 0.0
+    rewriting: Rewriting = Rewriting()
+    rewrite_budget: timedelta | None = None
+    rerank: bool = True

@@ -80,6 +80,7 @@ async def test_a_ranking_is_explained_where_that_is_wanted(client, indexed):
     assert found.metadata.explain.model_dump() == {
         "fusion": "scores",
         "weights": {"questions": 1.0, "text": 0.5, "bm25": 2.0},
+        "rewritten": None,
     }
     assert {name: place.rank for name, place in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}
     weighted = {"questions": 1.0, "text": 0.5, "bm25": 2.0}

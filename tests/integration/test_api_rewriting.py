@@ -1,0 +1,225 @@
+"""Rewriting and reranking over HTTP: what they find, and that a query goes on without them."""
+
+import time
+
+import pytest
+
+from api import schemas
+from tests.api import calling, work
+
+TEXTS = {
+    "leave.md": "# Leave\n\nThe holiday entitlement of staff is thirty working days.",
+    "time.md": "# Clocks\n\nHow much time do clocks get off when nobody winds them?",
+    "travel.md": "# Journeys\n\nTickets for journeys to Halifax are bought by the assistant.",
+    "desk.md": "# Desks\n\nTickets for new desks are sent to the assistant of the house.",
+}
+QUESTION = {"question": "How much time off do I get?", "top_k": 1}
+ANSWERING = "The holiday entitlement of staff is thirty working days."
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    """A client of an API with a reranker, over four documents; the provider has counted nothing since."""
+    changed = {"rerank_base_url": provider.url, "rerank_model": "scripted-reranker"}
+    async with calling(settings.model_copy(update=changed)) as client:
+        for name, text in TEXTS.items():
+            await client.post("/v1/documents", json={"text": text, "filename": name})
+        await work(services)
+        provider.reset()
+        yield client
+
+
+async def retrieve(client, **change):
+    """The names of the documents found, and the whole reply."""
+    reply = await client.post("/v1/retrieve", json=QUESTION | {"rerank": False} | change)
+    assert reply.status_code == 200, reply.text
+    found = schemas.Retrieved.model_validate_json(reply.content)
+    return [chunk.external_id for chunk in found.chunks], found
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "reply"),
+    [
+        ({"hyde": True}, {"hypothetical_answer": ANSWERING}),
+        ({"queries": True}, {"queries": ["Who?", "What is the holiday entitlement of staff in working days?"]}),
+        ({"step_back": True}, {"step_back_question": "What is the holiday entitlement of staff in working days?"}),
+    ],
+)
+async def test_a_rewriting_in_the_texts_words_finds_what_the_question_does_not(client, provider, rewrite, reply):
+    provider.script(rewriting=reply)
+
+    directly, plain = await retrieve(client, explain=True)
+    rewritten, found = await retrieve(client, rewrite=rewrite, explain=True)
+
+    assert (directly, rewritten) == (["time.md"], ["leave.md"])
+    shown = found.metadata.explain.rewritten.model_dump()
+    assert {name: shown[name] for name in reply} == reply
+    assert found.metadata.skipped == {}
+    assert found.metadata.usage.prompt_tokens > plain.metadata.usage.prompt_tokens == 0
+
+
+async def test_what_the_question_itself_finds_as_near_comes_first(client, provider):
+    provider.script(rewriting={"hypothetical_answer": TEXTS["time.md"]})
+
+    names, found = await retrieve(client, question=TEXTS["leave.md"], rewrite={"hyde": True}, top_k=2, explain=True)
+
+    assert names == ["leave.md", "time.md"]
+    assert found.chunks[1].channels["text"].score == pytest.approx(0.9, abs=0.05)
+
+
+async def test_everything_is_one_call_one_embedding_request_and_one_more_search(client, provider):
+    wanted = {"hyde": True, "queries": 8, "step_back": True, "intent": True, "entities": True}
+
+    _, found = await retrieve(client, rewrite=wanted, explain=True)
+
+    stats = provider.stats()
+    assert (stats["calls"], stats["embeddings"], stats["embedded_inputs"]) == (1, 2, 11)
+    rewritten = found.metadata.explain.rewritten
+    assert (len(rewritten.queries), rewritten.intent) == (8, "DEFINITION")
+
+
+async def test_chunks_with_the_names_in_the_question_go_up(client, provider):
+    provider.script(rewriting={"entities": ["halifax"]})
+    question = "Who is sent tickets for the assistant of the house, to Halifax?"
+
+    directly, plain = await retrieve(client, question=question, top_k=2)
+    favoured, found = await retrieve(client, question=question, top_k=2, rewrite={"entities": True})
+
+    scores = {chunk.external_id: chunk.score for chunk in plain.chunks}
+    raised = {chunk.external_id: chunk.score for chunk in found.chunks}
+    assert set(directly) == set(favoured) == {"desk.md", "travel.md"}
+    assert raised["travel.md"] == pytest.approx(1.1 * scores["travel.md"])
+    assert raised["desk.md"] == pytest.approx(scores["desk.md"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("rubbish", "the model's reply cannot be used: no JSON object"),
+        ("500", "the llm provider answered 500: scripted failure"),
+        ("hang", "no reply within its budget of 0.3 s"),
+    ],
+)
+async def test_the_answer_comes_in_time_without_a_rewriting_that_fails(client, provider, fault, reason):
+    directly, _ = await retrieve(client, top_k=4)
+    provider.script(rewrite_fault=fault, rewriting={"hypothetical_answer": ANSWERING})
+    body = QUESTION | {"top_k": 4, "rerank": False, "rewrite": {"hyde": True, "budget_ms": 300}}
+
+    began = time.monotonic()
+    reply = await client.post("/v1/query", json=body)
+    took = time.monotonic() - began
+
+    answered = schemas.Answered.model_validate_json(reply.content)
+    assert answered.answer == "The documents say so [1]."
+    assert [chunk.external_id for chunk in answered.chunks] == directly
+    assert answered.metadata.skipped == {"rewrite": reason}
+    assert took < 5
+
+
+async def test_the_tokens_of_a_useless_rewriting_are_told(client, provider):
+    provider.script(rewrite_fault="rubbish")
+
+    _, found = await retrieve(client, rewrite={"hyde": True})
+
+    assert found.metadata.usage.prompt_tokens > 0
+
+
+async def test_a_rewriting_that_cannot_be_embedded_is_done_without(client, provider):
+    provider.script(rewriting={"hypothetical_answer": "A poisonous passage."}, refuse_containing="poisonous")
+
+    names, found = await retrieve(client, rewrite={"hyde": True}, explain=True)
+
+    assert names == ["time.md"]
+    assert found.metadata.skipped["rewrite"].startswith("the embedding provider answered 400")
+    assert found.metadata.explain.rewritten is None
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "field"),
+    [({"queries": 9}, "queries"), ({"queries": -1}, "queries"), ({"budget_ms": 0}, "budget_ms"), ({"hide": 1}, "hide")],
+)
+async def test_what_cannot_be_wanted_of_a_rewriting_is_refused_by_name(client, rewrite, field):
+    reply = await client.post("/v1/retrieve", json=QUESTION | {"rewrite": rewrite})
+
+    assert reply.status_code == 422
+    assert field in reply.text
+
+
+LONG = " ".join(f"filler{n}" for n in range(60))
+SHORT = "Kites are flown."
+JUDGED = {"question": "Where are kites flown by wardens?", "top_k": 10}
+
+
+@pytest.fixture
+async def kites(client, services, provider):
+    """Two more documents: the channels find the short one nearer, the reranker the long one."""
+    for name, text in {"short.md": SHORT, "long.md": f"Where wardens go, by day: {LONG} kites are seen flown."}.items():
+        await client.post("/v1/documents", json={"text": text, "filename": name, "questions": []})
+    await work(services)
+    provider.reset()
+    return client
+
+
+async def test_the_best_are_put_in_the_rerankers_order(kites, provider):
+    directly, _ = await retrieve(kites, **JUDGED)
+    reranked, found = await retrieve(kites, **JUDGED, rerank=True)
+
+    assert directly[:2] == ["short.md", "long.md"]
+    assert reranked[:2] == ["long.md", "short.md"]
+    assert sorted(reranked) == sorted(directly)
+    scores = [chunk.rerank_score for chunk in found.chunks]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == 1.0
+    (body,) = provider.stats()["reranks"]
+    assert body["query"] == JUDGED["question"]
+    assert (body["model"], len(body["documents"])) == ("scripted-reranker", 6)
+    assert "Leave\n\nThe holiday" in " ".join(body["documents"])
+
+
+async def test_only_the_wanted_number_is_left_after_reranking(kites):
+    names, _ = await retrieve(kites, **JUDGED | {"top_k": 1}, rerank=True)
+
+    assert names == ["long.md"]
+
+
+async def test_diversity_goes_on_from_the_rerankers_order(kites):
+    names, found = await retrieve(kites, **JUDGED | {"top_k": 3}, rerank=True, diversity=0.1)
+
+    assert names[0] == "long.md"
+    assert found.chunks[0].rerank_score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("hang", "no reply within its budget of 1 s"),
+        ("500", "the rerank provider answered 500: scripted failure"),
+        ("rubbish", "the rerank provider sent no list of results"),
+        ("nan", "the rerank provider sent a result without an index and a score"),
+        ("indexes", "the rerank provider's results are not one for each of the 6 documents"),
+    ],
+)
+async def test_the_answer_comes_in_time_without_a_reranker_that_fails(kites, provider, fault, reason):
+    directly, _ = await retrieve(kites, **JUDGED)
+    provider.script(rerank_fault=fault)
+
+    began = time.monotonic()
+    reply = await kites.post("/v1/query", json=JUDGED)
+    took = time.monotonic() - began
+
+    answered = schemas.Answered.model_validate_json(reply.content)
+    assert answered.answer == "The documents say so [1]."
+    assert [chunk.external_id for chunk in answered.chunks] == directly
+    assert {chunk.rerank_score for chunk in answered.chunks} == {None}
+    assert answered.metadata.skipped == {"rerank": reason}
+    assert took < 5
+
+
+async def test_both_may_fail_at_once(kites, provider):
+    provider.script(rewrite_fault="hang", rerank_fault="hang")
+
+    names, found = await retrieve(kites, **JUDGED, rerank=True, rewrite={"hyde": True, "budget_ms": 200})
+
+    assert names[0] == "short.md"
+    assert found.metadata.skipped.keys() == {"rewrite", "rerank"}
+    assert found.metadata.milliseconds["total"] < 5_000

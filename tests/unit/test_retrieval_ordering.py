@@ -1,0 +1,87 @@
+import pytest
+
+from shared.retrieval.channels import Found, merged
+from shared.retrieval.fusion import Match
+from shared.retrieval.ordering import favoured, on_one_scale, passage_of, reranked
+
+
+def match(chunk_id, score):
+    return Match(chunk_id, score, None, {})
+
+
+def payload(text, headings=(), title=None):
+    return {"text": text, "heading_path": list(headings), "title": title}
+
+
+def test_each_chunk_gets_the_best_score_of_a_channel_and_rewritten_ones_count_less():
+    direct = {"questions": Found({"a": 0.9, "b": 0.5}, {"a": "A?", "b": "B?"}, beyond=0.4)}
+    first = {"questions": Found({"a": 0.95, "b": 0.8, "c": 0.6}, {"a": "A2?", "b": "B2?", "c": "C?"}, beyond=0.5)}
+    second = {"questions": Found({"c": 0.7}, {"c": "C2?"}), "bm25": Found({"d": 0.5})}
+
+    found = merged(direct, [first, second])
+
+    assert found["questions"].scores == pytest.approx({"a": 0.9, "b": 0.72, "c": 0.63})
+    assert list(found["questions"].scores) == ["a", "b", "c"]
+    assert found["questions"].questions == {"a": "A?", "b": "B2?", "c": "C2?"}
+    assert found["questions"].beyond == pytest.approx(0.45)
+    assert found["bm25"].scores == pytest.approx({"d": 0.45})
+
+
+def test_what_is_merged_is_ranked_anew():
+    direct = {"text": Found({"a": 0.5, "b": 0.4})}
+
+    assert list(merged(direct, [{"text": Found({"b": 0.9})}])["text"].scores) == ["b", "a"]
+
+
+def test_nothing_rewritten_changes_nothing():
+    direct = {"text": Found({"b": 0.5, "a": 0.4}, beyond=0.3)}
+
+    assert merged(direct, []) == direct
+
+
+def test_chunks_gain_by_the_share_of_the_names_that_they_have():
+    matches = [match("none", 0.50), match("text", 0.49), match("heading", 0.48), match("other", 0.47)]
+    payloads = {
+        "none": payload("Marshal Ada Lovelaces are others, and so is the Adam."),
+        "text": payload("What ADA  Lovelace\nwrote of engines."),
+        "heading": payload("She wrote.", headings=["Ada Lovelace"], title="The Analytical Engine"),
+    }
+
+    found = favoured(matches, payloads, ["Ada Lovelace", "analytical engine"])
+
+    assert [m.chunk_id for m in found] == ["heading", "text", "none", "other"]
+    assert [m.score for m in found] == pytest.approx([0.528, 0.5145, 0.50, 0.47])
+
+
+def test_names_without_words_favour_nobody():
+    matches = [match("a", 0.5), match("b", 0.4)]
+
+    assert favoured(matches, {"b": payload("???")}, ["???"]) == matches
+
+
+def test_a_name_never_lowers_a_chunk():
+    assert favoured([match("a", -0.2)], {"a": payload("Ada")}, ["Ada"])[0].score == pytest.approx(-0.18)
+
+
+def test_what_was_judged_comes_first_in_the_judges_order():
+    matches = [match("a", 0.9), match("b", 0.8), match("c", 0.7), match("d", 0.6)]
+
+    found = reranked(matches, {"a": -2.0, "b": 0.0, "c": 3.0})
+
+    assert [(m.chunk_id, m.score, m.rerank_score) for m in found] == [
+        ("c", 0.7, 3.0),
+        ("b", 0.8, 0.0),
+        ("a", 0.9, -2.0),
+        ("d", 0.6, None),
+    ]
+
+
+def test_scores_are_handed_out_in_order():
+    assert on_one_scale([match("c", 0.7), match("a", 0.9)]) == [match("c", 0.9), match("a", 0.7)]
+
+
+def test_a_passage_says_where_it_stands():
+    assert passage_of(payload("Thirty days.", ["Staff", "Leave"], "Handbook")) == (
+        "Handbook > Staff > Leave\n\nThirty days."
+    )
+    assert passage_of(payload("Thirty days.")) == "Thirty days."
