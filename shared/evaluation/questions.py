@@ -43,6 +43,11 @@ class Questions:
     def count(self) -> int:
         return sum(map(len, self.of.values()))
 
+    @property
+    def passages(self) -> int:
+        """How many passages have one."""
+        return sum(1 for own in self.of.values() if own)
+
 
 async def questions_of(tools: Tools, labelled: LabelledSet) -> Questions:
     """Return the set's own questions; where it has no file of them, have them written if there is a model."""

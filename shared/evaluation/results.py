@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,7 @@ from typing import Any
 import orjson
 
 from shared.errors import InvalidInput
-from shared.evaluation.labelled import LabelledSet
-from shared.evaluation.layouts import Footprint
 from shared.evaluation.metrics import METRICS
-from shared.evaluation.questions import Questions
 from shared.evaluation.significance import interval, p_value
 from shared.evaluation.strategies import DEFAULT, Strategy
 
@@ -30,54 +27,67 @@ _NDCG = METRICS[0]
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What a strategy stores for each chunk, and what its questions were paid for."""
+
+    points_per_chunk: float
+    bytes_per_chunk: int
+    llm_calls: int
+    llm_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
-    """A strategy's scores by metric and query, what it stores, and the median milliseconds of a query."""
+    """A strategy's scores by metric and query, the median milliseconds of a query, and its cost where that is known."""
 
     strategy: Strategy
     scores: Mapping[str, Mapping[str, float]]
-    footprint: Footprint
     milliseconds: float
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was searched.
+
+    Args:
+        name: of the set or collection.
+        passages: how many there are, where that is known.
+        questions: `{"count", "passages", "source"}` of the questions that stand for passages, where that is known.
+    """
+
+    name: str
+    embedding_model: str
+    queries: int
+    passages: int | None = None
+    questions: Json | None = None
 
 
 def results(
-    labelled: LabelledSet,
-    questions: Questions,
-    measured: Sequence[Measured],
-    *,
-    left_out: Sequence[Strategy],
-    baseline: str,
-    embedding_model: str,
-    refused: int,
+    subject: Subject, measured: Sequence[Measured], baseline: str, *, left_out: Sequence[Json], notes: Sequence[str]
 ) -> Json:
     """Put together what is saved.
 
     Args:
-        labelled: the set.
-        questions: those of its passages.
+        subject: what was searched.
         measured: the strategies that were run.
-        left_out: those that were not, for they need questions.
-        baseline: the strategy that the others are compared with.
-        embedding_model: the model of all vectors.
-        refused: how many texts it did not take.
+        baseline: the one that the others are compared with.
+        left_out: `{"strategy", "why"}` of those that were not run.
+        notes: sentences on what must be known to read the numbers.
     """
     base = next((one for one in measured if one.strategy.name == baseline), None)
-    why = _why_without_questions(labelled)
     return {
         "foreask": _version(),
-        "set": labelled.name,
+        "set": subject.name,
         "default": DEFAULT,
         "baseline": baseline if base else None,
-        "embedding_model": embedding_model,
-        "passages": len(labelled.passages),
-        "queries": len(labelled.queries),
-        "questions": {
-            "count": questions.count,
-            "passages": sum(1 for own in questions.of.values() if own),
-            "source": questions.source,
-        },
-        "rows": [_row(one, base, questions, len(labelled.passages)) for one in measured],
-        "left_out": [{"strategy": strategy.name, "why": why} for strategy in left_out],
-        "notes": [*labelled.notes, *_notes(questions, measured, refused, why)],
+        "embedding_model": subject.embedding_model,
+        "passages": subject.passages,
+        "queries": subject.queries,
+        "questions": subject.questions,
+        "rows": [_row(one, base) for one in measured],
+        "left_out": list(left_out),
+        "notes": list(notes),
         "per_query": {one.strategy.name: one.scores[_NDCG] for one in measured},
     }
 
@@ -100,20 +110,13 @@ def read(folder: Path) -> Json:
     return saved
 
 
-def _row(one: Measured, base: Measured | None, questions: Questions, passages: int) -> Json:
+def _row(one: Measured, base: Measured | None) -> Json:
     row: Json = {"strategy": one.strategy.name}
     for metric in METRICS:
         measured = interval(list(one.scores[metric].values()))
         row |= {metric: measured.mean, f"{metric}_low": measured.low, f"{metric}_high": measured.high}
-    uses = one.strategy.uses_questions
-    return row | {
-        "p_value": _p_value(one, base),
-        "points_per_chunk": round(one.footprint.points / passages, 3),
-        "bytes_per_chunk": round(one.footprint.bytes / passages),
-        "llm_calls": questions.calls if uses else 0,
-        "llm_tokens": questions.tokens if uses else 0,
-        "milliseconds_per_query": round(one.milliseconds, 2),
-    }
+    costs = dict.fromkeys(field.name for field in fields(Cost)) if one.cost is None else asdict(one.cost)
+    return row | {"p_value": _p_value(one, base)} | costs | {"milliseconds_per_query": round(one.milliseconds, 2)}
 
 
 def _p_value(one: Measured, base: Measured | None) -> float | None:
@@ -121,25 +124,6 @@ def _p_value(one: Measured, base: Measured | None) -> float | None:
         return None
     theirs = base.scores[_NDCG]
     return p_value(list(one.scores[_NDCG].values()), [theirs[query] for query in one.scores[_NDCG]])
-
-
-def _why_without_questions(labelled: LabelledSet) -> str:
-    if labelled.questions is not None:
-        return "its generated.jsonl has no question for any passage."
-    calls = f"at least one call for each of {len(labelled.passages):,} passages"
-    return f"the set has no generated.jsonl; with --ask the configured LLM writes the questions ({calls})."
-
-
-def _notes(questions: Questions, measured: Sequence[Measured], refused: int, why: str) -> list[str]:
-    notes = []
-    if not questions.count and any(one.strategy.uses_questions for one in measured):
-        named = ", ".join(one.strategy.name for one in measured if one.strategy.uses_questions)
-        notes.append(f"No questions were searched by {named}: {why}")
-    if questions.failed:
-        notes.append(f"For {questions.failed:,} passages the model wrote no questions that could be read.")
-    if refused:
-        notes.append(f"The embedding provider refused {refused:,} texts; they have no vector.")
-    return notes
 
 
 def _version() -> str:

@@ -20,7 +20,7 @@ from shared.evaluation.labelled import LabelledSet, Passage
 from shared.evaluation.layouts import TENANT, Embedded, Footprint, collection, embedded, points
 from shared.evaluation.metrics import CUTOFF, scores
 from shared.evaluation.questions import Questions, questions_of
-from shared.evaluation.results import Json, Measured, results
+from shared.evaluation.results import Cost, Json, Measured, Subject, results
 from shared.evaluation.strategies import Layout, Strategy
 from shared.evaluation.tools import Tools
 from shared.evaluation.vectors import KeptEmbedder, embed_all
@@ -66,19 +66,37 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
         layout: await _index(tools, labelled.passages, layout, _without(refused, parts), possible)
         for layout, parts in layouts.items()
     }
-    measured = [await _measure(tools, labelled, strategy, indexed[strategy.layout]) for strategy in possible]
+    measured = [await _measure(tools, labelled, strategy, indexed[strategy.layout], questions) for strategy in possible]
     for one in indexed.values():
         await tools.index.drop(one.collection.index_name)
-    left_out = [strategy for strategy in strategies if strategy not in possible]
-    return results(
-        labelled,
-        questions,
-        measured,
-        left_out=left_out,
-        baseline=baseline,
-        embedding_model=tools.embedder.name,
-        refused=len(refused),
+    why = _why_without_questions(labelled)
+    left_out = [{"strategy": s.name, "why": why} for s in strategies if s not in possible]
+    subject = Subject(
+        labelled.name,
+        tools.embedder.name,
+        len(labelled.queries),
+        len(labelled.passages),
+        {"count": questions.count, "passages": questions.passages, "source": questions.source},
     )
+    notes = [*labelled.notes, *_notes(questions, possible, len(refused), why)]
+    return results(subject, measured, baseline, left_out=left_out, notes=notes)
+
+
+def _why_without_questions(labelled: LabelledSet) -> str:
+    if labelled.questions is not None:
+        return "its generated.jsonl has no question for any passage."
+    calls = f"at least one call for each of {len(labelled.passages):,} passages"
+    return f"the set has no generated.jsonl; with --ask the configured LLM writes the questions ({calls})."
+
+
+def _notes(questions: Questions, strategies: Sequence[Strategy], refused: int, why: str) -> Iterator[str]:
+    searching = ", ".join(strategy.name for strategy in strategies if strategy.uses_questions)
+    if searching and not questions.count:
+        yield f"No questions were searched by {searching}: {why}"
+    if questions.failed:
+        yield f"Passages for which the model wrote no questions that could be read: {questions.failed:,}."
+    if refused:
+        yield f"Texts that the embedding provider refused, and which have no vector: {refused:,}."
 
 
 def _embedded(
@@ -110,7 +128,7 @@ async def _index(
     complete = await tools.index.count(own.index_name, TENANT) == sum(1 + len(part.questions) for part in parts)
     if not complete:
         await tools.index.ensure(own.index_name, dimensions)
-    done = 0
+    done, stage = 0, f"{'measuring' if complete else 'indexing'} {layout}"
     for batch in _batches(enumerate(zip(passages, parts, strict=True))):
         vectors = tools.kept.vectors(tools.vectors_of, (text for _, (_, part) in batch for text in part.all))
         made = [point for n, (passage, part) in batch for point in points(own, n, passage, part, vectors)]
@@ -119,7 +137,7 @@ async def _index(
         for footprint in footprints.values():
             footprint.add(made)
         done += len(batch)
-        tools.progress(f"indexing {layout}", done, len(passages))
+        tools.progress(stage, done, len(passages))
     return _Indexed(own, footprints)
 
 
@@ -138,7 +156,9 @@ def _name(tools: Tools, layout: Layout, passages: Sequence[Passage], parts: Sequ
     return f"evaluation-{content.hexdigest()[:32]}"
 
 
-async def _measure(tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _Indexed) -> Measured:
+async def _measure(
+    tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _Indexed, questions: Questions
+) -> Measured:
     """Ask every question, one after the other."""
     dimensions = await _dimensions(tools, [Embedded(text) for text in labelled.queries.values()])
     retriever = Retriever(KeptEmbedder(tools.kept, tools.vectors_of, dimensions), tools.index)
@@ -160,8 +180,18 @@ async def _measure(tools: Tools, labelled: LabelledSet, strategy: Strategy, inde
     return Measured(
         strategy,
         scores(labelled.judgements, rankings),
-        indexed.footprints[strategy.name],
-        median(milliseconds) if milliseconds else 0.0,
+        median(milliseconds or [0.0]),
+        _cost(strategy, indexed.footprints[strategy.name], questions, len(labelled.passages)),
+    )
+
+
+def _cost(strategy: Strategy, footprint: Footprint, questions: Questions, passages: int) -> Cost:
+    uses = strategy.uses_questions
+    return Cost(
+        points_per_chunk=round(footprint.points / passages, 3),
+        bytes_per_chunk=round(footprint.bytes / passages),
+        llm_calls=questions.calls if uses else 0,
+        llm_tokens=questions.tokens if uses else 0,
     )
 
 

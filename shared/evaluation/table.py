@@ -26,10 +26,10 @@ def cells(row: Json) -> list[str]:
         f"{row[f'{ndcg}_low']:.3f} to {row[f'{ndcg}_high']:.3f}",
         probability(row["p_value"]),
         *(f"{row[metric]:.3f}" for metric in others),
-        f"{row['points_per_chunk']:.1f}",
-        f"{row['bytes_per_chunk']:,}",
-        f"{row['llm_calls']:,}",
-        f"{row['llm_tokens']:,}",
+        _number(row["points_per_chunk"], ".1f"),
+        _number(row["bytes_per_chunk"]),
+        _number(row["llm_calls"]),
+        _number(row["llm_tokens"]),
         f"{row['milliseconds_per_query']:.1f}",
     ]
 
@@ -53,8 +53,13 @@ def probability(value: float | None) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"  # noqa: PLR2004  more digits than the resamples can tell
 
 
+def _number(value: float | None, form: str = ",") -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
 def heading(results: Json) -> str:
-    return f"{results['set']}: {results['passages']:,} passages, {results['queries']:,} questions of users"
+    passages = "" if results["passages"] is None else f"{results['passages']:,} passages, "
+    return f"{results['set']}: {passages}{results['queries']:,} questions of users"
 
 
 def sentences(results: Json) -> list[str]:
@@ -62,17 +67,19 @@ def sentences(results: Json) -> list[str]:
     baseline = results["baseline"]
     compared = f"p: paired randomisation test of nDCG@10 against `{baseline}`. " if baseline else ""
     return [
-        f"Embedding model {results['embedding_model']}, foreask {results['foreask']}. {_written(results['questions'])}",
+        f"Embedding model {results['embedding_model']}, foreask {results['foreask']}.{_written(results['questions'])}",
         f"{compared}Intervals: bootstrap over questions. Milliseconds: the median, without embedding the question.",
         *_left_out(results["left_out"]),
         *results["notes"],
     ]
 
 
-def _written(questions: Json) -> str:
+def _written(questions: Json | None) -> str:
+    if questions is None:
+        return ""
     if not questions["count"]:
-        return "No questions stand for the passages."
-    return f"{questions['count']:,} questions stand for {questions['passages']:,} passages ({questions['source']})."
+        return " No questions stand for the passages."
+    return f" {questions['count']:,} questions stand for {questions['passages']:,} passages ({questions['source']})."
 
 
 def _left_out(rows: Sequence[Json]) -> list[str]:

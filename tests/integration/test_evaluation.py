@@ -196,7 +196,7 @@ def test_a_text_that_the_provider_refuses_is_counted(foreask, provider, tmp_path
     )
 
     assert code == 0
-    assert "The embedding provider refused 1 texts; they have no vector." in out
+    assert "Texts that the embedding provider refused, and which have no vector: 1." in out
     assert saved(tmp_path / "out")[1]["text"]["points_per_chunk"] == 1.0
 
 
