@@ -145,6 +145,10 @@ class Client:
             raise Unavailable(f"{self.url} is not a foreask server.", component="api") from error
         return health
 
+    def retrieve(self, wanted: Json) -> Json:
+        """Find chunks; `wanted` is the body of /v1/retrieve."""
+        return self._json("POST", "/v1/retrieve", json=wanted)
+
     def query(self, question: str, collection: str, top_k: int | None = None) -> Json:
         """Ask, and return the whole answer at once."""
         return self._json("POST", "/v1/query", json=_query(question, collection, top_k), timeout=_STREAM_TIMEOUT)

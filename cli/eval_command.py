@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.server import console_of
+from cli.server import LOCAL, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cli.evaluation import Wanted
     from shared.evaluation.results import Json
 
 INTERRUPTED = 130
@@ -23,49 +24,75 @@ def register(app: typer.Typer) -> None:
 
 def evaluate(
     folder: Annotated[
-        Path,
+        Path | None,
         typer.Argument(help="A BEIR folder: corpus.jsonl, queries.jsonl, qrels.tsv; or the output of an earlier run."),
-    ],
+    ] = None,
     *,
     output: Annotated[Path | None, typer.Option(help="Where results.json, .md and .html are written.")] = None,
     strategies: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
     baseline: Annotated[str | None, typer.Option(help="Compare with this strategy; default: text.")] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Have the LLM write questions where the set has none.")] = False,
     compare: Annotated[Path | None, typer.Option(help="The output of an earlier run to compare with.")] = None,
+    collection: Annotated[str | None, typer.Option("--collection", "-c", help="One on a server, not a folder.")] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="Questions to it: JSON lines of question and chunk_id or document.")
+    ] = None,
+    url: Url = LOCAL,
+    key: Key = None,
 ) -> None:
     """Measure ways of searching on questions whose answers are known, over one set of embeddings.
 
-    Needs no server: engines and models that the settings do not name are started for it. What is embedded or asked for
-    is kept, so that a run that was stopped goes on and another costs nothing.
+    A folder needs no server: engines and models that the settings do not name are started for it. What is embedded or
+    asked for is kept, so that a run that was stopped goes on and another costs nothing. A collection is searched on its
+    server, as it stands.
     """
     from cli import evaluation  # noqa: PLC0415 - loaded when needed, so that help is quick
     from shared.evaluation.comparison import changes  # noqa: PLC0415
     from shared.evaluation.results import FILE, read  # noqa: PLC0415
 
+    _check(folder, collection, questions)
     console = console_of()
     earlier = read(compare) if compare else None
-    saved = compare is not None and (folder / FILE).is_file() and not (folder / "corpus.jsonl").exists()
-    names = strategies.split(",") if strategies is not None else None
-    results = read(folder) if saved else _run(console, folder, output, names, baseline, ask=ask)
+    wanted = evaluation.Wanted(folder or Path(), strategies.split(",") if strategies else None, baseline, ask)
+    if collection is not None and questions is not None:
+        with client_of(url, key) as client:
+            results = evaluation.run_served(client, collection, questions, wanted, console)
+        _report(console, results, output)
+    elif earlier is not None and (wanted.folder / FILE).is_file() and not (wanted.folder / "corpus.jsonl").exists():
+        results = read(wanted.folder)
+    else:
+        results = _run(console, wanted)
+        _report(console, results, output)
     if earlier is not None:
         evaluation.show_changes(changes(results, earlier), console)
 
 
-def _run(
-    console: Console, folder: Path, output: Path | None, names: list[str] | None, baseline: str | None, *, ask: bool
-) -> Json:
+def _check(folder: Path | None, collection: str | None, questions: Path | None) -> None:
+    from shared.errors import InvalidInput  # noqa: PLC0415
+
+    if (folder is None) == (collection is None):
+        raise InvalidInput("Give a folder, or a collection with --collection and --questions.", field="folder")
+    if (collection is None) != (questions is None):
+        raise InvalidInput("--collection and --questions go together.", field="questions")
+
+
+def _run(console: Console, wanted: Wanted) -> Json:
+    from cli import evaluation  # noqa: PLC0415
+    from shared.settings import load  # noqa: PLC0415
+
+    try:
+        return evaluation.run(wanted, load(), console)
+    except KeyboardInterrupt:
+        evaluation.say_stopped(console)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _report(console: Console, results: Json, output: Path | None) -> None:
     from cli import evaluation  # noqa: PLC0415
     from cli.output import say  # noqa: PLC0415
     from shared.settings import load  # noqa: PLC0415
 
-    settings = load()
-    try:
-        results = evaluation.run(evaluation.Wanted(folder, names, baseline, ask), settings, console)
-    except KeyboardInterrupt:
-        evaluation.say_stopped(console)
-        raise typer.Exit(INTERRUPTED) from None
     evaluation.show(results, console)
-    output = output or settings.data_dir / "evaluation" / "results" / results["set"]
+    output = output or load().data_dir / "evaluation" / "results" / results["set"]
     evaluation.write(results, output)
     say(console, f"Written: {output / 'results.html'}, results.md, results.json")
-    return results

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.launcher import SPINS_OF_OPENMP, suited
+from cli import served
+from cli.client import Client
 from cli.meter import Stages
 from cli.output import say
-from embedded.stack import Engine, Stack
-from shared.errors import InvalidInput
-from shared.evaluation import BASELINE, Change, Kept, Strategy, Tools, chosen, evaluate, read
+from shared.evaluation import Change, Kept, Tools, baseline_of, chosen, evaluate, read, read_questions
 from shared.evaluation import markdown as as_markdown
 from shared.evaluation import page as as_html
 from shared.evaluation.results import FILE, Json
@@ -52,24 +51,46 @@ class Wanted:
 def run(wanted: Wanted, settings: Settings, console: Console) -> Json:
     """Evaluate, with embedded engines where the settings name no others; a run that was stopped goes on."""
     strategies = chosen(wanted.strategies)
-    baseline = _baseline(wanted.baseline, strategies)
+    baseline = baseline_of(wanted.baseline, strategies)
     labelled = read(wanted.folder)
     work = settings.data_dir / "evaluation"
     writes = wanted.ask and labelled.questions is None
-    engines: tuple[Engine, ...] = ("qdrant", "embedding", *(("llm",) if writes else ()))
-    for name, value in SPINS_OF_OPENMP.items():
-        os.environ.setdefault(name, value)  # the engines inherit it
     with (
-        Stack(settings.model_copy(update=suited(settings)), work, engines=engines) as stack,
+        _engines(settings, work, writes=writes) as complete,
         Kept(work / "kept.sqlite") as kept,
         Stages(console) as stages,
     ):
 
         async def evaluated() -> Json:
-            async with _tools(stack.settings, kept, stages, writes=writes) as tools:
+            async with _tools(complete, kept, stages, writes=writes) as tools:
                 return await evaluate(tools, labelled, strategies, baseline)
 
         return uvloop.run(evaluated())
+
+
+@contextmanager
+def _engines(settings: Settings, work: Path, *, writes: bool) -> Iterator[Settings]:
+    """The settings with every URL that is needed, and the engines behind those that were not given."""
+    if settings.qdrant_url and settings.embedding_base_url and (settings.llm_base_url or not writes):
+        yield settings  # which also works where the embedded engines are not installed
+        return
+    from cli.launcher import SPINS_OF_OPENMP, suited  # noqa: PLC0415
+    from embedded.stack import Stack  # noqa: PLC0415
+
+    for name, value in SPINS_OF_OPENMP.items():
+        os.environ.setdefault(name, value)  # the engines inherit it
+    own = settings.model_copy(update=suited(settings))
+    with Stack(own, work, engines=("qdrant", "embedding", "llm") if writes else ("qdrant", "embedding")) as stack:
+        yield stack.settings
+
+
+def run_served(client: Client, collection: str, questions: Path, wanted: Wanted, console: Console) -> Json:
+    """Evaluate a collection on a server, as it stands there."""
+    strategies = chosen(wanted.strategies)
+    baseline = baseline_of(wanted.baseline, strategies)
+    labelled, kind = read_questions(questions, collection)
+    with Stages(console) as stages:
+        return served.evaluate(client, labelled, kind, strategies, baseline=baseline, progress=stages.show)
 
 
 @asynccontextmanager
@@ -118,10 +139,3 @@ def _print(console: Console, headings: Sequence[str], rows: Sequence[Sequence[st
 
 def say_stopped(console: Console) -> None:
     say(console, "stopped; the same command goes on where this ended")
-
-
-def _baseline(name: str | None, strategies: tuple[Strategy, ...]) -> str:
-    names = [strategy.name for strategy in strategies]
-    if name is not None and name not in names:
-        raise InvalidInput(f"The baseline {name} is not among the strategies: {', '.join(names)}.", field="baseline")
-    return name or (BASELINE if BASELINE in names else names[0])

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -68,6 +68,30 @@ def read(folder: Path) -> LabelledSet:
     if not asked:
         raise InvalidInput(f"No query of {folder} has a passage to be found.", field="folder")
     return LabelledSet(folder.resolve().name, passages, asked, judgements, questions, tuple(notes + more_notes))
+
+
+def read_questions(path: Path, name: str) -> tuple[LabelledSet, Literal["chunk_id", "document"]]:
+    """Read questions to a collection: `{"question", "chunk_id"}` or `{"question", "document"}`, its external id.
+
+    A question may stand on several lines, one for each chunk or document that answers it; it is its own id.
+
+    Returns:
+        The set, without passages, and which of the two its judgements name.
+
+    Raises:
+        InvalidInput: the file is missing, or one of its lines is malformed.
+    """
+    judgements: dict[str, dict[str, int]] = defaultdict(dict)
+    kinds: dict[Literal["chunk_id", "document"], None] = {}
+    for number, row in _rows(path):
+        kind: Literal["chunk_id", "document"] = "chunk_id" if "chunk_id" in row else "document"
+        kinds[kind] = None
+        if len(kinds) > 1:
+            raise _malformed(path, number, "names a chunk where others name a document, or the other way round")
+        judgements[_text(path, number, row, "question").strip()][_text(path, number, row, kind)] = 1
+    if not judgements:
+        raise InvalidInput(f"{path} is empty.", field="questions")
+    return LabelledSet(name, (), {question: question for question in judgements}, judgements, None), next(iter(kinds))
 
 
 def _passages(path: Path) -> tuple[Passage, ...]:
@@ -168,7 +192,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _text(path: Path, number: int, row: Mapping[str, Any], name: str) -> str:
     value = row.get(name)
-    if isinstance(value, int) and name.endswith("id"):
+    if isinstance(value, int) and name in ("_id", "passage_id"):
         return str(value)
     if not isinstance(value, str) or not value.strip():
         raise _malformed(path, number, f"has no {name}")

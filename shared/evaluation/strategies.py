@@ -65,3 +65,15 @@ def chosen(names: Iterable[str] | None) -> tuple[Strategy, ...]:
         what = f"There is no strategy {unknown[0]}" if unknown else "No strategy is named"
         raise InvalidInput(f"{what}; there are: {', '.join(known)}.", field="strategies")
     return tuple(known[name] for name in wanted)
+
+
+def baseline_of(name: str | None, strategies: Iterable[Strategy]) -> str:
+    """The strategy that others are compared with: the named one, else text alone, else the first.
+
+    Raises:
+        InvalidInput: the named one is not among the strategies.
+    """
+    names = [strategy.name for strategy in strategies]
+    if name is not None and name not in names:
+        raise InvalidInput(f"The baseline {name} is not among the strategies: {', '.join(names)}.", field="baseline")
+    return name or (BASELINE if BASELINE in names else names[0])

@@ -4,17 +4,22 @@ import asyncio
 import json
 import sys
 from contextlib import AsyncExitStack
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from cli import main
+from cli.client import Client
+from cli.evaluation import Wanted, run_served
 from embedded.stack import Stack
-from shared.evaluation import Kept, Tools
+from shared.evaluation import Kept, Tools, markdown
 from shared.evaluation.vectors import embed_all
 from shared.index import Index
 from shared.services import embedder_of
+from tests.api import serving, work
 from tests.deployment import ScriptedProvider
-from tests.labelled import QUERIES, QUESTIONS, TEXTS, write
+from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
 
 STRATEGIES = [
     *("default", "questions", "text", "bm25", "text+bm25 rrf"),
@@ -65,6 +70,9 @@ def test_scores_are_those_worked_out_by_hand(foreask, tmp_path):
     assert questions["ndcg@10_low"] < questions["ndcg@10"] < questions["ndcg@10_high"]
     # Words of a text are found by the channels of texts, and its passage has no question.
     assert [results["per_query"][name]["none"] for name in ("text", "bm25", "questions joined")] == [1, 1, 0]
+    # By ranks the noise of the texts is as loud as a question that is the same word for word.
+    again = [results["per_query"][name]["again"] for name in ("default", "max", "all rrf")]
+    assert again == pytest.approx([1, 1, second], abs=1e-4)
     assert "birds: 10 passages, 6 questions of users" in out
 
 
@@ -225,3 +233,51 @@ def test_two_saved_runs_are_compared_without_running_anything(foreask, provider,
     assert code == 0
     assert "text" in out
     assert "bm25" not in out
+
+
+@pytest.mark.parametrize("kind", ["document", "chunk_id"])
+async def test_a_collection_is_evaluated_on_its_server(settings, services, library, tmp_path, kind):
+    for number, text in enumerate(TEXTS):
+        await library.add(text, f"p{number}", questions=list(QUESTIONS.get(f"p{number}", ())))
+    await work(services)
+    async with serving(settings) as api:
+        names = {f"p{number}": await chunk_of(api, f"p{number}") for number in range(len(TEXTS))}
+        lines = [
+            {"question": QUERIES[query], kind: passage if kind == "document" else names[passage]}
+            for query, passage, _ in QRELS
+            if passage in names
+        ]
+        write_lines(tmp_path / "questions.jsonl", lines)
+        with Client(str(api.base_url)) as client:
+            wanted = Wanted(tmp_path, ["questions", "text", "questions joined"])
+            questions = tmp_path / "questions.jsonl"
+            results = await asyncio.to_thread(
+                run_served, client, "default", questions, wanted, Console(file=StringIO())
+            )
+
+    rows = {row["strategy"]: row for row in results["rows"]}
+    assert list(rows) == ["questions", "text"]
+    assert rows["questions"]["ndcg@10"] == pytest.approx((1 + 0.63093 + 0 + 1 / 1.63093 + 1 + 0.5) / 6, abs=1e-4)
+    assert rows["questions"]["milliseconds_per_query"] > 0
+    assert results["per_query"]["text"][QUERIES["none"]] == 1
+    assert [one["strategy"] for one in results["left_out"]] == ["questions joined"]
+    assert (results["passages"], rows["text"]["points_per_chunk"]) == (None, None)
+    assert "default: 6 questions of users" in markdown.page(results)
+
+
+async def chunk_of(api, external_id):
+    documents = (await api.get("/v1/documents", params={"limit": 200})).json()["items"]
+    document = next(one for one in documents if one["external_id"] == external_id)
+    return (await api.get(f"/v1/documents/{document['id']}/chunks")).json()["items"][0]["id"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "Give a folder, or a collection with --collection and --questions."),
+        (["--collection", "a"], "--collection and --questions go together."),
+        (["--collection", "a", "--questions", "nowhere.jsonl"], "nowhere.jsonl is missing."),
+    ],
+)
+def test_a_collection_needs_its_questions(foreask, arguments, sentence):
+    assert foreask("eval", *arguments) == (1, "", f"{sentence}\n")

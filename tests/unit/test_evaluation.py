@@ -7,13 +7,13 @@ import pytest
 
 from shared.asking import Asked
 from shared.errors import InvalidInput
-from shared.evaluation import Kept, changes, chosen, markdown, page, read
+from shared.evaluation import Kept, changes, chosen, markdown, page, read, read_questions
 from shared.evaluation.labelled import Passage
 from shared.evaluation.layouts import Embedded, Footprint, collection, embedded, points
 from shared.evaluation.metrics import METRICS, scores
 from shared.evaluation.significance import interval, p_value
 from shared.llm import Usage
-from tests.labelled import write
+from tests.labelled import write, write_lines
 
 
 def test_a_set_is_read_and_says_what_it_leaves_out(tmp_path):
@@ -236,3 +236,25 @@ def test_runs_are_compared_on_the_questions_that_both_have():
     assert change.difference.mean == 0.25
     with pytest.raises(InvalidInput, match="no strategy with a question in common"):
         changes({"per_query": {"text": {"x": 1.0}}}, before)
+
+
+def test_questions_to_a_collection_are_read(tmp_path):
+    write_lines(tmp_path / "q", [{"question": " Why? ", "document": "a"}, {"question": "Why?", "document": "b"}])
+    labelled, kind = read_questions(tmp_path / "q", "handbook")
+    assert (labelled.name, labelled.queries, kind) == ("handbook", {"Why?": "Why?"}, "document")
+    assert labelled.judgements == {"Why?": {"a": 1, "b": 1}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "is empty"),
+        ([{"question": "Why?"}], "line 1 has no document"),
+        ([{"document": "a"}], "line 1 has no question"),
+        ([{"question": "Why?", "document": "a"}, {"question": "Why?", "chunk_id": "b"}], "line 2 names a chunk where"),
+    ],
+)
+def test_malformed_questions_to_a_collection_are_named(tmp_path, rows, sentence):
+    write_lines(tmp_path / "q", rows)
+    with pytest.raises(InvalidInput, match=sentence):
+        read_questions(tmp_path / "q", "handbook")

@@ -1,0 +1,80 @@
+"""Evaluation of a collection as it stands on a server, through the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Literal
+
+from cli.client import Client, Json
+from shared.errors import InvalidInput, NotFound
+from shared.evaluation import LabelledSet, Strategy
+from shared.evaluation.metrics import CUTOFF, scores
+from shared.evaluation.results import Measured, Subject, results
+
+_ALL_TOKENS = 1_000_000  # the most that a query may take
+_NAME_OF = {"chunk_id": "chunk_id", "document": "external_id"}
+
+Progress = Callable[[str, int, int], None]
+
+
+def evaluate(
+    client: Client,
+    labelled: LabelledSet,
+    kind: Literal["chunk_id", "document"],
+    strategies: Sequence[Strategy],
+    *,
+    baseline: str,
+    progress: Progress,
+) -> Json:
+    """Ask every question of a collection with each strategy that its points allow.
+
+    Args:
+        client: the server.
+        labelled: the questions, named after the collection.
+        kind: what the judgements name.
+        strategies: what is compared; those that need points of their own are left out.
+        baseline: the one that the others are compared with.
+        progress: told what is being done.
+
+    Raises:
+        NotFound: there is no such collection.
+        InvalidInput: no strategy is left.
+    """
+    known = next((one for one in client.collections() if one["name"] == labelled.name), None)
+    if known is None:
+        raise NotFound(f"There is no collection {labelled.name}.")
+    possible = [strategy for strategy in strategies if strategy.layout == "chunks"]
+    why = "it needs points of its own, which only a folder is given."
+    left_out = [{"strategy": s.name, "why": why} for s in strategies if s not in possible]
+    if not possible:
+        raise InvalidInput(f"{left_out[0]['strategy']}: {why}", field="strategies")
+    measured = [_measure(client, labelled, kind, strategy, progress) for strategy in possible]
+    subject = Subject(labelled.name, known["embedding_model"], len(labelled.queries))
+    return results(subject, measured, baseline, left_out=left_out, notes=labelled.notes)
+
+
+def _measure(
+    client: Client,
+    labelled: LabelledSet,
+    kind: Literal["chunk_id", "document"],
+    strategy: Strategy,
+    progress: Progress,
+) -> Measured:
+    body = {
+        "collection": labelled.name,
+        "top_k": CUTOFF,
+        "max_tokens": _ALL_TOKENS,
+        "channels": strategy.channels,
+        "fusion": strategy.fusion,
+    }
+    rankings: dict[str, list[str]] = {}
+    milliseconds = []
+    for query, question in labelled.queries.items():
+        reply = client.retrieve(body | {"question": question})
+        # A document stands where the first of its chunks stands.
+        rankings[query] = list(dict.fromkeys(chunk[_NAME_OF[kind]] for chunk in reply["chunks"]))
+        took = reply["metadata"]["milliseconds"]
+        milliseconds.append(took["total"] - took.get("embed", 0.0))
+        progress(f"querying {strategy.name}", len(rankings), len(labelled.queries))
+    return Measured(strategy, scores(labelled.judgements, rankings), median(milliseconds))
