@@ -7,7 +7,20 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from api import auth, collections, dead, documents, events, health, openapi, problems, queries, status, verification
+from api import (
+    auth,
+    calibration,
+    collections,
+    dead,
+    documents,
+    events,
+    health,
+    openapi,
+    problems,
+    queries,
+    status,
+    verification,
+)
 from api.frontier import Frontier
 from api.known import KnownCollections
 from shared.services import build
@@ -52,7 +65,7 @@ def create(settings: Settings) -> FastAPI:
     app.add_middleware(Frontier)
     problems.install(app)
     openapi.install(app)
-    for part in (documents, collections, dead, verification, queries, status, events, health):
+    for part in (documents, collections, calibration, dead, verification, queries, status, events, health):
         app.include_router(part.router)
     return app
 

@@ -16,6 +16,7 @@ from api.context import Known, Services
 from api.openapi import json_body, problems, replies
 from api.replies import Json
 from api.schemas import (
+    CalibrationView,
     CollectionChange,
     CollectionName,
     CollectionOptionsView,
@@ -107,6 +108,7 @@ async def _views(collections: Sequence[Collection], services: Services) -> list[
             created_at=collection.created_at,
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=count,
+            calibration=None if collection.calibration is None else CalibrationView(**collection.calibration),
         )
         for collection, count in zip(collections, points, strict=True)
     ]

@@ -405,6 +405,7 @@ class CollectionView(Reply):
     created_at: datetime
     documents: dict[DocumentState, int] = Field(description="how many are in each state; states without any are absent")
     points: int | None = Field(description="points in Qdrant; null while Qdrant is away")
+    calibration: CalibrationView | None = Field(None, description="null: the channels' weights are equal")
 
 
 class Reindexing(Reply):
@@ -458,6 +459,57 @@ class Verification(VerifiedView):
     model_config = _example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8, findings=[])
 
     findings: list[FindingView] = Field(description="the first 1,000")
+
+
+class LabelledQuestion(Body):
+    """A question and what answers it: chunks, or documents of which any chunk does."""
+
+    question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
+    chunk_ids: list[Annotated[UUID, Field(strict=False)]] = Field([], max_length=100)
+    external_ids: list[str] = Field([], max_length=100)
+
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Self:
+        if not self.chunk_ids and not self.external_ids:
+            raise InvalidInput("A labelled question needs chunk_ids or external_ids that answer it.", field="questions")
+        return self
+
+
+class Calibrate(Body):
+    """Questions whose answers are known, as users ask them."""
+
+    model_config = _example(questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}])
+
+    questions: list[LabelledQuestion] = Field(min_length=10, max_length=1_000, description="30 are enough to help")
+
+
+class NDCG(Reply):
+    """nDCG@10 over the questions, with its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+_INTERVAL = {"mean": 0.81, "low": 0.71, "high": 0.9}
+
+
+class CalibrationView(Reply):
+    """The weights of a collection's channels, and what speaks for them."""
+
+    model_config = _example(
+        weights={"questions": 2.0, "text": 1.0, "bm25": 0.5},
+        questions=42,
+        channels={"questions": _INTERVAL, "text": _INTERVAL, "bm25": _INTERVAL},
+        equal=_INTERVAL,
+        chosen=_INTERVAL,
+    )
+
+    weights: dict[str, float] = Field(description="equal ones where no others were better by more than chance")
+    questions: int
+    channels: dict[str, NDCG] = Field(description="of each channel alone")
+    equal: NDCG = Field(description="of equal weights")
+    chosen: NDCG = Field(description="of the weights, on the questions that they were chosen by")
 
 
 class CollectionPage(Reply):

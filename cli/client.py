@@ -128,6 +128,13 @@ class Client:
     def reindex(self, collection: str) -> Json:
         return self._json("POST", f"/v1/collections/{quote(collection, safe='')}/reindex")
 
+    def calibrate(self, collection: str, questions: list[Json]) -> Json:
+        path = f"/v1/collections/{quote(collection, safe='')}/calibration"
+        return self._json("POST", path, json={"questions": questions}, timeout=_STREAM_TIMEOUT)
+
+    def forget_calibration(self, collection: str) -> None:
+        self._send("DELETE", f"/v1/collections/{quote(collection, safe='')}/calibration")
+
     def status(self) -> Json:
         return self._json("GET", "/v1/status")
 

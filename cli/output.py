@@ -214,6 +214,16 @@ def verification_table(verified: dict[str, Json]) -> Table:
     return table
 
 
+def calibration_table(evidence: Json) -> Table:
+    """nDCG@10 of each channel alone, of equal weights and of those that were chosen, with their intervals."""
+    table = _table("channels", "nDCG@10", "95 % interval")
+    chosen = ", ".join(f"{channel} {weight:g}" for channel, weight in evidence["weights"].items())
+    rows = evidence["channels"] | {"all, equal": evidence["equal"], f"chosen: {chosen}": evidence["chosen"]}
+    for name, value in rows.items():
+        table.add_row(name, f"{value['mean']:.3f}", f"{value['low']:.3f} to {value['high']:.3f}")
+    return table
+
+
 def settled_letters(counts: Json) -> str:
     """Say how many documents and chunks, whichever there are."""
     said = [f"{counts[n]} {n if counts[n] != 1 else n[:-1]}" for n in ("documents", "chunks") if counts[n]]

@@ -120,6 +120,22 @@ class Documents:
             progress = await _progress(connection, [row["id"] for row in rows])
         return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
 
+    async def chunk_ids(self, collection: Collection, external_ids: Sequence[str]) -> dict[str, set[str]]:
+        """Return the ids of documents' chunks as queries see them, by the external id; those not there are missing."""
+        d, c = t.documents.c, t.chunks.c
+        statement = (
+            select(d.external_id, c.id)
+            .join_from(t.documents, t.chunks, c.document_id == d.id)
+            .where(d.collection_id == collection.id, d.tenant == collection.tenant)
+            .where(d.external_id.in_(external_ids), d.state != DocumentState.DELETING)
+            .where(c.generation == d.live_generation)
+        )
+        found: dict[str, set[str]] = {}
+        async with self._database.begin() as connection:
+            for external_id, chunk_id in await connection.execute(statement):
+                found.setdefault(external_id, set()).add(str(chunk_id))
+        return found
+
     async def chunks(self, tenant: str, document_id: UUID, *, after: int = -1, limit: int = 50) -> list[ChunkView]:
         """Return the chunks of a document's newest generation in order, from behind ordinal `after` on."""
         async with self._database.begin() as connection:

@@ -62,7 +62,11 @@ class Collection:
     embedding_model: str
     index_name: str
     created_at: datetime
-    weights: Weights = Weights()
+    calibration: Mapping[str, Any] | None = None  # the weights of its channels, and what speaks for them
+
+    @property
+    def weights(self) -> Weights:
+        return Weights() if self.calibration is None else Weights(**self.calibration["weights"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ collections = Table(
     Column("options", JSONB, nullable=False),
     Column("embedding_model", Text, nullable=False),
     Column("index_name", Text, nullable=False),  # the collection in Qdrant
+    Column("calibration", JSONB),  # the weights of its channels and what speaks for them; null while they are equal
     _now(),
     Index("uq_collections_name", "tenant", "name", unique=True),
 )

@@ -12,7 +12,7 @@ from typing import Any
 from qdrant_client import models
 
 from shared.bm25 import query_vector
-from shared.embedding import Embedder, estimated_tokens
+from shared.embedding import Embedder, estimated_tokens, pack
 from shared.index import Index, visible
 from shared.ledger.records import Collection, Weights
 from shared.llm import Usage
@@ -28,6 +28,7 @@ from shared.retrieval.query import Channel, Query
 from shared.rewriting import BadRewriting, Rewriter, Rewritten, rewrite
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
+_TOGETHER, _TOGETHER_TOKENS = 64, 8_000  # questions in one request for embeddings
 _SIZE_SECONDS = 60.0  # the size of a collection counts by its logarithm
 
 
@@ -185,6 +186,21 @@ class Retriever:
             {channel: found_of(channel, hits, limits[channel], full_bm25(sought.terms, size))}
             for (sought, channel), hits in zip(searches, answered or [[] for _ in searches], strict=True)
         ]
+
+    async def channels(self, collection: Collection, questions: Sequence[str]) -> list[dict[Channel, Found]]:
+        """What each channel finds for each question, whatever the collection's weights are.
+
+        Raises:
+            Transient: the embedding provider or Qdrant is not available.
+        """
+        where = visible(collection.tenant).model_dump(mode="json", exclude_none=True)
+        found = []
+        for part in pack(questions, max_inputs=_TOGETHER, max_tokens=_TOGETHER_TOKENS):
+            asked = [questions[i] for i in part]
+            for question, vector in zip(asked, await self._embedder.embed(asked), strict=True):
+                query, sought = Query(question, weights=Weights()), Sought(vector, query_vector(question))
+                found.append(await self._found(collection.index_name, sought, where, query, Retrieval()))
+        return found
 
     async def _found(
         self, index_name: str, sought: Sought, where: Mapping[str, Any], query: Query, retrieval: Retrieval

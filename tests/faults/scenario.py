@@ -113,7 +113,7 @@ class Scenario:
     def hand_in_patiently(self, documents: Mapping[str, list[Section]]) -> None:
         """Hand documents in one after the other, each again and again until it is accepted, as a good client does."""
         for name, sections in documents.items():
-            self.fleet.wait_until(lambda n=name, s=sections: self._accepted(n, s), f"{name} was not accepted")
+            self.fleet.wait_until(lambda n=name, s=sections: self._accepted(n, s), f"{name} was not accepted", 180)
             self.documents[name] = sections
 
     def _accepted(self, name: str, sections: list[Section]) -> bool:

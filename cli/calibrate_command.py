@@ -1,0 +1,66 @@
+"""The command that chooses the weights of a collection's channels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.server import LOCAL, Key, Url, client_of, console_of
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(calibrate)
+
+
+def calibrate(
+    collection: Annotated[str, typer.Argument(help="The collection.")],
+    questions: Annotated[
+        Path | None,
+        typer.Argument(help='JSONL: {"question": ..., "external_ids": [...]} or {"question": ..., "chunk_ids": [...]}'),
+    ] = None,
+    *,
+    reset: Annotated[bool, typer.Option("--reset", help="Go back to equal weights.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the evidence as JSON.")] = False,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Choose how much each channel counts, by questions whose answers are known; 30 are enough to help.
+
+    Equal weights stay unless others are better by more than chance. No language model is called.
+    """
+    from cli import output  # noqa: PLC0415 - loaded when needed, so that help is quick
+
+    if (questions is None) != reset:
+        raise typer.BadParameter("Name a file of labelled questions, or say --reset.")
+    with client_of(url, key) as client:
+        if questions is None:
+            client.forget_calibration(collection)
+            console_of().print(f"{collection}: every channel counts the same")
+            return
+        evidence = client.calibrate(collection, _labelled(questions))
+    if as_json:
+        output.print_json(evidence)
+    else:
+        console_of().print(output.calibration_table(evidence))
+
+
+def _labelled(path: Path) -> list[dict[str, Any]]:
+    import orjson  # noqa: PLC0415
+
+    from shared.errors import InvalidInput  # noqa: PLC0415
+
+    rows = []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", field="questions") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(orjson.loads(line))
+        except orjson.JSONDecodeError as error:
+            raise InvalidInput(f"{path}, line {number} is not JSON: {error}", field="questions") from error
+    return rows

@@ -1,0 +1,105 @@
+"""Calibration: the weights of a collection's channels, chosen by questions whose answers are known.
+
+Equal weights are hard to beat, so they stay unless others are better by more than chance: the lower bound of the paired
+difference in nDCG@10 (one-sided, 95 %) must be above zero, and the weights with the highest such bound are taken. Tried
+on six sets, 300 draws of 30 questions each, judged on the rest: 0.000 to 0.002 lost where equal weights are near the
+best, 0.001 to 0.005 won where they are not, and with 60 questions up to 0.009. Taking the best of the 30 questions
+instead lost up to 0.008.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.ledger.records import Weights
+from shared.retrieval.channels import Found
+from shared.retrieval.fusion import Match, fuse
+from shared.retrieval.query import CHANNELS, Channel
+
+EQUAL = Weights()
+_K = 10
+_STEPS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)  # of questions and bm25, beside text
+_WITHOUT_TEXT = (Weights(1, 0, 0), Weights(0, 0, 1), Weights(1, 0, 1), Weights(1, 0, 0.5))
+_ONE_SIDED_95 = 1.64
+_RESAMPLES = 1000
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over questions and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Weights, and what speaks for them: nDCG@10 of each channel alone, of equal weights and of these."""
+
+    weights: Weights
+    questions: int
+    channels: Mapping[Channel, Interval]
+    equal: Interval
+    chosen: Interval
+
+
+def calibrate(found: Sequence[Mapping[Channel, Found]], relevant: Sequence[Collection[str]]) -> Calibration:
+    """Choose weights.
+
+    Args:
+        found: what each channel found, for each question.
+        relevant: the ids of chunks that answer it; one of them is enough.
+    """
+    equal = _ndcg(found, relevant, EQUAL)
+    tried = {weights: _ndcg(found, relevant, weights) for weights in _candidates()}
+    bounds = {weights: _lower_bound(values - equal) for weights, values in tried.items()}
+    best = max(bounds, key=bounds.__getitem__)
+    weights = best if bounds[best] > 0 else EQUAL
+    return Calibration(
+        weights,
+        len(found),
+        {channel: _interval(_ndcg(found, relevant, _only(channel))) for channel in CHANNELS},
+        _interval(equal),
+        _interval(tried.get(weights, equal)),
+    )
+
+
+def _candidates() -> list[Weights]:
+    beside_text = [Weights(questions, 1, bm25) for questions, bm25 in product(_STEPS, _STEPS)]
+    return [weights for weights in (*beside_text, *_WITHOUT_TEXT) if weights != EQUAL]
+
+
+def _only(channel: Channel) -> Weights:
+    return Weights(**{name: float(name == channel) for name in CHANNELS})
+
+
+def _ndcg(found: Sequence[Mapping[Channel, Found]], relevant: Sequence[Collection[str]], weights: Weights) -> Values:
+    """nDCG@10 of each question where one relevant chunk is enough: what the first of them is worth at its rank."""
+    return np.array(
+        [_of_first(fuse(hits, "scores", weights), answers) for hits, answers in zip(found, relevant, strict=True)]
+    )
+
+
+def _of_first(matches: Sequence[Match], answers: Collection[str]) -> float:
+    ranks = (rank for rank, match in enumerate(matches[:_K], 1) if match.score > 0 and match.chunk_id in answers)
+    rank = next(ranks, None)
+    return 0.0 if rank is None else float(1 / np.log2(rank + 1))
+
+
+def _lower_bound(differences: Values) -> float:
+    error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
+    return float(differences.mean() - _ONE_SIDED_95 * error) if error else 0.0
+
+
+def _interval(values: Values) -> Interval:
+    drawn = np.random.default_rng(7).integers(0, len(values), size=(_RESAMPLES, len(values)))
+    low, high = np.quantile(values[drawn].mean(axis=1), [0.025, 0.975])
+    return Interval(round(float(values.mean()), 4), round(float(low), 4), round(float(high), 4))

@@ -1,0 +1,60 @@
+"""Weights change on evidence alone."""
+
+import random
+
+from shared.retrieval import Found, Weights, fuse
+from shared.retrieval.calibration import calibrate
+
+
+def asked(count, right, wrong, noise=0.0, seed=7):
+    """So many questions: what each channel gives the chunk that answers, and another; and the answers."""
+    chance = random.Random(seed)
+
+    def near(score):
+        return score + chance.uniform(-noise, noise)
+
+    found = [
+        {channel: Found({"right": near(right[channel]), "wrong": near(wrong[channel])}) for channel in right}
+        for _ in range(count)
+    ]
+    return found, [{"right"}] * count
+
+
+def test_a_channel_that_misleads_loses_its_weight():
+    found, relevant = asked(
+        30, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
+    )
+
+    calibration = calibrate(found, relevant)
+
+    assert calibration.weights.bm25 < calibration.weights.text
+    assert calibration.chosen.mean > calibration.equal.mean
+    assert calibration.channels["bm25"].mean < calibration.channels["questions"].mean
+    assert calibration.questions == 30
+
+
+def test_what_is_chosen_by_chance_costs_little_on_the_next_questions():
+    right, wrong = {"questions": 0.5, "text": 0.5, "bm25": 0.5}, {"questions": 0.45, "text": 0.45, "bm25": 0.45}
+    costs = []
+    for seed in range(8):
+        weights = calibrate(*asked(30, right, wrong, noise=0.3, seed=seed)).weights
+        found, _ = asked(300, right, wrong, noise=0.3, seed=seed + 100)
+        first = [[fuse(hits, "scores", w)[0].chunk_id for hits in found].count("right") for w in (Weights(), weights)]
+        costs.append((first[0] - first[1]) / 300)
+
+    assert sum(costs) / len(costs) < 0.015  # the best of the 30 would cost 0.022
+
+
+def test_equal_weights_stay_where_every_question_is_answered_first():
+    found, relevant = asked(30, {"questions": 0.9, "text": 0.9, "bm25": 0.9}, {"questions": 0, "text": 0, "bm25": 0})
+
+    calibration = calibrate(found, relevant)
+
+    assert calibration.weights == Weights()
+    assert (calibration.equal.mean, calibration.equal.low, calibration.chosen.high) == (1.0, 1.0, 1.0)
+
+
+def test_what_no_channel_found_is_worth_nothing():
+    found = [{"questions": Found(), "text": Found(), "bm25": Found()}] * 10
+
+    assert calibrate(found, [{"right"}] * 10).equal.mean == 0.0
