@@ -478,7 +478,7 @@ class LabelledQuestion(Body):
 class Calibrate(Body):
     """Questions whose answers are known, as users ask them."""
 
-    model_config = _example(questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}])
+    model_config = _example(questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}] * 10)
 
     questions: list[LabelledQuestion] = Field(min_length=10, max_length=1_000, description="30 are enough to help")
 
