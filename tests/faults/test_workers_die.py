@@ -138,7 +138,7 @@ def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_generation(fleet, prov
 def test_every_process_is_restarted_in_turn_under_load(fleet, provider, begin, scale):
     scenario = begin("14", "rolling restart")
     provider.script(latency_seconds=1.0)
-    corpus = scenario.corpus(scale.storm_documents)
+    corpus = scenario.corpus(scale.documents * 2)
     load = threading.Thread(target=scenario.hand_in_patiently, args=[corpus])
     load.start()
     scenario.wait_for_answers(20)
