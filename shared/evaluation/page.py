@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page that needs nothing else: a bar chart and the table, readable in light and dark."""
+"""An evaluation as one HTML page that needs nothing else: bar charts and the table, readable in light and dark."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def page(results: Json) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_STYLE}</style></head>\n<body><h1>{title}</h1>\n"
-        f"<h2>nDCG@10 with 95 % intervals</h2>\n{_chart(results)}\n"
+        f"{_chart(results, 'nDCG@10', METRICS[0])}{_chart(results, 'recall@10', METRICS[-1])}"
         f'<h2>All measures</h2>\n<div class="wide">{_table(results)}</div>\n<ul>{notes}</ul>\n</body></html>\n'
     )
 
 
-def _chart(results: Json) -> str:
+def _chart(results: Json, name: str, metric: str) -> str:
     rows = results["rows"]
     height = _STEP * len(rows) + 24
     ticks = "".join(
@@ -52,14 +52,15 @@ def _chart(results: Json) -> str:
         f'<text class="soft" x="{_x(tick)}" y="{height - 6}" text-anchor="middle">{tick:.1f}</text>'
         for tick in _TICKS
     )
-    bars = "".join(_bar(row, index, own=row["strategy"] == results["default"]) for index, row in enumerate(rows))
+    own = results["default"]
+    bars = "".join(_bar(row, metric, index, own=row["strategy"] == own) for index, row in enumerate(rows))
     width = _LABELS + _BARS + _VALUES
-    return f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="nDCG@10">{ticks}{bars}</svg>'
+    picture = f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{name}">{ticks}{bars}</svg>'
+    return f"<h2>{name} with 95 % intervals</h2>\n{picture}\n"
 
 
-def _bar(row: Json, index: int, *, own: bool) -> str:
-    ndcg = METRICS[0]
-    value, low, high = row[ndcg], row[f"{ndcg}_low"], row[f"{ndcg}_high"]
+def _bar(row: Json, metric: str, index: int, *, own: bool) -> str:
+    value, low, high = row[metric], row[f"{metric}_low"], row[f"{metric}_high"]
     top, middle = _STEP * index + (_STEP - _BAR) / 2, _STEP * (index + 0.5)
     name = escape(row["strategy"])
     return (

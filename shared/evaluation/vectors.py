@@ -12,6 +12,8 @@ from shared.errors import Permanent, Refused
 from shared.evaluation.kept import Kept
 from shared.evaluation.tools import Tools, patiently
 
+_MOST_INPUTS = 64  # seconds for a small model on a busy machine; what is in work when a run is stopped is lost
+
 
 async def embed_all(tools: Tools, what: str, texts: Iterable[str]) -> set[str]:
     """Embed texts that have no vector yet; what is done is kept if the process ends.
@@ -41,7 +43,8 @@ async def embed_all(tools: Tools, what: str, texts: Iterable[str]) -> set[str]:
         tools.progress(what, done, len(distinct))
 
     tools.progress(what, done, len(distinct))
-    ranges = pack(missing, max_inputs=settings.embedding_batch_size, max_tokens=settings.embedding_batch_tokens)
+    most = min(settings.embedding_batch_size, _MOST_INPUTS)
+    ranges = pack(missing, max_inputs=most, max_tokens=settings.embedding_batch_tokens)
     await asyncio.gather(*(embed(missing[part.start : part.stop]) for part in ranges))
     return refused
 
