@@ -35,7 +35,7 @@ def evaluate(
     compare: Annotated[Path | None, typer.Option(help="The output of an earlier run to compare with.")] = None,
     collection: Annotated[str | None, typer.Option("--collection", "-c", help="One on a server, not a folder.")] = None,
     questions: Annotated[
-        Path | None, typer.Option(help="Questions to it: JSON lines of question and chunk_id or document.")
+        Path | None, typer.Option(help="Questions to it: JSON lines of question and external_ids or chunk_ids.")
     ] = None,
     url: Url = LOCAL,
     key: Key = None,

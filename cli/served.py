@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Literal
 
 from cli.client import Client, Json
 from shared.errors import InvalidInput, NotFound
 from shared.evaluation import LabelledSet, Strategy
+from shared.evaluation.labelled import Answers
 from shared.evaluation.metrics import CUTOFF, scores
 from shared.evaluation.results import Measured, Subject, results
 
 _ALL_TOKENS = 1_000_000  # the most that a query may take
-_NAME_OF = {"chunk_id": "chunk_id", "document": "external_id"}
+_NAME_OF: Mapping[Answers, str] = {"chunk_ids": "chunk_id", "external_ids": "external_id"}
 
 Progress = Callable[[str, int, int], None]
 
@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 def evaluate(
     client: Client,
     labelled: LabelledSet,
-    kind: Literal["chunk_id", "document"],
+    kind: Answers,
     strategies: Sequence[Strategy],
     *,
     baseline: str,
@@ -57,7 +57,7 @@ def evaluate(
 def _measure(
     client: Client,
     labelled: LabelledSet,
-    kind: Literal["chunk_id", "document"],
+    kind: Answers,
     strategy: Strategy,
     progress: Progress,
 ) -> Measured:

@@ -22,6 +22,8 @@ _NAMED = 3  # of what is left out, so many are named
 _QRELS = ("qrels.tsv", "qrels/test.tsv")
 _COLUMNS = 3
 
+Answers = Literal["chunk_ids", "external_ids"]
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -70,10 +72,10 @@ def read(folder: Path) -> LabelledSet:
     return LabelledSet(folder.resolve().name, passages, asked, judgements, questions, tuple(notes + more_notes))
 
 
-def read_questions(path: Path, name: str) -> tuple[LabelledSet, Literal["chunk_id", "document"]]:
-    """Read questions to a collection: `{"question", "chunk_id"}` or `{"question", "document"}`, its external id.
+def read_questions(path: Path, name: str) -> tuple[LabelledSet, Answers]:
+    """Read questions to a collection, in the form that calibration takes.
 
-    A question may stand on several lines, one for each chunk or document that answers it; it is its own id.
+    A line is `{"question", "external_ids": [...]}` or `{"question", "chunk_ids": [...]}`; a question is its own id.
 
     Returns:
         The set, without passages, and which of the two its judgements name.
@@ -82,13 +84,14 @@ def read_questions(path: Path, name: str) -> tuple[LabelledSet, Literal["chunk_i
         InvalidInput: the file is missing, or one of its lines is malformed.
     """
     judgements: dict[str, dict[str, int]] = defaultdict(dict)
-    kinds: dict[Literal["chunk_id", "document"], None] = {}
+    kinds: dict[Answers, None] = {}
     for number, row in _rows(path):
-        kind: Literal["chunk_id", "document"] = "chunk_id" if "chunk_id" in row else "document"
+        kind: Answers = "chunk_ids" if "chunk_ids" in row else "external_ids"
         kinds[kind] = None
         if len(kinds) > 1:
-            raise _malformed(path, number, "names a chunk where others name a document, or the other way round")
-        judgements[_text(path, number, row, "question").strip()][_text(path, number, row, kind)] = 1
+            raise _malformed(path, number, "names chunks where others name documents, or the other way round")
+        question = _text(path, number, row, "question").strip()
+        judgements[question] |= dict.fromkeys(_texts(path, number, row, kind), 1)
     if not judgements:
         raise InvalidInput(f"{path} is empty.", field="questions")
     return LabelledSet(name, (), {question: question for question in judgements}, judgements, None), next(iter(kinds))
@@ -159,9 +162,7 @@ def _questions(path: Path, passages: set[str]) -> tuple[dict[str, tuple[str, ...
     questions: dict[str, tuple[str, ...]] = {}
     unknown = []
     for number, row in _rows(path):
-        name, own = _text(path, number, row, "passage_id"), row.get("questions")
-        if not isinstance(own, list) or not all(isinstance(question, str) for question in own):
-            raise _malformed(path, number, "has no list of questions")
+        name, own = _text(path, number, row, "passage_id"), _texts(path, number, row, "questions", least=0)
         if name in passages:
             questions[name] = questions.get(name, ()) + tuple(q.strip() for q in own if q.strip())
         else:
@@ -197,6 +198,13 @@ def _text(path: Path, number: int, row: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise _malformed(path, number, f"has no {name}")
     return value
+
+
+def _texts(path: Path, number: int, row: Mapping[str, Any], name: str, *, least: int = 1) -> list[str]:
+    values = row.get(name)
+    if not isinstance(values, list) or len(values) < least or not all(isinstance(value, str) for value in values):
+        raise _malformed(path, number, f"has no list of {name}")
+    return values
 
 
 def _malformed(path: Path, number: int, what: str) -> InvalidInput:

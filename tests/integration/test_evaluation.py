@@ -235,7 +235,7 @@ def test_two_saved_runs_are_compared_without_running_anything(foreask, provider,
     assert "bm25" not in out
 
 
-@pytest.mark.parametrize("kind", ["document", "chunk_id"])
+@pytest.mark.parametrize("kind", ["external_ids", "chunk_ids"])
 async def test_a_collection_is_evaluated_on_its_server(settings, services, library, tmp_path, kind):
     for number, text in enumerate(TEXTS):
         await library.add(text, f"p{number}", questions=list(QUESTIONS.get(f"p{number}", ())))
@@ -243,7 +243,7 @@ async def test_a_collection_is_evaluated_on_its_server(settings, services, libra
     async with serving(settings) as api:
         names = {f"p{number}": await chunk_of(api, f"p{number}") for number in range(len(TEXTS))}
         lines = [
-            {"question": QUERIES[query], kind: passage if kind == "document" else names[passage]}
+            {"question": QUERIES[query], kind: [passage if kind == "external_ids" else names[passage]]}
             for query, passage, _ in QRELS
             if passage in names
         ]

@@ -240,19 +240,24 @@ def test_runs_are_compared_on_the_questions_that_both_have():
 
 
 def test_questions_to_a_collection_are_read(tmp_path):
-    write_lines(tmp_path / "q", [{"question": " Why? ", "document": "a"}, {"question": "Why?", "document": "b"}])
+    rows = [{"question": " Why? ", "external_ids": ["a", "b"]}, {"question": "Why?", "external_ids": ["c"]}]
+    write_lines(tmp_path / "q", rows)
     labelled, kind = read_questions(tmp_path / "q", "handbook")
-    assert (labelled.name, labelled.queries, kind) == ("handbook", {"Why?": "Why?"}, "document")
-    assert labelled.judgements == {"Why?": {"a": 1, "b": 1}}
+    assert (labelled.name, labelled.queries, kind) == ("handbook", {"Why?": "Why?"}, "external_ids")
+    assert labelled.judgements == {"Why?": {"a": 1, "b": 1, "c": 1}}
 
 
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
         ([], "is empty"),
-        ([{"question": "Why?"}], "line 1 has no document"),
-        ([{"document": "a"}], "line 1 has no question"),
-        ([{"question": "Why?", "document": "a"}, {"question": "Why?", "chunk_id": "b"}], "line 2 names a chunk where"),
+        ([{"question": "Why?"}], "line 1 has no list of external_ids"),
+        ([{"question": "Why?", "chunk_ids": []}], "line 1 has no list of chunk_ids"),
+        ([{"external_ids": ["a"]}], "line 1 has no question"),
+        (
+            [{"question": "Why?", "external_ids": ["a"]}, {"question": "Why?", "chunk_ids": ["b"]}],
+            "line 2 names chunks where",
+        ),
     ],
 )
 def test_malformed_questions_to_a_collection_are_named(tmp_path, rows, sentence):
