@@ -63,6 +63,8 @@ def print_sources(console: Console, reply: Json, *, show_chunks: bool) -> None:
             say(console, f"   {_snippet(chunk['text'])}")
     if reply["form"] == "extractive" and reply["found"]:
         console.print("\n[dim]extractive: quoted from the documents, not written by a model[/dim]")
+    for stage, reason in reply["metadata"]["skipped"].items():
+        say(console, f"\ndone without {stage}: {reason}")
 
 
 def source(place: Json) -> str:

@@ -178,6 +178,8 @@ class Retriever:
         soughts = [Sought(vector, query_vector(text)) for vector, text in zip(vectors, texts, strict=True)]
         searches = [(sought, channel) for sought in soughts for channel in _channels(sought, query, retrieval.weights)]
         limits = {channel: limit_of(channel, query.top_k) for channel in query.channels}
+        if not searches:
+            return []
         answered = await self._index.search(
             collection.index_name, [request_of(channel, sought, where, limits[channel]) for sought, channel in searches]
         )

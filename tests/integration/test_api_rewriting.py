@@ -134,6 +134,16 @@ async def test_a_rewriting_that_cannot_be_embedded_is_done_without(client, provi
     assert found.metadata.explain.rewritten is None
 
 
+async def test_a_rewriting_that_no_channel_can_search_for_changes_nothing(client, provider):
+    provider.script(rewriting={"queries": ["To be or not to be?"]})
+
+    names, found = await retrieve(client, channels=["bm25"], rewrite={"queries": 1}, explain=True)
+
+    assert names == ["time.md"]
+    assert found.metadata.skipped == {}
+    assert found.metadata.explain.rewritten.queries == ["To be or not to be?"]
+
+
 @pytest.mark.parametrize(
     ("rewrite", "field"),
     [({"queries": 9}, "queries"), ({"queries": -1}, "queries"), ({"budget_ms": 0}, "budget_ms"), ({"hide": 1}, "hide")],

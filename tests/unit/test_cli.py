@@ -1,12 +1,15 @@
 """The command line as its user sees it: sentences, exit codes, help."""
 
+import io
 import re
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
-from cli import demo, keys, library, main
+from cli import demo, keys, library, main, output
+from cli.client import Event
 from cli.ingestion import Batch
 from shared.errors import InvalidInput
 from shared.settings import ApiKey
@@ -287,3 +290,14 @@ def test_a_comparison_can_be_read_by_programs(capsys, monkeypatch, verified):
     code, out, _ = foreask(capsys, monkeypatch, "verify", "--json")
     assert code == 4
     assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
+
+
+def test_an_answer_says_what_was_done_without():
+    reply = {"chunks": [], "citations": [], "form": "generative", "found": True}
+    skipped = {"rerank": "the rerank provider answered 500: [red]"}
+    done = Event("done", reply | {"metadata": {"skipped": skipped}})
+    written = io.StringIO()
+
+    output.print_answer(Console(file=written), [Event("token", {"text": "Yes."}), done], show_chunks=False)
+
+    assert written.getvalue().splitlines() == ["Yes.", "", f"done without rerank: {skipped['rerank']}"]
