@@ -78,6 +78,17 @@ async def test_everything_is_one_call_one_embedding_request_and_one_more_search(
     assert (len(rewritten.queries), rewritten.intent) == (8, "DEFINITION")
 
 
+async def test_the_question_itself_is_searched_for_in_the_meantime(client, provider):
+    provider.script(latency_seconds=1, embedding_latency_seconds=1)
+
+    _, found = await retrieve(client, rewrite={"intent": True})
+
+    took = found.metadata.milliseconds
+    assert found.metadata.skipped == {}
+    assert min(took["embed"], took["rewrite"]) >= 1_000
+    assert took["total"] < took["embed"] + took["rewrite"]
+
+
 async def test_chunks_with_the_names_in_the_question_go_up(client, provider):
     provider.script(rewriting={"entities": ["halifax"]})
     question = "Who is sent tickets for the assistant of the house, to Halifax?"
