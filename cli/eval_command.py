@@ -32,6 +32,9 @@ def evaluate(
     strategies: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
     baseline: Annotated[str | None, typer.Option(help="Compare with this strategy; default: text.")] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Have the LLM write questions where the set has none.")] = False,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Score answers too: the LLM's if one is configured, else quotations.")
+    ] = False,
     compare: Annotated[Path | None, typer.Option(help="The output of an earlier run to compare with.")] = None,
     collection: Annotated[str | None, typer.Option("--collection", "-c", help="One on a server, not a folder.")] = None,
     questions: Annotated[
@@ -53,7 +56,7 @@ def evaluate(
     _check(folder, collection, questions)
     console = console_of()
     earlier = read(compare) if compare else None
-    wanted = evaluation.Wanted(folder or Path(), strategies.split(",") if strategies else None, baseline, ask)
+    wanted = evaluation.Wanted(folder or Path(), strategies.split(",") if strategies else None, baseline, ask, answers)
     if collection is not None and questions is not None:
         with client_of(url, key) as client:
             results = evaluation.run_served(client, collection, questions, wanted, console)

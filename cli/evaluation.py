@@ -19,13 +19,14 @@ from cli import served
 from cli.client import Client
 from cli.meter import Stages
 from cli.output import say
+from shared.answering import Answerer, ExtractiveAnswerer, GenerativeAnswerer
 from shared.evaluation import Change, Kept, Tools, baseline_of, chosen, evaluate, read, read_questions
 from shared.evaluation import markdown as as_markdown
 from shared.evaluation import page as as_html
 from shared.evaluation.results import FILE, Json
 from shared.evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_cells, heading, sentences
 from shared.index import Index
-from shared.services import chat_of, embedder_of, require
+from shared.services import EMBEDDED_MODEL, chat_of, embedder_of, require
 from shared.settings import Settings
 
 _TABLE_WIDTH = 120
@@ -40,12 +41,14 @@ class Wanted:
         strategies: by name; None is all.
         baseline: the strategy that the others are compared with; None is text alone, if it is among them.
         ask: whether questions may be written, and paid for, where the set has none.
+        answers: whether questions are answered too, by the configured model, or in quotations where there is none.
     """
 
     folder: Path
     strategies: list[str] | None = None
     baseline: str | None = None
     ask: bool = False
+    answers: bool = False
 
 
 def run(wanted: Wanted, settings: Settings, console: Console) -> Json:
@@ -54,24 +57,45 @@ def run(wanted: Wanted, settings: Settings, console: Console) -> Json:
     baseline = baseline_of(wanted.baseline, strategies)
     labelled = read(wanted.folder)
     work = settings.data_dir / "evaluation"
-    writes = wanted.ask and labelled.questions is None
+    needs = _Needs(
+        chat=wanted.ask and labelled.questions is None, answers=wanted.answers, generates=_generates(settings)
+    )
     with (
-        _engines(settings, work, writes=writes) as complete,
+        _engines(settings, work, needs) as complete,
         Kept(work / "kept.sqlite") as kept,
         Stages(console) as stages,
     ):
 
         async def evaluated() -> Json:
-            async with _tools(complete, kept, stages, writes=writes) as tools:
+            async with _tools(complete, kept, stages, needs) as tools:
                 return await evaluate(tools, labelled, strategies, baseline)
 
         return uvloop.run(evaluated())
 
 
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """Which models a run needs beside embeddings: `generates` says that answers are written, not quoted."""
+
+    chat: bool
+    answers: bool
+    generates: bool
+
+    @property
+    def llm(self) -> bool:
+        return self.chat or (self.answers and self.generates)
+
+
+def _generates(settings: Settings) -> bool:
+    if settings.answering is not None:
+        return settings.answering == "generative"
+    return settings.llm_model not in (None, EMBEDDED_MODEL)
+
+
 @contextmanager
-def _engines(settings: Settings, work: Path, *, writes: bool) -> Iterator[Settings]:
+def _engines(settings: Settings, work: Path, needs: _Needs) -> Iterator[Settings]:
     """The settings with every URL that is needed, and the engines behind those that were not given."""
-    if settings.qdrant_url and settings.embedding_base_url and (settings.llm_base_url or not writes):
+    if settings.qdrant_url and settings.embedding_base_url and (settings.llm_base_url or not needs.llm):
         yield settings  # which also works where the embedded engines are not installed
         return
     from cli.launcher import SPINS_OF_OPENMP, suited  # noqa: PLC0415
@@ -80,7 +104,7 @@ def _engines(settings: Settings, work: Path, *, writes: bool) -> Iterator[Settin
     for name, value in SPINS_OF_OPENMP.items():
         os.environ.setdefault(name, value)  # the engines inherit it
     own = settings.model_copy(update=suited(settings))
-    with Stack(own, work, engines=("qdrant", "embedding", "llm") if writes else ("qdrant", "embedding")) as stack:
+    with Stack(own, work, engines=("qdrant", "embedding", "llm") if needs.llm else ("qdrant", "embedding")) as stack:
         yield stack.settings
 
 
@@ -94,12 +118,16 @@ def run_served(client: Client, collection: str, questions: Path, wanted: Wanted,
 
 
 @asynccontextmanager
-async def _tools(settings: Settings, kept: Kept, stages: Stages, *, writes: bool) -> AsyncIterator[Tools]:
+async def _tools(settings: Settings, kept: Kept, stages: Stages, needs: _Needs) -> AsyncIterator[Tools]:
     async with AsyncExitStack() as stack:
         index = Index(require(settings.qdrant_url, "FOREASK_QDRANT_URL"), settings.qdrant_api_key)
         stack.push_async_callback(index.aclose)
-        chat = chat_of(settings, stack) if writes else None
-        yield Tools(settings, embedder_of(settings, stack), index, kept, chat, stages.show)
+        embedder = embedder_of(settings, stack)
+        chat = chat_of(settings, stack) if needs.llm else None
+        answerer: Answerer | None = None
+        if needs.answers:
+            answerer = GenerativeAnswerer(chat) if chat and needs.generates else ExtractiveAnswerer(embedder)
+        yield Tools(settings, embedder, index, kept, chat if needs.chat else None, stages.show, answerer)
 
 
 def write(results: Json, output: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an evaluation has paid for, kept in a file: vectors by model and text, and the questions that a model wrote."""
+"""What an evaluation has paid for, kept in a file: vectors by model and text, written questions and answers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 import orjson
 
+from shared.answering import Answer
 from shared.asking import Asked
 from shared.embedding import Vectors
 from shared.llm import Usage
@@ -20,6 +21,7 @@ from shared.llm import Usage
 _TABLES = """
 CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS questions (key BLOB PRIMARY KEY, asked BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer BLOB NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -75,6 +77,18 @@ class Kept:
         }
         with self._database:
             self._database.execute("INSERT OR REPLACE INTO questions VALUES (?, ?)", (key, orjson.dumps(kept)))
+
+    def answer(self, key: bytes) -> Answer | None:
+        row = self._database.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        kept = orjson.loads(row[0])
+        numbers = {name: tuple(kept[name]) for name in ("cited", "removed_citations")}
+        return Answer(**kept | numbers | {"usage": Usage(**kept["usage"])})
+
+    def keep_answer(self, key: bytes, answer: Answer) -> None:
+        with self._database:
+            self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, orjson.dumps(answer)))
 
 
 def _key(model: str, text: str) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +41,8 @@ class LabelledSet:
         judgements: for each of these queries the scores of its passages; above 0 answers it.
         questions: those written for passages, by the passage's id; None where the set has no file of them.
         notes: sentences about what was left out.
+        answers: texts that answer a query, by its id, where they are known.
+        unanswerable: questions that no passage answers, by id.
     """
 
     name: str
@@ -49,6 +51,16 @@ class LabelledSet:
     judgements: Mapping[str, Mapping[str, int]]
     questions: Mapping[str, tuple[str, ...]] | None
     notes: tuple[str, ...] = ()
+    answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unanswerable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    answerable: bool
 
 
 def read(folder: Path) -> LabelledSet:
@@ -60,16 +72,25 @@ def read(folder: Path) -> LabelledSet:
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is not a folder with corpus.jsonl, queries.jsonl and qrels.tsv.", field="folder")
     passages = _passages(folder / "corpus.jsonl")
-    queries = _queries(folder / "queries.jsonl")
-    judgements, notes = _judgements(_qrels_file(folder), {passage.id for passage in passages}, queries)
+    asked = _queries(folder / "queries.jsonl")
+    texts = {query.id: query.text for query in asked}
+    judgements, notes = _judgements(_qrels_file(folder), {passage.id for passage in passages}, texts)
     questions, more_notes = _questions(folder / "generated.jsonl", {passage.id for passage in passages})
-    asked = {query: text for query, text in queries.items() if query in judgements}
-    unjudged = [query for query in queries if query not in judgements]
+    unjudged = [query.id for query in asked if query.id not in judgements and query.answerable]
     if unjudged:
         notes.append(f"{_some('quer', unjudged, 'y', 'ies')} without a passage to be found left out.")
-    if not asked:
+    if not judgements:
         raise InvalidInput(f"No query of {folder} has a passage to be found.", field="folder")
-    return LabelledSet(folder.resolve().name, passages, asked, judgements, questions, tuple(notes + more_notes))
+    return LabelledSet(
+        name=folder.resolve().name,
+        passages=passages,
+        queries={query.id: query.text for query in asked if query.id in judgements},
+        judgements=judgements,
+        questions=questions,
+        notes=tuple(notes + more_notes),
+        answers={query.id: query.answers for query in asked if query.id in judgements and query.answers},
+        unanswerable={q.id: q.text for q in asked if q.id not in judgements and not q.answerable},
+    )
 
 
 def read_questions(path: Path, name: str) -> tuple[LabelledSet, Answers]:
@@ -111,14 +132,17 @@ def _passages(path: Path) -> tuple[Passage, ...]:
     return tuple(passages.values())
 
 
-def _queries(path: Path) -> dict[str, str]:
-    queries: dict[str, str] = {}
+def _queries(path: Path) -> list[_Query]:
+    queries: dict[str, _Query] = {}
     for number, row in _rows(path):
         name = _text(path, number, row, "_id")
         if name in queries:
             raise _malformed(path, number, f"has the _id {name} again")
-        queries[name] = _text(path, number, row, "text")
-    return queries
+        answers = _texts(path, number, row, "answers", least=0) if "answers" in row else []
+        queries[name] = _Query(
+            name, _text(path, number, row, "text"), tuple(answers), answerable=row.get("answerable") is not False
+        )
+    return list(queries.values())
 
 
 def _qrels_file(folder: Path) -> Path:

@@ -1,9 +1,15 @@
 """What an evaluation saves: `results.json`, read again by a comparison.
 
-{"foreask", "set", "default", "baseline", "embedding_model", "passages", "queries", "questions",
-"rows": [{"strategy", "ndcg@10", "ndcg@10_low", "ndcg@10_high", … of each metric, "p_value", "points_per_chunk",
-"bytes_per_chunk", "llm_calls", "llm_tokens", "milliseconds_per_query"}],
-"left_out": [{"strategy", "why"}], "notes": [sentence], "per_query": {strategy: {query: nDCG@10}}}
+- foreask, set, default, baseline, embedding_model, passages, queries
+- questions: count, passages, source
+- rows: strategy, each metric with its _low and _high, p_value, points_per_chunk, bytes_per_chunk, llm_calls,
+  llm_tokens, milliseconds_per_query
+- left_out: strategy, why
+- notes: sentences
+- answers: see `shared.evaluation.answers`; null where none were asked for
+- per_query: by strategy and query nDCG@10
+
+What is not known of a collection on a server is null: passages, questions, points, bytes, calls and tokens.
 """
 
 from __future__ import annotations
@@ -64,7 +70,13 @@ class Subject:
 
 
 def results(
-    subject: Subject, measured: Sequence[Measured], baseline: str, *, left_out: Sequence[Json], notes: Sequence[str]
+    subject: Subject,
+    measured: Sequence[Measured],
+    baseline: str,
+    *,
+    left_out: Sequence[Json],
+    notes: Sequence[str],
+    answers: Json | None = None,
 ) -> Json:
     """Put together what is saved.
 
@@ -74,6 +86,7 @@ def results(
         baseline: the one that the others are compared with.
         left_out: `{"strategy", "why"}` of those that were not run.
         notes: sentences on what must be known to read the numbers.
+        answers: what the answers are worth, where they were asked for.
     """
     base = next((one for one in measured if one.strategy.name == baseline), None)
     return {
@@ -88,6 +101,7 @@ def results(
         "rows": [_row(one, base) for one in measured],
         "left_out": list(left_out),
         "notes": list(notes),
+        "answers": answers,
         "per_query": {one.strategy.name: one.scores[_NDCG] for one in measured},
     }
 

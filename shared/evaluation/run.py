@@ -16,6 +16,7 @@ from typing import TypeVar
 import orjson
 
 from shared.errors import Refused
+from shared.evaluation.answers import answers_of
 from shared.evaluation.labelled import LabelledSet, Passage
 from shared.evaluation.layouts import TENANT, Embedded, Footprint, collection, embedded, points
 from shared.evaluation.metrics import CUTOFF, scores
@@ -25,7 +26,7 @@ from shared.evaluation.strategies import Layout, Strategy
 from shared.evaluation.tools import Tools
 from shared.evaluation.vectors import KeptEmbedder, embed_all
 from shared.ledger.records import Collection
-from shared.retrieval import Query, Retriever
+from shared.retrieval import Query, RetrievedChunk, Retriever
 
 _BATCH_PASSAGES = 128
 _ALL_TOKENS = 10**9  # no budget: ranks are counted, not what fits
@@ -61,12 +62,13 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
         for layout in dict.fromkeys(strategy.layout for strategy in possible)
     }
     texts = [text for parts in layouts.values() for part in parts for text in part.all]
-    refused = await embed_all(tools, "embedding", [*texts, *labelled.queries.values()])
+    refused = await embed_all(tools, "embedding", [*texts, *_asked(tools, labelled)])
     indexed = {
         layout: await _index(tools, labelled.passages, layout, _without(refused, parts), possible)
         for layout, parts in layouts.items()
     }
     measured = [await _measure(tools, labelled, strategy, indexed[strategy.layout], questions) for strategy in possible]
+    answers = await _answers(tools, labelled, possible, indexed)
     for one in indexed.values():
         await tools.index.drop(one.collection.index_name)
     why = _why_without_questions(labelled)
@@ -79,7 +81,34 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
         {"count": questions.count, "passages": questions.passages, "source": questions.source},
     )
     notes = [*labelled.notes, *_notes(questions, possible, len(refused), why)]
-    return results(subject, measured, baseline, left_out=left_out, notes=notes)
+    return results(subject, measured, baseline, left_out=left_out, notes=notes, answers=answers)
+
+
+def _asked(tools: Tools, labelled: LabelledSet) -> list[str]:
+    unanswerable = labelled.unanswerable if tools.answerer else {}
+    return [*labelled.queries.values(), *unanswerable.values()]
+
+
+async def _answers(
+    tools: Tools, labelled: LabelledSet, strategies: Sequence[Strategy], indexed: Mapping[Layout, _Indexed]
+) -> Json | None:
+    """What the answers are worth that are made of what the first strategy finds."""
+    if tools.answerer is None:
+        return None
+    strategy = strategies[0]
+    own = indexed[strategy.layout].collection
+    retriever = await _retriever(tools, labelled)
+
+    async def retrieve(question: str) -> Sequence[RetrievedChunk]:
+        query = Query(question, channels=strategy.channels, fusion=strategy.fusion)
+        return (await retriever.retrieve(own, query)).chunks
+
+    return {"strategy": strategy.name} | await answers_of(tools, tools.answerer, labelled, retrieve)
+
+
+async def _retriever(tools: Tools, labelled: LabelledSet) -> Retriever:
+    dimensions = await _dimensions(tools, [Embedded(text) for text in labelled.queries.values()])
+    return Retriever(KeptEmbedder(tools.kept, tools.vectors_of, dimensions), tools.index)
 
 
 def _why_without_questions(labelled: LabelledSet) -> str:
@@ -160,8 +189,7 @@ async def _measure(
     tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _Indexed, questions: Questions
 ) -> Measured:
     """Ask every question, one after the other."""
-    dimensions = await _dimensions(tools, [Embedded(text) for text in labelled.queries.values()])
-    retriever = Retriever(KeptEmbedder(tools.kept, tools.vectors_of, dimensions), tools.index)
+    retriever = await _retriever(tools, labelled)
     rankings: dict[str, list[str]] = {}
     milliseconds = []
     for query_id, question in labelled.queries.items():

@@ -69,6 +69,7 @@ def sentences(results: Json) -> list[str]:
     return [
         f"Embedding model {results['embedding_model']}, foreask {results['foreask']}.{_written(results['questions'])}",
         f"{compared}Intervals: bootstrap over questions. Milliseconds: the median, without embedding the question.",
+        *_answers(results.get("answers")),
         *_left_out(results["left_out"]),
         *results["notes"],
     ]
@@ -87,3 +88,26 @@ def _left_out(rows: Sequence[Json]) -> list[str]:
     for row in rows:
         by_reason[row["why"]].append(row["strategy"])
     return [f"Left out: {', '.join(names)}: {why}" for why, names in by_reason.items()]
+
+
+_SHARES = {
+    "answered": "answered",
+    "citations_valid": "of these citing, and only what was given",
+    "cites_answering_passage": "citing a passage that answers",
+    "answer_recall": "of known answers quoted",
+    "refused": "of unanswerable questions refused",
+}
+
+
+def _answers(answers: Json | None) -> list[str]:
+    if answers is None:
+        return []
+    shares = [f"{_share(answers[name])} {what}" for name, what in _SHARES.items() if answers[name] is not None]
+    failed = f", {answers['failed']:,} failed" if answers["failed"] else ""
+    tokens = f", {answers['tokens']:,} tokens" if answers["tokens"] else ""
+    asked = f"{answers['questions'] + answers['unanswerable']:,} questions{failed}{tokens}"
+    return [f"Answers ({answers['form']}, from what `{answers['strategy']}` finds, {asked}): {', '.join(shares)}."]
+
+
+def _share(share: Json) -> str:
+    return f"{share['mean']:.0%} ({share['low']:.0%} to {share['high']:.0%})"

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from shared.answering import Answerer
 from shared.embedding import Embedder
 from shared.errors import Transient
 from shared.evaluation.kept import Kept
@@ -28,6 +29,7 @@ class Tools:
 
     Args:
         chat: writes questions for sets that have none; None: they go without.
+        answerer: answers, for an evaluation of answers; None: rankings alone are evaluated.
     """
 
     settings: Settings
@@ -36,6 +38,7 @@ class Tools:
     kept: Kept
     chat: ChatModel | None
     progress: Progress
+    answerer: Answerer | None = None
 
     @property
     def vectors_of(self) -> str:

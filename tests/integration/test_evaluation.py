@@ -196,6 +196,59 @@ def test_questions_are_paid_for_once(foreask, provider, tmp_path):
     assert saved(tmp_path / "two")[1]["default"]["llm_tokens"] == rows["questions"]["llm_tokens"] > 0
 
 
+def with_answers(folder):
+    """The set, with answers to two of its questions and one that nothing answers."""
+    write(folder)
+    known = {"first": ["The DOCUMENTS  say", "Bertram"], "again": ["a lighthouse"]}
+    rows = [{"_id": name, "text": text} | answers(known.get(name)) for name, text in QUERIES.items()]
+    rows.append({"_id": "never", "text": "Quantum chromodynamics?", "answerable": False})
+    write_lines(folder / "queries.jsonl", rows)
+    return folder
+
+
+def answers(texts):
+    return {} if texts is None else {"answers": texts}
+
+
+def test_answers_are_judged_and_paid_for_once(foreask, provider, tmp_path):
+    folder = with_answers(tmp_path / "set")
+    code, out, _ = foreask("eval", folder, "--answers", "--output", tmp_path / "one")
+    foreask("eval", folder, "--answers", "--output", tmp_path / "two")
+
+    assert code == 0
+    judged = saved(tmp_path / "one")[0]["answers"]
+    assert provider.stats()["calls"] == len(QUERIES)  # without the one that is not judged, with the unanswerable one
+    assert (judged["strategy"], judged["form"]) == ("default", "generative")
+    assert (judged["questions"], judged["unanswerable"], judged["failed"]) == (6, 1, 0)
+    # The model always says "The documents say so [1]."
+    shares = {name: share["mean"] for name, share in judged.items() if isinstance(share, dict)}
+    first_places = saved(tmp_path / "one")[1]["default"]["recall@1"] * 6 + 0.5  # of the question with two passages
+    assert shares == pytest.approx(
+        {
+            "answered": 1,
+            "citations_valid": 1,
+            "cites_answering_passage": first_places / 6,
+            "answer_recall": 0.5,
+            "refused": 0,
+        }
+    )
+    assert saved(tmp_path / "two")[0]["answers"] == judged
+    assert "Answers (generative, from what `default` finds, 7 questions" in out
+
+
+def test_without_a_model_that_writes_answers_they_are_quotations(foreask, provider, tmp_path, monkeypatch):
+    monkeypatch.setenv("FOREASK_ANSWERING", "extractive")
+
+    foreask("eval", with_answers(tmp_path / "set"), "--answers", "--strategies", "text", "--output", tmp_path / "out")
+
+    judged = saved(tmp_path / "out")[0]["answers"]
+    assert provider.stats()["calls"] == 0
+    assert judged["form"] == "extractive"
+    assert judged["refused"]["mean"] == 1
+    assert judged["citations_valid"]["mean"] == 1
+    assert 0 < judged["answered"]["mean"] < 1  # the words of one question are those of its passage
+
+
 def test_a_text_that_the_provider_refuses_is_counted(foreask, provider, tmp_path):
     provider.script(refuse_containing="Copper")
 

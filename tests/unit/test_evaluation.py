@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from shared.answering import Answer
 from shared.asking import Asked
 from shared.errors import InvalidInput
 from shared.evaluation import Kept, changes, chosen, markdown, page, read, read_questions
@@ -30,6 +31,22 @@ def test_a_set_is_read_and_says_what_it_leaves_out(tmp_path):
         "1 judgement (nowhere) of passages that the corpus does not have left out.",
         "1 query (unjudged) without a passage to be found left out.",
     )
+
+
+def test_known_answers_and_unanswerable_questions_are_read(tmp_path):
+    write(tmp_path)
+    rows = [
+        {"_id": "first", "text": "Who?", "answers": ["Bertram"]},
+        {"_id": "second", "text": "What?", "answers": []},
+        {"_id": "never", "text": "Why?", "answerable": False},
+    ]
+    write_lines(tmp_path / "queries.jsonl", rows)
+
+    labelled = read(tmp_path)
+
+    assert labelled.answers == {"first": ("Bertram",)}
+    assert labelled.unanswerable == {"never": "Why?"}
+    assert not any("never" in note for note in labelled.notes)
 
 
 def test_a_set_without_questions_has_none(tmp_path):
@@ -145,15 +162,18 @@ def test_a_footprint_counts_what_its_channels_need():
 def test_what_is_kept_is_found_again_by_another_process(tmp_path):
     vector = np.arange(3, dtype=np.float32)
     asked = Asked(("Why?",), Usage(5, 7), 2)
+    answer = Answer("So [1].", (1,), (2, 3), Usage(1, 2), "extractive", found=True)
     with Kept(tmp_path / "kept.sqlite") as kept:
         kept.keep_vectors("model", {"text": vector})
         kept.keep_asked(b"key", asked)
+        kept.keep_answer(b"key", answer)
 
     with Kept(tmp_path / "kept.sqlite") as kept:
         assert kept.vectors("model", ["text", "other"])["text"].tolist() == [0, 1, 2]
         assert kept.missing("model", ["text", "other", "other"]) == ["other"]
         assert kept.missing("another model", ["text"]) == ["text"]
         assert kept.asked(b"key") == asked
+        assert (kept.answer(b"key"), kept.answer(b"other")) == (answer, None)
         assert kept.asked(b"other") is None
 
 
