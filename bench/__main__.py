@@ -14,6 +14,7 @@ BENCHMARKS = {
     "limiter": [],
     "questions": [],
     "question_channel": QUESTION_SETS,
+    "retrieval": [],
 }
 
 
