@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -25,6 +25,7 @@ from shared.evaluation import markdown as as_markdown
 from shared.evaluation import page as as_html
 from shared.evaluation.results import FILE, Json
 from shared.evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_cells, heading, sentences
+from shared.evaluation.vectors import KeptEmbedder
 from shared.index import Index
 from shared.services import EMBEDDED_MODEL, chat_of, embedder_of, require
 from shared.settings import Settings
@@ -124,10 +125,11 @@ async def _tools(settings: Settings, kept: Kept, stages: Stages, needs: _Needs) 
         stack.push_async_callback(index.aclose)
         embedder = embedder_of(settings, stack)
         chat = chat_of(settings, stack) if needs.llm else None
+        tools = Tools(settings, embedder, index, kept, chat if needs.chat else None, stages.show)
         answerer: Answerer | None = None
         if needs.answers:
-            answerer = GenerativeAnswerer(chat) if chat and needs.generates else ExtractiveAnswerer(embedder)
-        yield Tools(settings, embedder, index, kept, chat if needs.chat else None, stages.show, answerer)
+            answerer = GenerativeAnswerer(chat) if chat and needs.generates else ExtractiveAnswerer(KeptEmbedder(tools))
+        yield replace(tools, answerer=answerer)
 
 
 def write(results: Json, output: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from shared.answering import Answer, Answerer, Passage
+from shared.answering import Answer, Answerer, Passage, prompts
 from shared.errors import Permanent
 from shared.evaluation.labelled import LabelledSet
 from shared.evaluation.significance import interval
@@ -80,16 +80,21 @@ async def answers_of(tools: Tools, answerer: Answerer, labelled: LabelledSet, re
 
 
 async def _answer(tools: Tools, answerer: Answerer, question: str, chunks: Sequence[RetrievedChunk]) -> Answer:
-    """The answer, kept as soon as it is paid for."""
+    """Answer from chunks; an answer that was paid for is kept at once, until what would be sent is another."""
     passages = [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
-    model = tools.embedder.name if answerer.form == "extractive" else tools.settings.llm_model
-    given = [answerer.form, model, question, [(passage.text, passage.title) for passage in passages]]
-    key = hashlib.sha256(orjson.dumps(given)).digest()
-    answer = tools.kept.answer(key)
-    if answer is None:
-        answer = await patiently(lambda: answerer.answer(question, passages), tools.settings.max_attempts)
-        tools.kept.keep_answer(key, answer)
-    return answer
+
+    async def answer() -> Answer:
+        return await patiently(lambda: answerer.answer(question, passages), tools.settings.max_attempts)
+
+    if answerer.form == "extractive":
+        return await answer()
+    model = str(tools.settings.llm_model)
+    key = hashlib.sha256(orjson.dumps(prompts.request(question, passages).body(model))).digest()
+    kept = tools.kept.answer(key)
+    if kept is None:
+        kept = await answer()
+        tools.kept.keep_answer(key, kept)
+    return kept
 
 
 def _judge(labelled: LabelledSet, query: str, chunks: Sequence[RetrievedChunk], answer: Answer) -> Judged:

@@ -97,18 +97,13 @@ async def _answers(
         return None
     strategy = strategies[0]
     own = indexed[strategy.layout].collection
-    retriever = await _retriever(tools, labelled)
+    retriever = Retriever(KeptEmbedder(tools), tools.index)
 
     async def retrieve(question: str) -> Sequence[RetrievedChunk]:
         query = Query(question, channels=strategy.channels, fusion=strategy.fusion)
         return (await retriever.retrieve(own, query)).chunks
 
     return {"strategy": strategy.name} | await answers_of(tools, tools.answerer, labelled, retrieve)
-
-
-async def _retriever(tools: Tools, labelled: LabelledSet) -> Retriever:
-    dimensions = await _dimensions(tools, [Embedded(text) for text in labelled.queries.values()])
-    return Retriever(KeptEmbedder(tools.kept, tools.vectors_of, dimensions), tools.index)
 
 
 def _why_without_questions(labelled: LabelledSet) -> str:
@@ -189,7 +184,7 @@ async def _measure(
     tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _Indexed, questions: Questions
 ) -> Measured:
     """Ask every question, one after the other."""
-    retriever = await _retriever(tools, labelled)
+    retriever = Retriever(KeptEmbedder(tools), tools.index)
     rankings: dict[str, list[str]] = {}
     milliseconds = []
     for query_id, question in labelled.queries.items():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from shared.embedding import Vectors, embed_each, pack
 from shared.errors import Permanent, Refused
-from shared.evaluation.kept import Kept
 from shared.evaluation.tools import Tools, patiently
 
 _MOST_INPUTS = 64  # seconds for a small model on a busy machine; what is in work when a run is stopped is lost
@@ -50,22 +50,20 @@ async def embed_all(tools: Tools, what: str, texts: Iterable[str]) -> set[str]:
 
 
 class KeptEmbedder:
-    """An `Embedder` of texts that have been embedded before."""
+    """An `Embedder` that embeds a text the first time that it is asked, and keeps the vector."""
 
-    def __init__(self, kept: Kept, name: str, dimensions: int) -> None:
-        self._kept = kept
-        self._name = name
-        self._dimensions = dimensions
+    def __init__(self, tools: Tools) -> None:
+        self._tools = replace(tools, progress=lambda *_: None)
 
     @property
     def name(self) -> str:
-        return self._name
+        return self._tools.embedder.name
 
     async def dimensions(self) -> int:
-        return self._dimensions
+        return await self._tools.embedder.dimensions()
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        vectors = self._kept.vectors(self._name, texts)
-        if any(text not in vectors for text in texts):
-            raise Refused("the embedding provider refused one of the questions")
+        if await embed_all(self._tools, "", texts):
+            raise Refused("the embedding provider refused one of the texts")
+        vectors = self._tools.kept.vectors(self._tools.vectors_of, texts)
         return np.stack([vectors[text] for text in texts])

@@ -13,7 +13,7 @@ from cli import main
 from cli.client import Client
 from cli.evaluation import Wanted, run_served
 from embedded.stack import Stack
-from shared.evaluation import Kept, Tools, markdown
+from shared.evaluation import Kept, Tools, chosen, evaluate, markdown, read
 from shared.evaluation.vectors import embed_all
 from shared.index import Index
 from shared.services import embedder_of
@@ -170,6 +170,30 @@ def test_what_was_embedded_before_a_stop_is_kept(provider, tmp_path):
     assert refused == set()
 
 
+def test_points_that_stand_already_are_not_written_again(stack, provider, tmp_path):
+    settings = provider.settings(qdrant_url=stack.settings.qdrant_url)
+    labelled, stages = read(write(tmp_path / "set")), []
+
+    async def run(progress):
+        async with AsyncExitStack() as resources:
+            index = Index(settings.qdrant_url)
+            resources.push_async_callback(index.aclose)
+            with Kept(tmp_path / "kept.sqlite") as kept:
+                tools = Tools(settings, embedder_of(settings, resources), index, kept, None, progress)
+                return await evaluate(tools, labelled, chosen(["questions"]), "questions")
+
+    def stop_at_the_first_query(stage, *_):
+        if stage.startswith("querying"):
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        asyncio.run(run(stop_at_the_first_query))
+    results = asyncio.run(run(lambda stage, *_: stages.append(stage)))
+
+    assert list(dict.fromkeys(stages)) == ["embedding", "measuring chunks", "querying questions"]
+    assert results["rows"][0]["ndcg@10"] == pytest.approx((1 + 0.63093 + 0 + 1 / 1.63093 + 1 + 0.5) / 6, abs=1e-4)
+
+
 def test_without_questions_the_rows_that_need_them_are_left_out(foreask, provider, tmp_path):
     code, out, _ = foreask("eval", write(tmp_path / "set", generated=False), "--output", tmp_path / "out")
 
@@ -247,6 +271,10 @@ def test_without_a_model_that_writes_answers_they_are_quotations(foreask, provid
     assert judged["refused"]["mean"] == 1
     assert judged["citations_valid"]["mean"] == 1
     assert 0 < judged["answered"]["mean"] < 1  # the words of one question are those of its passage
+    provider.reset()
+    foreask("eval", tmp_path / "set", "--answers", "--strategies", "text", "--output", tmp_path / "again")
+    assert saved(tmp_path / "again")[0]["answers"] == judged
+    assert provider.stats()["embedded_inputs"] == 0
 
 
 def test_a_text_that_the_provider_refuses_is_counted(foreask, provider, tmp_path):
