@@ -49,7 +49,9 @@ from shared.stages.indexing import Indexer
 from shared.stages.parsing import Parser
 from shared.uploads import Uploads
 
-EMBEDDED_MODEL = "smollm2-135m"  # may write questions, which are screened, but must not write answers
+# May write questions, which are screened, but must not write answers, nor rewrite what users ask: of "Does orjson
+# support PyPy?" it makes "You can use it to test the moon on your computer.", in 4 to 40 seconds.
+EMBEDDED_MODEL = "smollm2-135m"
 _PROBE_TIMEOUT = timedelta(seconds=30)  # a server that must load its model first takes a while
 T = TypeVar("T", str, SecretStr)
 
@@ -241,7 +243,9 @@ def _answerers(settings: Settings, chat: OpenAIChat, limiter: Limiter, embedder:
     return lambda tenant: GenerativeAnswerer(LimitedChat(chat, limiter, tenant, QUERY))
 
 
-def _rewriter(settings: Settings, chat: OpenAIChat, limiter: Limiter) -> Rewriter:
+def _rewriter(settings: Settings, chat: OpenAIChat, limiter: Limiter) -> Rewriter | None:
+    if chat.name == EMBEDDED_MODEL:
+        return None
     return Rewriter(lambda tenant: LimitedChat(chat, limiter, tenant, QUERY), settings.rewrite_budget)
 
 

@@ -144,7 +144,7 @@ class Retriever:
         if not query.rewriting:
             return []
         if self._rewriter is None:
-            retrieval.skipped["rewrite"] = "no language model is configured"
+            retrieval.skipped["rewrite"] = "no language model is configured that can rewrite a question"
             return []
         with retrieval.timed("rewrite"):
             working = self._found_otherwise(self._rewriter, collection, where, query, retrieval)

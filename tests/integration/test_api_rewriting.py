@@ -155,6 +155,18 @@ async def test_a_rewriting_that_no_channel_can_search_for_changes_nothing(client
     assert found.metadata.explain.rewritten.queries == ["To be or not to be?"]
 
 
+async def test_the_embedded_model_is_not_asked_to_rewrite(services, settings, provider):
+    async with calling(settings.model_copy(update={"llm_model": "smollm2-135m"})) as client:
+        await client.post("/v1/documents", json={"text": TEXTS["leave.md"], "filename": "leave.md"})
+        await work(services)
+        provider.reset()
+        names, found = await retrieve(client, rewrite={"hyde": True})
+
+    assert names == ["leave.md"]
+    assert found.metadata.skipped == {"rewrite": "no language model is configured that can rewrite a question"}
+    assert provider.stats()["calls"] == 0
+
+
 @pytest.mark.parametrize(
     ("rewrite", "field"),
     [({"queries": 9}, "queries"), ({"queries": -1}, "queries"), ({"budget_ms": 0}, "budget_ms"), ({"hide": 1}, "hide")],
