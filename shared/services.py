@@ -112,23 +112,9 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         embedder = embedder_of(settings, stack)
         limiters = _limiters(settings, redis_url, chat, embedder, stack)
         asked_embedder = LimitedEmbedder(embedder, limiters.embedding, patience=QUERY)
-        sandbox = ParsingSandbox(
-            workers=settings.parse_workers,
-            timeout=settings.parse_timeout,
-            memory_bytes=settings.parse_memory_bytes,
-            max_text_chars=settings.parse_max_text_chars,
-        )
+        sandbox = _sandbox(settings)
         stack.push_async_callback(sandbox.close)
-        worker = f"{socket.gethostname()}:{os.getpid()}"
-        llm_limits = _llm_limits(settings, chat.name)
-        work = Work(
-            database,
-            worker=worker,
-            lease=settings.lease,
-            weights=settings.tenant_weights,
-            limits=llm_limits.tenants,
-            other_limits=llm_limits.tenant_rates,
-        )
+        work = _work(settings, database, chat)
         uploads = Uploads(settings.data_dir / "uploads")
         policy = RetryPolicy(settings.max_attempts, settings.retry_base, settings.retry_ceiling)
         floor = settings.similarity_floor if settings.similarity_floor is not None else floor_for(embedder.name)
@@ -165,6 +151,27 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
                 uploads,
             ),
         )
+
+
+def _sandbox(settings: Settings) -> ParsingSandbox:
+    return ParsingSandbox(
+        workers=settings.parse_workers,
+        timeout=settings.parse_timeout,
+        memory_bytes=settings.parse_memory_bytes,
+        max_text_chars=settings.parse_max_text_chars,
+    )
+
+
+def _work(settings: Settings, database: Database, chat: OpenAIChat) -> Work:
+    limits = _llm_limits(settings, chat.name)
+    return Work(
+        database,
+        worker=f"{socket.gethostname()}:{os.getpid()}",
+        lease=settings.lease,
+        weights=settings.tenant_weights,
+        limits=limits.tenants,
+        other_limits=limits.tenant_rates,
+    )
 
 
 def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:

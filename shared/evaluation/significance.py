@@ -26,7 +26,7 @@ class Interval:
     high: float
 
 
-def interval(values: Sequence[float]) -> Interval:
+def interval(values: Sequence[float] | Values) -> Interval:
     """The mean with its percentile bootstrap interval over queries (Efron 1979)."""
     array = np.asarray(values, dtype=np.float64)
     if not len(array):

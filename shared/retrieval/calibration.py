@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shared.evaluation.significance import Interval, Values, interval
 from shared.ledger.records import Weights
 from shared.retrieval.channels import Found
 from shared.retrieval.fusion import Match, fuse
@@ -26,18 +26,6 @@ _K = 10
 _STEPS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)  # of questions and bm25, beside text
 _WITHOUT_TEXT = (Weights(1, 0, 0), Weights(0, 0, 1), Weights(1, 0, 1), Weights(1, 0, 0.5))
 _ONE_SIDED_95 = 1.64
-_RESAMPLES = 1000
-
-Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean over questions and its 95 % bootstrap interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +54,9 @@ def calibrate(found: Sequence[Mapping[Channel, Found]], relevant: Sequence[Colle
     return Calibration(
         weights,
         len(found),
-        {channel: _interval(_ndcg(found, relevant, _only(channel))) for channel in CHANNELS},
-        _interval(equal),
-        _interval(tried.get(weights, equal)),
+        {channel: interval(_ndcg(found, relevant, _only(channel))) for channel in CHANNELS},
+        interval(equal),
+        interval(tried.get(weights, equal)),
     )
 
 
@@ -97,9 +85,3 @@ def _of_first(matches: Sequence[Match], answers: Collection[str]) -> float:
 def _lower_bound(differences: Values) -> float:
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
     return float(differences.mean() - _ONE_SIDED_95 * error) if error else 0.0
-
-
-def _interval(values: Values) -> Interval:
-    drawn = np.random.default_rng(7).integers(0, len(values), size=(_RESAMPLES, len(values)))
-    low, high = np.quantile(values[drawn].mean(axis=1), [0.025, 0.975])
-    return Interval(round(float(values.mean()), 4), round(float(low), 4), round(float(high), 4))
