@@ -62,6 +62,7 @@ def begin(fleet: Fleet, provider: ScriptedProvider, seed: int, table: list[Row])
     yield begin
     for link in ("ledger", "broker", "qdrant"):
         fleet.fault(link)
+    fleet.recover()  # a scenario that failed would make the next ones fail
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -179,6 +179,15 @@ class Fleet(Deployment):
             process.terminate()
             process.wait(timeout=30)
 
+    def recover(self) -> None:
+        """Bring the usual crew back: nothing stands still, and no worker is left that was altered for a scenario."""
+        for name in sorted(self.processes):
+            self.signal(name, signal.SIGCONT)
+            if name not in (*self.crew, "api"):
+                self.dismiss(name)
+            elif name in self.crew and self.processes[name].args != worker(name):
+                self.replace(name, worker(name))
+
     @contextmanager
     def paused(self, *names: str) -> Iterator[None]:
         """Within, these processes stand still."""

@@ -2,7 +2,7 @@
 
 import sys
 
-from tests.faults.fleet import role_of, worker
+from tests.faults.fleet import role_of
 
 POISONED = ("parse-1", "ask-1", "ask-2")
 
@@ -20,8 +20,6 @@ def test_poison_is_set_aside(fleet, provider, begin, scale):
 
     scenario.hand_in(corpus)
     scenario.settle()
-    for name in POISONED:
-        fleet.replace(name, worker(name))
 
     letters = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
     reasons = sorted(letter["reason"].split(":")[0] for letter in letters)
