@@ -375,6 +375,9 @@ class CollectionChange(Body):
     )
     chunk_max_chars: int | None = Field(None, ge=200, le=100_000)
     chunk_overlap_chars: int | None = Field(None, ge=0, le=10_000)
+    prepend_questions: bool | None = Field(
+        None, description="embed a chunk's text with its questions in front of it; default false"
+    )
 
 
 class CollectionOptionsView(Reply):
@@ -382,6 +385,7 @@ class CollectionOptionsView(Reply):
     prompt: str | None
     chunk_max_chars: int | None
     chunk_overlap_chars: int | None
+    prepend_questions: bool | None
 
 
 class CollectionView(Reply):
@@ -393,6 +397,7 @@ class CollectionView(Reply):
             "prompt": None,
             "chunk_max_chars": 2000,
             "chunk_overlap_chars": 100,
+            "prepend_questions": None,
         },
         created_at="2026-10-01T09:00:00Z",
         documents={"ready": 12, "asking": 1},

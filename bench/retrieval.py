@@ -24,7 +24,7 @@ import numpy as np
 from shared.index import Index
 from shared.ledger import Collections
 from shared.ledger.database import Database
-from shared.ledger.records import AskedChunk, Lease
+from shared.ledger.records import AskedChunk, CollectionOptions, Lease
 from shared.points import Point, points_of
 from tests.deployment import Deployment, ScriptedProvider
 
@@ -61,6 +61,7 @@ def points(chunks: int, texts: Texts) -> Iterator[list[Point]]:
             collection_id=document,
             index_name="",
             embedding_model="",
+            options=CollectionOptions(),
             external_id="document.md",
             filename="document.md",
             title="A document",

@@ -7,7 +7,7 @@ collection, so that one upsert writes a chunk whole, one filter deletes it, and 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,11 @@ def question_id(chunk: UUID, ordinal: int) -> str:
 def _uuid5(namespace: bytes, name: bytes) -> UUID:
     """`uuid.uuid5`, which imports hashlib again for each of the millions of ids."""
     return UUID(bytes=hashlib.sha1(namespace + name, usedforsecurity=False).digest()[:16], version=5)
+
+
+def with_questions(text: str, questions: Iterable[str]) -> str:
+    """What is embedded of a chunk whose questions are prepended to its text."""
+    return "\n".join((*questions, text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 - `chunks`: as the product does it: the text and each question by itself.
 - `joined`: all questions of a passage as one text, in the place of a question.
-- `prepended`: the questions and then the text as one text, in the place of the text.
+- `prepended`: the questions and then the text as one text in the place of the text, and each question by itself; the
+  collection option `prepend_questions`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from shared.embedding import Vectors
 from shared.evaluation.labelled import Passage
 from shared.evaluation.strategies import Layout
 from shared.ledger.records import AskedChunk, Collection, CollectionOptions, Lease
-from shared.points import Point, chunk_id, points_of
+from shared.points import Point, chunk_id, points_of, with_questions
 from shared.retrieval import Channel
 
 TENANT = "evaluation"
@@ -45,7 +46,7 @@ def embedded(layout: Layout, passage: Passage, questions: Sequence[str]) -> Embe
         return Embedded(passage.text, tuple(questions))
     if layout == "joined":
         return Embedded(None, ("\n".join(questions),) if questions else ())
-    return Embedded("\n".join((*questions, passage.text)))
+    return Embedded(with_questions(passage.text, questions), tuple(questions))
 
 
 def collection(index_name: str, model: str) -> Collection:
@@ -66,6 +67,7 @@ def points(
         collection_id=collection.id,
         index_name=collection.index_name,
         embedding_model=collection.embedding_model,
+        options=collection.options,
         external_id=passage.id,
         filename=None,
         title=passage.title,

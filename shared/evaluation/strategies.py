@@ -45,6 +45,7 @@ STRATEGIES = (
     Strategy("text+bm25 rrf", ("text", "bm25"), "rrf"),
     Strategy("questions joined", ("questions",), layout="joined"),
     Strategy("questions prepended", ("text",), layout="prepended"),
+    Strategy("default prepended", CHANNELS, layout="prepended"),
     Strategy("all rrf", CHANNELS, "rrf"),
     Strategy("max", CHANNELS, "max"),
 )

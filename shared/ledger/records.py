@@ -39,6 +39,7 @@ class CollectionOptions:
     prompt: str | None = None
     chunk_max_chars: int | None = None
     chunk_overlap_chars: int | None = None
+    prepend_questions: bool | None = None  # to the text, before it is embedded; None: no
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +233,7 @@ class AskedChunk:
     collection_id: UUID
     index_name: str
     embedding_model: str
+    options: CollectionOptions
     external_id: str
     filename: str | None
     title: str | None

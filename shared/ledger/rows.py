@@ -66,6 +66,7 @@ def asked(row: RowMapping) -> AskedChunk:
     values = dict(row)
     lease = Lease(values.pop("id"), values.pop("generation"), values.pop("lease_token"))
     span = (values.pop("span_start"), values.pop("span_end"))
+    values["options"] = options_of(values["options"])
     values["heading_path"] = tuple(values["heading_path"])
     values["questions"] = tuple(values["questions"])
     return AskedChunk(lease=lease, span=span, **values)

@@ -1,7 +1,8 @@
 """Index: questions are screened, embedded with their chunk and written to Qdrant; whole documents are finished.
 
 A batch takes chunks of many documents and goes through as one: one round of embedding requests, one upsert, one
-settlement.
+settlement. Where a collection's questions are prepended to its texts there is a second round, for which questions are
+kept is judged by the vector of the text alone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from shared.ledger.outcomes import Failed, Indexed
 from shared.ledger.records import AskedChunk, Finishable, Sweep
 from shared.ledger.work import Work
 from shared.limiter import Limiter
-from shared.points import Point, points_of
+from shared.points import Point, points_of, with_questions
 from shared.retry import RetryPolicy, decide
 from shared.settings import Settings
 from shared.uploads import Uploads
@@ -54,6 +55,25 @@ class Indexer:
     policy: RetryPolicy
     floor: float | None
     uploads: Uploads
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A chunk with the vector of its text alone, all its questions, and those that are kept with their vectors."""
+
+    chunk: AskedChunk
+    text: Vectors | Permanent
+    screened: Sequence[Screened]
+    kept: Sequence[tuple[str, Vectors]]
+
+    @property
+    def questions(self) -> list[str]:
+        return [question for question, _ in self.kept]
+
+    @property
+    def prepends(self) -> bool:
+        wanted = self.chunk.options.prepend_questions
+        return bool(wanted and self.kept) and not isinstance(self.text, Permanent)
 
 
 Batch = Sequence[AskedChunk]
@@ -106,11 +126,13 @@ async def index_batch(indexer: Indexer, batch: Batch) -> Outcomes:
     try:
         screened = [_screen(chunk) for chunk in sound]
         vectors = await _embed(indexer, sound, screened)
-        written = [_write(indexer, *parts) for parts in zip(sound, screened, vectors, strict=True)]
-        await _upsert(indexer, sound, [point for points, _ in written for point in points])
+        judged = [_judge(indexer, *parts) for parts in zip(sound, screened, vectors, strict=True)]
+        text_vectors = await _text_vectors(indexer, judged)
+        points = [_points(*parts) for parts in zip(judged, text_vectors, strict=True)]
+        await _upsert(indexer, sound, [point for own in points for point in own])
     except ForeaskError as error:
         return outcomes + [_failed(indexer, chunk, error) for chunk in sound]
-    return outcomes + [outcome for _, outcome in written]
+    return outcomes + [_indexed(one) for one in judged]
 
 
 def _sound(indexer: Indexer, batch: Batch) -> tuple[list[AskedChunk], list[Indexed | Failed]]:
@@ -151,47 +173,58 @@ async def _embed(
         For each chunk the vector of its text and then of each kept question, or the reason why there is none.
     """
     own = [[c.text, *(q.text for q in qs if q.kept)] for c, qs in zip(chunks, screened, strict=True)]
-    flat = [text for texts in own for text in texts]
-    settings = indexer.settings
-    ranges = pack(flat, max_inputs=settings.embedding_batch_size, max_tokens=settings.embedding_batch_tokens)
-    parts = await asyncio.gather(*(embed_each(indexer.embedder, flat[r.start : r.stop]) for r in ranges))
-    vectors = iter([vector for part in parts for vector in part])
+    vectors = iter(await _embed_all(indexer, [text for texts in own for text in texts]))
     return [list(islice(vectors, len(texts))) for texts in own]
 
 
-def _write(
-    indexer: Indexer, chunk: AskedChunk, screened: Sequence[Screened], vectors: Sequence[Vectors | Permanent]
-) -> tuple[list[Point], Indexed]:
-    """A chunk's points, and what is recorded of it once they stand."""
-    text, *others = vectors
-    text_vector = None if isinstance(text, Permanent) else text
-    judged, kept = _judge(indexer, chunk, screened, text_vector, others)
-    points = points_of(chunk, text_vector, [q.text for q, _ in kept], [v for _, v in kept])
-    recorded = [{"text": q.text, "kept": q.kept, "reason": q.reason} for q in judged]
-    error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
-    return points, Indexed(chunk, recorded, len(kept), error)
+async def _embed_all(indexer: Indexer, texts: Sequence[str]) -> list[Vectors | Permanent]:
+    settings = indexer.settings
+    ranges = pack(texts, max_inputs=settings.embedding_batch_size, max_tokens=settings.embedding_batch_tokens)
+    parts = await asyncio.gather(*(embed_each(indexer.embedder, texts[r.start : r.stop]) for r in ranges))
+    return [vector for part in parts for vector in part]
 
 
 def _judge(
-    indexer: Indexer,
-    chunk: AskedChunk,
-    screened: Sequence[Screened],
-    text_vector: Vectors | None,
-    vectors: Sequence[Vectors | Permanent],
-) -> tuple[list[Screened], list[tuple[Screened, Vectors]]]:
-    """Drop kept questions that cannot be embedded, or that their vectors speak against."""
+    indexer: Indexer, chunk: AskedChunk, screened: Sequence[Screened], vectors: Sequence[Vectors | Permanent]
+) -> _Judged:
+    """Drop kept questions that cannot be embedded, or that their vectors speak against; `vectors` as of `_embed`."""
+    text, *others = vectors
     passed = [question for question in screened if question.kept]
-    usable = [(q, v) for q, v in zip(passed, vectors, strict=True) if not isinstance(v, Permanent)]
+    usable = [(q, v) for q, v in zip(passed, others, strict=True) if not isinstance(v, Permanent)]
     refused = [
         replace(q, kept=False, reason=f"could not be embedded: {v.message}")
-        for q, v in zip(passed, vectors, strict=True)
+        for q, v in zip(passed, others, strict=True)
         if isinstance(v, Permanent)
     ]
     judged = [question for question, _ in usable]
-    if usable and text_vector is not None and not chunk.given:
-        judged = apply_similarity(judged, np.stack([v for _, v in usable]), text_vector, indexer.floor)
-    kept = [(q, v) for q, (_, v) in zip(judged, usable, strict=True) if q.kept]
-    return [*judged, *refused, *(q for q in screened if not q.kept)], kept
+    if usable and not isinstance(text, Permanent) and not chunk.given:
+        judged = apply_similarity(judged, np.stack([v for _, v in usable]), text, indexer.floor)
+    kept = [(q.text, v) for q, (_, v) in zip(judged, usable, strict=True) if q.kept]
+    return _Judged(chunk, text, [*judged, *refused, *(q for q in screened if not q.kept)], kept)
+
+
+async def _text_vectors(indexer: Indexer, judged: Sequence[_Judged]) -> list[Vectors | None]:
+    """The vector that stands for each chunk's text, None where the provider refuses the text.
+
+    What it refuses only with the questions in front, such as one that is too long, is found by the text alone.
+    """
+    longer = [one for one in judged if one.prepends]
+    vectors = iter(await _embed_all(indexer, [with_questions(one.chunk.text, one.questions) for one in longer]))
+    prepended = [next(vectors) if one.prepends else one.text for one in judged]
+    chosen = [one.text if isinstance(v, Permanent) else v for one, v in zip(judged, prepended, strict=True)]
+    return [None if isinstance(vector, Permanent) else vector for vector in chosen]
+
+
+def _points(judged: _Judged, text_vector: Vectors | None) -> list[Point]:
+    return points_of(judged.chunk, text_vector, judged.questions, [vector for _, vector in judged.kept])
+
+
+def _indexed(judged: _Judged) -> Indexed:
+    """What is recorded of a chunk once its points stand."""
+    chunk, text = judged.chunk, judged.text
+    recorded = [{"text": q.text, "kept": q.kept, "reason": q.reason} for q in judged.screened]
+    error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
+    return Indexed(chunk, recorded, len(judged.kept), error)
 
 
 async def _upsert(indexer: Indexer, chunks: Sequence[AskedChunk], points: Sequence[Point]) -> None:

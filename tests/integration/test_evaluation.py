@@ -23,7 +23,7 @@ from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
 
 STRATEGIES = [
     *("default", "questions", "text", "bm25", "text+bm25 rrf"),
-    *("questions joined", "questions prepended", "all rrf", "max"),
+    *("questions joined", "questions prepended", "default prepended", "all rrf", "max"),
 ]
 
 
@@ -82,7 +82,7 @@ def test_what_is_stored_is_counted_for_each_strategy(foreask, tmp_path):
     _, rows = saved(tmp_path / "out")
     points = {name: row["points_per_chunk"] for name, row in rows.items()}
     written = sum(map(len, QUESTIONS.values()))
-    assert points["default"] == points["questions"] == (10 + written) / 10
+    assert points["default"] == points["questions"] == points["default prepended"] == (10 + written) / 10
     assert points["questions joined"] == (10 + len(QUESTIONS)) / 10
     assert {points[name] for name in ("text", "bm25", "text+bm25 rrf", "questions prepended")} == {1.0}
     assert rows["text"]["bytes_per_chunk"] > 384 * 4 > rows["bm25"]["bytes_per_chunk"] > 0
@@ -200,7 +200,8 @@ def test_without_questions_the_rows_that_need_them_are_left_out(foreask, provide
     assert code == 0
     results, rows = saved(tmp_path / "out")
     assert list(rows) == ["default", "text", "bm25", "text+bm25 rrf", "all rrf", "max"]
-    assert [one["strategy"] for one in results["left_out"]] == ["questions", "questions joined", "questions prepended"]
+    left_out = ["questions", "questions joined", "questions prepended", "default prepended"]
+    assert [one["strategy"] for one in results["left_out"]] == left_out
     assert "with --ask the configured LLM writes the questions (at least one call for each of 10 passages)" in out
     assert provider.stats()["calls"] == 0
 

@@ -1,6 +1,7 @@
 """From bytes to points and back: the stages over real engines, with a scripted provider."""
 
 import asyncio
+from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
@@ -16,6 +17,7 @@ from shared.stages import asking_stage, clean, indexing_stage, parsing_stage
 from shared.stages.indexing import _settle as settle_indexed
 from shared.stages.indexing import index_batch
 from tests.conftest import Library
+from tests.provider import Provider, Script
 
 TWO_SECTIONS = "\n\n".join(
     f"# {name}\n\n" + " ".join(f"{name}{number} is about {name} number {number}." for number in range(20))
@@ -355,3 +357,78 @@ async def test_a_changed_prompt_replaces_the_questions_of_every_chunk(services, 
     assert provider.stats()["calls"] == 2 * paid
     assert len(after) < len(before)
     assert {p["generation"] for p in after.values()} == {2}
+
+
+HARBOUR = "The harbour opens at seven in the morning for all ships."
+
+
+async def prepending(services):
+    options = CollectionOptions(prepend_questions=True)
+    return await services.ledger.collections.ensure(
+        "default", "default", embedding_model="scripted-embedding", options=options
+    )
+
+
+async def text_vectors(services, library):
+    """The vector of each chunk's text as it stands in Qdrant, by that text; those of questions are left out."""
+    stored = await points(services, library)
+    index_name = (await library.collection()).index_name
+    vectors = await services.index.vectors(index_name, [i for i, p in stored.items() if "text" in p])
+    return {stored[i]["text"]: vector for i, vector in vectors.items()}
+
+
+def near(vector, text):
+    return np.allclose(vector, Provider(Script()).vector(text), atol=1e-5)
+
+
+async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_nothing_else(services, library, provider):
+    await library.add(HARBOUR, "a.md")
+    await work(services)
+    before = await points(services, library)
+    questions = [p["question"] for p in before.values() if "question" in p]
+    assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
+    paid = provider.stats()["calls"]
+
+    collection = await prepending(services)
+    assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
+    await services.ledger.documents.reindex(collection)
+    await work(services)
+
+    after = await points(services, library)
+    assert provider.stats()["calls"] == paid
+    assert {i: p | {"generation": 2, "pending": False} for i, p in before.items()} == after
+    vector = (await text_vectors(services, library))[HARBOUR]
+    in_order = sorted(questions, key=[q["text"] for q in await kept(services)].index)
+    assert near(vector, "\n".join([*in_order, HARBOUR]))
+    assert not near(vector, HARBOUR)
+
+
+async def kept(services):
+    async with services.database.begin() as connection:
+        (questions,) = (await connection.execute(text("SELECT questions FROM chunks"))).scalars()
+    return [question for question in questions if question["kept"]]
+
+
+async def test_questions_are_judged_by_the_text_without_them(services, library, provider):
+    await prepending(services)
+    await library.add(HARBOUR, "a.md")
+    await work(services, "parse", "ask")
+    (chunk,) = await services.ledger.work.claim_asked(10)
+    provider_vector = Provider(Script()).vector
+    nearest = max(float(provider_vector(question) @ provider_vector(HARBOUR)) for question in chunk.questions)
+
+    (indexed,) = await index_batch(replace(services.indexer, floor=nearest + 0.01), [chunk])
+
+    assert indexed.kept == 0
+    assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
+
+
+async def test_a_text_that_is_refused_with_its_questions_is_found_by_itself(services, library, provider):
+    await prepending(services)
+    provider.script(refuse_containing=f"?\n{HARBOUR}")
+    document = await library.add(HARBOUR, "a.md")
+    await work(services)
+
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
+    assert len(await points(services, library)) > 1

@@ -141,7 +141,7 @@ def test_what_a_layout_embeds():
     assert embedded("chunks", passage, ["A?", "B?"]) == Embedded("Text.", ("A?", "B?"))
     assert embedded("joined", passage, ["A?", "B?"]) == Embedded(None, ("A?\nB?",))
     assert embedded("joined", passage, []) == Embedded(None)
-    assert embedded("prepended", passage, ["A?", "B?"]) == Embedded("A?\nB?\nText.")
+    assert embedded("prepended", passage, ["A?", "B?"]) == Embedded("A?\nB?\nText.", ("A?", "B?"))
     assert embedded("prepended", passage, []) == Embedded("Text.")
 
 
