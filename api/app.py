@@ -21,6 +21,7 @@ from api import (
     status,
     verification,
 )
+from api.asked import AskedQueries
 from api.frontier import Frontier
 from api.known import KnownCollections
 from shared.services import build
@@ -76,5 +77,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with build(settings) as services:
         app.state.services = services
         app.state.known = KnownCollections(services.ledger.collections, settings.embedding_model or "")
+        app.state.asked = AskedQueries(services.ledger.queries, wanted=settings.queries_kept > 0)
         services.doorbell.begin()
         yield
+        await app.state.asked.aclose()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api.asked import AskedQueries
 from api.known import KnownCollections
 from shared.services import Services as SharedServices
 
@@ -20,5 +21,11 @@ async def _known(request: Request) -> KnownCollections:
     return known
 
 
+async def _asked(request: Request) -> AskedQueries:
+    asked: AskedQueries = request.app.state.asked
+    return asked
+
+
 Services = Annotated[SharedServices, Depends(_services)]
 Known = Annotated[KnownCollections, Depends(_known)]
+Asked = Annotated[AskedQueries, Depends(_asked)]

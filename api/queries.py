@@ -11,9 +11,10 @@ import structlog
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.asked import AskedQueries
 from api.auth import Tenant
 from api.bodies import read_json
-from api.context import Known, Services
+from api.context import Asked, Known, Services
 from api.frontier import log_crash
 from api.known import KnownCollections
 from api.openapi import json_body, problems, replies
@@ -46,11 +47,11 @@ _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
 @router.post("/retrieve", response_model=Retrieved, responses=problems(*_STATUSES), openapi_extra=json_body(Retrieve))
-async def retrieve(request: Request, tenant: Tenant, services: Services, known: Known) -> Response:
+async def retrieve(request: Request, tenant: Tenant, services: Services, known: Known, asked: Asked) -> Response:
     """Find the chunks that answer a question. A collection that does not exist has none."""
     body = await read_json(request, Retrieve, services.settings.max_json_bytes)
     clock = _Clock()
-    retrieval = await _retrieve(body, tenant, services, known)
+    retrieval = await _retrieve(body, tenant, services, known, asked)
     return Json(_found(body, retrieval, clock))
 
 
@@ -69,11 +70,11 @@ async def retrieve(request: Request, tenant: Tenant, services: Services, known: 
     ),
     openapi_extra=json_body(Ask),
 )
-async def query(request: Request, tenant: Tenant, services: Services, known: Known) -> Response:
+async def query(request: Request, tenant: Tenant, services: Services, known: Known, asked: Asked) -> Response:
     """Answer a question from the documents alone, with citations. Where nothing is found, no model is called."""
     body = await read_json(request, Ask, services.settings.max_json_bytes)
     clock = _Clock()
-    retrieval = await _retrieve(body, tenant, services, known)
+    retrieval = await _retrieve(body, tenant, services, known, asked)
     if body.stream:
         return event_stream(_streamed(body, retrieval, services.answerer_for(tenant), clock))
     with retrieval.timed("answer"):
@@ -81,7 +82,9 @@ async def query(request: Request, tenant: Tenant, services: Services, known: Kno
     return Json(_answered(body, answer, retrieval, clock))
 
 
-async def _retrieve(body: Retrieve, tenant: str, services: SharedServices, known: KnownCollections) -> Retrieval:
+async def _retrieve(
+    body: Retrieve, tenant: str, services: SharedServices, known: KnownCollections, asked: AskedQueries
+) -> Retrieval:
     most = services.settings.top_k_max
     if body.top_k > most:
         raise InvalidInput(f"top_k is at most {most} (FOREASK_TOP_K_MAX).", field="top_k")
@@ -92,7 +95,12 @@ async def _retrieve(body: Retrieve, tenant: str, services: SharedServices, known
         given["rewriting"] = Rewriting(**body.rewrite.model_dump(exclude={"budget_ms"}))
         given["rewrite_budget"] = body.rewrite.budget
     wanted = Query(**given)
-    return await services.retriever.retrieve(await known.found(tenant, body.collection), wanted)
+    collection = await known.found(tenant, body.collection)
+    retrieval = await services.retriever.retrieve(collection, wanted)
+    with retrieval.timed("record"):
+        chunks = [chunk.chunk_id for chunk in retrieval.chunks]
+        retrieval.query_id = await asked.name(collection, body.question, chunks)
+    return retrieval
 
 
 async def _streamed(body: Ask, retrieval: Retrieval, answerer: Answerer, clock: _Clock) -> AsyncIterator[bytes]:
@@ -165,6 +173,7 @@ def _chunks(body: Retrieve, chunks: Sequence[RetrievedChunk]) -> list[FoundChunk
 def _metadata(body: Retrieve, retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:
     usage += retrieval.usage
     return QueryMetadata(
+        query_id=retrieval.query_id,
         matched_questions=retrieval.matched_questions,
         unique_chunks=retrieval.unique_chunks,
         usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),

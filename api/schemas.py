@@ -20,6 +20,7 @@ _METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
 _METADATA_DEPTH = 8
 _QUESTIONS_MAX = 20
 _DOCUMENT_ID = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
+_QUERY_ID = "3f0f3c5e-7d2b-4c1f-8a69-5b0e2d9c4f77"
 
 CollectionName = Annotated[
     str,
@@ -647,6 +648,9 @@ class Explanation(Reply):
 
 
 class QueryMetadata(Reply):
+    query_id: UUID | None = Field(
+        description="names the question to POST /v1/feedback; null: it is not kept, or the ledger was away"
+    )
     matched_questions: int
     unique_chunks: int
     usage: QueryUsage
@@ -656,10 +660,11 @@ class QueryMetadata(Reply):
 
 
 _METADATA_EXAMPLE = {
+    "query_id": _QUERY_ID,
     "matched_questions": 4,
     "unique_chunks": 1,
     "usage": {"prompt_tokens": 312, "completion_tokens": 14},
-    "milliseconds": {"embed": 12.1, "search": 6.4, "answer": 820.0, "total": 839.2},
+    "milliseconds": {"embed": 12.1, "search": 6.4, "record": 0.9, "answer": 820.0, "total": 840.1},
     "skipped": {},
 }
 _FOUND_EXAMPLE = {

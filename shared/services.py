@@ -22,7 +22,7 @@ from shared.doorbell import Doorbell
 from shared.embedding import Embedder, OpenAIEmbedder
 from shared.errors import InvalidInput
 from shared.index import Index
-from shared.ledger import Audit, Backlogs, Collections, DeadLetters, Documents, Ledger, Work
+from shared.ledger import Audit, Backlogs, Collections, DeadLetters, Documents, Ledger, Queries, Work
 from shared.ledger.database import Database
 from shared.limiter import (
     NEUTRAL,
@@ -128,6 +128,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
                 Backlogs(database),
                 DeadLetters(database),
                 Audit(database),
+                Queries(database),
             ),
             uploads=uploads,
             index=index,

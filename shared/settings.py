@@ -186,6 +186,9 @@ class Settings(BaseSettings):
 
     # Query
     top_k_max: PositiveInt = 200
+    queries_kept: int = Field(
+        30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
+    )
     rewrite_budget: Duration = Field(
         timedelta(seconds=3), description="how long a query waits for its question to be rewritten"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from datetime import timedelta
 
 import structlog
 from sqlalchemy import text
@@ -50,7 +51,8 @@ async def reconcile(services: Services) -> None:
 
 
 async def tidy(services: Services) -> None:
-    """Remove uploads that a crash left without a document."""
+    """Remove uploads that a crash left without a document, and questions that were kept for long enough."""
+    await services.ledger.queries.purge(timedelta(days=services.settings.queries_kept))
     old = list(services.uploads.older_than(_ORPHAN_SECONDS))
     in_use = await services.ledger.documents.uploads_in_use(old)
     for name in set(old) - in_use:

@@ -9,6 +9,7 @@ from shared.ledger.backlog import Backlogs
 from shared.ledger.collections import Collections
 from shared.ledger.dead import DeadLetters
 from shared.ledger.documents import Documents
+from shared.ledger.queries import Queries
 from shared.ledger.work import Work
 
 
@@ -20,6 +21,7 @@ class Ledger:
     backlogs: Backlogs
     dead: DeadLetters
     audit: Audit
+    queries: Queries
 
 
-__all__ = ["Audit", "Backlogs", "Collections", "DeadLetters", "Documents", "Ledger", "Work"]
+__all__ = ["Audit", "Backlogs", "Collections", "DeadLetters", "Documents", "Ledger", "Queries", "Work"]

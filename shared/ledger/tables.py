@@ -178,6 +178,20 @@ completions = Table(
     _now(),
 )
 
+# What users asked and which chunks they were shown, for as long as feedback may come. No foreign key: a query is not to
+# wait for the row of its collection, and time alone removes these.
+queries = Table(
+    "queries",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("collection_id", Uuid, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("chunk_ids", ARRAY(Uuid), nullable=False),
+    _now(),
+    Index("ix_queries_created_at", "created_at"),
+)
+
 # Points that a late writer may have left behind a newer generation; removed once no lease can still be held.
 sweeps = Table(
     "sweeps",

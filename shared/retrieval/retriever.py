@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from qdrant_client import models
 
@@ -68,6 +69,7 @@ class Retrieval:
     usage: Usage = field(default_factory=Usage)
     skipped: dict[str, str] = field(default_factory=dict)
     milliseconds: dict[str, float] = field(default_factory=dict)
+    query_id: UUID | None = None  # what feedback names it by
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:

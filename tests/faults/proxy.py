@@ -68,12 +68,19 @@ class Link:
         self.swallowed = 0
         self.accepted = 0
         self._connections: set[Connection] = set()
+        self._server: asyncio.Server
         self._flowing = asyncio.Event()
         self._flowing.set()
 
     async def listen(self) -> int:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
-        return int(server.sockets[0].getsockname()[1])
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def aclose(self) -> None:
+        self._server.close()
+        for connection in list(self._connections):
+            connection.close(at_once=True)
+        await self._server.wait_closed()
 
     def change(self, fault: Fault) -> None:
         self.fault = fault

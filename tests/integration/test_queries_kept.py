@@ -1,0 +1,120 @@
+"""Questions are kept for feedback: named in the reply, for as long as wanted, and at no risk to the query."""
+
+import asyncio
+import contextlib
+import time
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from pydantic import SecretStr
+
+from tests.api import calling, events_of, work
+from tests.faults.proxy import Fault, Link
+from workers.reconciler import tidy
+
+LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
+QUESTION = {"question": "How many days of leave has everybody?"}
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(settings) as client:
+        yield client
+
+
+@pytest.fixture
+async def indexed(client, services):
+    await client.post("/v1/documents", json=LEAVE)
+    await work(services)
+
+
+async def kept(services):
+    async with services.database.begin() as connection:
+        found = await connection.exec_driver_sql("SELECT id, tenant, question, chunk_ids FROM queries")
+        return {str(row.id): (row.tenant, row.question, [str(chunk) for chunk in row.chunk_ids]) for row in found}
+
+
+async def test_a_query_is_kept_under_the_name_in_its_reply_with_the_chunks_that_were_shown(client, indexed, services):
+    for route in ("retrieve", "query"):
+        reply = (await client.post(f"/v1/{route}", json=QUESTION)).json()
+
+        shown = [chunk["chunk_id"] for chunk in reply["chunks"]]
+        assert shown
+        assert (await kept(services))[reply["metadata"]["query_id"]] == ("default", QUESTION["question"], shown)
+    assert len(await kept(services)) == 2
+
+
+async def test_both_events_of_a_stream_name_the_query(client, indexed, services):
+    streamed = await client.post("/v1/query", json=QUESTION | {"stream": True})
+
+    told = {name: data for name, data in [event async for event in events_of(streamed)] if name != "token"}
+    (name,) = await kept(services)
+    assert [told[event]["metadata"]["query_id"] for event in ("retrieved", "done")] == [name, name]
+
+
+async def test_many_queries_at_once_are_each_kept_under_their_own_name(client, indexed, services):
+    asked = [{"question": f"How many days of leave has person {n}?"} for n in range(30)]
+    replies = await asyncio.gather(*(client.post("/v1/retrieve", json=body) for body in asked))
+
+    rows = await kept(services)
+    assert [rows[r.json()["metadata"]["query_id"]][1] for r in replies] == [body["question"] for body in asked]
+
+
+async def test_of_a_collection_that_is_not_there_nothing_is_kept(client, services):
+    reply = await client.post("/v1/retrieve", json=QUESTION | {"collection": "nowhere"})
+
+    assert reply.json()["metadata"]["query_id"] is None
+    assert await kept(services) == {}
+
+
+async def test_nothing_is_kept_where_that_is_not_wanted(services, settings, indexed):
+    async with calling(settings.model_copy(update={"queries_kept": 0})) as client:
+        reply = (await client.post("/v1/retrieve", json=QUESTION)).json()
+
+    assert reply["chunks"]
+    assert reply["metadata"]["query_id"] is None
+    assert await kept(services) == {}
+
+
+async def proxied(settings):
+    """A link to the ledger that can be broken, and settings that go through it."""
+    there = urlsplit(settings.database_url.get_secret_value())
+    link = Link(f"{there.hostname}:{there.port}")
+    through = there._replace(netloc=f"{there.username}:{there.password}@127.0.0.1:{await link.listen()}").geturl()
+    return link, settings.model_copy(update={"database_url": SecretStr(through)})
+
+
+@pytest.mark.parametrize("mode", ["cut", "hole"])
+async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, settings, indexed, monkeypatch, mode):
+    monkeypatch.setattr("api.known._SECONDS", 600.0)  # what a query needs of the ledger beside this
+    link, through = await proxied(settings)
+    async with contextlib.aclosing(link), calling(through) as client:
+        assert (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]
+
+        link.change(Fault(mode=mode))
+        began = time.monotonic()
+        replies = [await client.post("/v1/retrieve", json=QUESTION) for _ in range(20)]
+        assert time.monotonic() - began < 3  # where each waited in vain it would be ten seconds
+        assert [(r.status_code, r.json()["metadata"]["query_id"]) for r in replies] == [(200, None)] * 20
+        assert all(reply.json()["chunks"] for reply in replies)
+
+        link.change(Fault())
+        async with asyncio.timeout(20):
+            while not (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]:
+                await asyncio.sleep(0.05)
+
+
+async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
+    monkeypatch.setattr("shared.ledger.queries._AT_ONCE", 2)
+    for _ in range(6):
+        await client.post("/v1/retrieve", json=QUESTION)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql(
+            "UPDATE queries SET created_at = now() - interval '31 days' WHERE id IN (SELECT id FROM queries LIMIT 5)"
+        )
+
+    await tidy(services)
+
+    assert len(await kept(services)) == 1
+    assert await services.ledger.queries.purge(timedelta()) == 1  # with 0 days what there was is removed, too
