@@ -62,7 +62,7 @@ async def get(name: CollectionName, tenant: Tenant, services: Services) -> Respo
 async def put(request: Request, name: CollectionName, tenant: Tenant, services: Services, known: Known) -> Response:
     """Make a collection, or replace its options; they hold for documents that are parsed from then on."""
     change = await read_json(request, CollectionChange, services.settings.max_json_bytes)
-    _require_overlap_fits(change, services.settings)
+    _require_sizes_fit(change, services.settings)
     before = await known.found(tenant, name)
     collection = await services.ledger.collections.ensure(
         tenant,
@@ -87,13 +87,19 @@ async def reindex(name: CollectionName, tenant: Tenant, services: Services, know
     return Json(Reindexing(documents=documents), 202)
 
 
-def _require_overlap_fits(change: CollectionChange, settings: Settings) -> None:
+def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
     most = change.chunk_max_chars or settings.chunk_max_chars
     overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars
     if overlap * 2 > most:
         raise InvalidInput(
             f"Chunks of at most {most} characters can overlap by {most // 2} characters at most, not {overlap}.",
             field="chunk_overlap_chars",
+        )
+    if change.section_max_chars is not None and change.section_max_chars < most:
+        raise InvalidInput(
+            f"A section of {change.section_max_chars} characters cannot hold a chunk of {most}:"
+            " set chunk_max_chars to a part of section_max_chars, such as a quarter.",
+            field="section_max_chars",
         )
 
 

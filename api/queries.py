@@ -31,6 +31,7 @@ from api.schemas import (
     Retrieve,
     Retrieved,
     RewrittenView,
+    StageExplanation,
 )
 from shared.answering import Answer, Answerer, Passage
 from shared.errors import ForeaskError, InvalidInput
@@ -185,10 +186,23 @@ def _metadata(body: Retrieve, retrieval: Retrieval, usage: Usage, clock: _Clock)
 
 def _explanation(body: Retrieve, retrieval: Retrieval) -> Explanation:
     return Explanation(
+        stages=_stages(retrieval),
         fusion=body.fusion,
         weights={channel: retrieval.weights.of(channel) for channel in body.channels},
         rewritten=None if retrieval.rewritten is None else _rewritten(retrieval.rewritten),
     )
+
+
+def _stages(retrieval: Retrieval) -> dict[str, StageExplanation]:
+    names = dict.fromkeys([*retrieval.milliseconds, *retrieval.did, *retrieval.skipped])
+    return {
+        name: StageExplanation(
+            milliseconds=retrieval.milliseconds.get(name),
+            did=retrieval.did.get(name),
+            skipped=retrieval.skipped.get(name),
+        )
+        for name in names
+    }
 
 
 def _rewritten(rewritten: Rewritten) -> RewrittenView:

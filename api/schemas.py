@@ -13,7 +13,7 @@ from shared.answering import Form
 from shared.asking import validate_template
 from shared.errors import InvalidInput
 from shared.ledger.records import ChunkState, DocumentState
-from shared.retrieval import CHANNELS, Channel, FusionName
+from shared.retrieval import CHANNELS, Channel, FusionName, Order, Unit
 from shared.rewriting import MAX_QUERIES, Intent
 
 _METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
@@ -379,6 +379,9 @@ class CollectionChange(Body):
     prepend_questions: bool | None = Field(
         None, description="embed a chunk's text with its questions in front of it; default false"
     )
+    section_max_chars: int | None = Field(
+        None, ge=200, le=100_000, description="divide into sections of so many characters, and these into chunks"
+    )
 
 
 class CollectionOptionsView(Reply):
@@ -387,6 +390,7 @@ class CollectionOptionsView(Reply):
     chunk_max_chars: int | None
     chunk_overlap_chars: int | None
     prepend_questions: bool | None
+    section_max_chars: int | None
 
 
 class CollectionView(Reply):
@@ -399,6 +403,7 @@ class CollectionView(Reply):
             "chunk_max_chars": 2000,
             "chunk_overlap_chars": 100,
             "prepend_questions": None,
+            "section_max_chars": None,
         },
         created_at="2026-10-01T09:00:00Z",
         documents={"ready": 12, "asking": 1},
@@ -568,7 +573,9 @@ class Retrieve(Body):
     collection: CollectionName = "default"
     top_k: int = Field(10, ge=1, description="distinct chunks; at most FOREASK_TOP_K_MAX")
     min_score: float | None = Field(None, ge=-1, le=1, description="chunks with a lower score are left out")
-    max_tokens: int = Field(12_000, ge=1, le=1_000_000, description="estimated tokens of all chunks together")
+    max_tokens: int = Field(
+        12_000, ge=1, le=1_000_000, description="of all texts together, counted by FOREASK_LLM_TOKENIZER or estimated"
+    )
     filter: dict[str, Any] | None = Field(
         None,
         description="metadata of chunks: each a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte} or {text}",
@@ -580,7 +587,19 @@ class Retrieve(Body):
     rewrite: Rewrite | None = Field(None, description="what else to search for than the question as it is")
     rerank: bool = Field(default=True, description="have the best chunks ordered by FOREASK_RERANK_BASE_URL, if set")
     diversity: float = Field(0.0, ge=0, le=1, description="how much a chunk loses that is like one before it")
-    explain: bool = Field(default=False, description="say what each channel found of each chunk, and with what weights")
+    unit: Unit = Field(
+        "chunk",
+        description="what is returned of a chunk that was found: it, its section (section_max_chars), or some of its"
+        " sentences",
+    )
+    window: int = Field(2, ge=0, le=100, description="with `unit: sentences`: so many on each side of the nearest")
+    order: Order = Field(
+        "score", description="section: chunks under the same headings together, as they stand in their document"
+    )
+    explain: bool = Field(
+        default=False,
+        description="say what each channel found of each chunk, with what weights, and what each stage did",
+    )
 
 
 class Ask(Retrieve):
@@ -609,9 +628,12 @@ class FoundChunk(Reply):
     filename: str | None
     heading_path: list[str]
     page: int | None
-    span: tuple[int, int]
+    span: tuple[int, int] = Field(description="of the text in the document, in characters of what was extracted")
+    chunk_span: tuple[int, int] = Field(description="of the chunk that was found")
+    generation: int = Field(description="of the document")
     metadata: dict[str, Any]
-    tokens: int = Field(description="estimated")
+    also_in: list[str] = Field([], description="external ids of documents in which the same text was found")
+    tokens: int = Field(description="of the text, counted by FOREASK_LLM_TOKENIZER or estimated")
     rerank_score: float | None = Field(description="of the reranker, on its own scale; null: not reranked")
     channels: dict[str, ChannelPlace] | None = Field(None, description="with `explain`: where each channel has it")
 
@@ -641,7 +663,14 @@ class RewrittenView(Reply):
     entities: list[str]
 
 
+class StageExplanation(Reply):
+    milliseconds: float | None = Field(description="null: it was not timed by itself")
+    did: str | None = Field(description="null: nothing that could be said of it")
+    skipped: str | None = Field(description="why the query went on without it")
+
+
 class Explanation(Reply):
+    stages: dict[str, StageExplanation] = Field(description="what each stage did, and how long that took")
     fusion: FusionName
     weights: dict[str, float] = Field(description="of the channels that were searched")
     rewritten: RewrittenView | None = Field(description="what else was searched for; null: only the question itself")
@@ -679,6 +708,9 @@ _FOUND_EXAMPLE = {
     "heading_path": ["Leave"],
     "page": None,
     "span": [9, 47],
+    "chunk_span": [9, 47],
+    "generation": 1,
+    "also_in": [],
     "metadata": {"department": "hr"},
     "tokens": 13,
     "rerank_score": None,

@@ -71,6 +71,7 @@ def points(chunks: int, texts: Texts) -> Iterator[list[Point]]:
             heading_path=("Part",),
             span=(0, 100),
             page=None,
+            section=None,
             pending=False,
             questions=(),
             given=False,

@@ -25,6 +25,8 @@ _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
 _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
+_SECTION_CHUNKS = 1000  # more than fit into the longest section
+_PART = ["text", "ordinal", "span", "heading_path", "page"]
 _PLACE = ["document_id", "chunk_id", "generation", "pending"]
 _INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
     "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
@@ -42,6 +44,16 @@ class Hit:
     id: str
     score: float
     payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of a document's generation, by its span."""
+
+    document_id: str
+    generation: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +258,17 @@ class Index:
             records = await self._client.retrieve(name, list(ids), with_payload=True)
         return {str(record.id): record.payload or {} for record in records}
 
+    async def sections(
+        self, name: str, tenant: str, sections: Sequence[Section]
+    ) -> dict[Section, list[Mapping[str, Any]]]:
+        """Return the payloads of the chunks that sections consist of, in no order; hidden ones too."""
+        requests = [
+            {"filter": _part_of(section, tenant), "limit": _SECTION_CHUNKS, "with_payload": _PART}
+            for section in sections
+        ]
+        found = await self.search(name, requests) or [[] for _ in sections]
+        return {section: [hit.payload for hit in hits] for section, hits in zip(sections, found, strict=True)}
+
     async def stored(
         self, name: str, tenant: str, *, after: str | None = None, limit: int = 1000
     ) -> tuple[list[Stored], str | None]:
@@ -333,6 +356,17 @@ def _document(
     if below is not None:
         must.append(models.FieldCondition(key="generation", range=models.Range(lt=below)))
     return models.Filter(must=must)
+
+
+def _part_of(section: Section, tenant: str) -> dict[str, Any]:
+    wanted: dict[str, str | int] = {
+        "tenant": tenant,
+        "document_id": section.document_id,
+        "generation": section.generation,
+        "section.start": section.start,
+        "section.end": section.end,
+    }
+    return {"must": [{"key": key, "match": {"value": value}} for key, value in wanted.items()]}
 
 
 def _stored(record: models.Record) -> Stored:

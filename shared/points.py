@@ -84,5 +84,6 @@ def _chunk_payload(chunk: AskedChunk) -> dict[str, Any]:
         "ordinal": chunk.ordinal,
         "span": chunk.span,
         "page": chunk.page,
+        "section": chunk.section and {"start": chunk.section[0], "end": chunk.section[1]},
         "created_at": chunk.created_at.isoformat(),
     }

@@ -47,6 +47,7 @@ from shared.settings import Settings
 from shared.stages.asking import Questioner
 from shared.stages.indexing import Indexer
 from shared.stages.parsing import Parser
+from shared.tokens import token_counter
 from shared.uploads import Uploads
 
 # May write questions, which are screened, but must not write answers, nor rewrite what users ask: of "Does orjson
@@ -134,7 +135,11 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
             index=index,
             doorbell=doorbell,
             retriever=Retriever(
-                asked_embedder, index, _rewriter(settings, chat, limiters.llm), _reranker(settings, stack)
+                asked_embedder,
+                index,
+                _rewriter(settings, chat, limiters.llm),
+                _reranker(settings, stack),
+                token_counter(settings.llm_tokenizer),
             ),
             limiters=limiters,
             answerer_for=_answerers(settings, chat, limiters.llm, asked_embedder),

@@ -127,6 +127,9 @@ class Settings(BaseSettings):
     llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
     llm_api_key: SecretStr | None = Field(None, validation_alias=_openai("API_KEY"))
     llm_model: str | None = None
+    llm_tokenizer: Path | None = Field(
+        None, description="the model's tokenizer.json: token budgets are then exact; without it they are estimated"
+    )
     llm_timeout: Duration = timedelta(seconds=120)
     llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per ask worker")
     llm_input_price: float = Field(0.0, ge=0, description="price of a million prompt tokens")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from shared.answering.answer import Answer, Form, Passage, nothing_found
-from shared.answering.sentences import sentences
 from shared.embedding import Embedder
+from shared.sentences import sentences
 
 LEAD = "Quoted from the documents:"
 MAX_SENTENCES = 96

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shared.answering.sentences import sentences
 from shared.asking.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
 from shared.asking.replies import Malformed, questions_in
 from shared.asking.subject import Asked, AskingOptions, BadQuestions, Subject
 from shared.llm import ChatModel, ChatRequest, Message, Usage
+from shared.sentences import sentences
 
 DEFAULT_COUNT = 6
 

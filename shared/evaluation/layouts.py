@@ -77,6 +77,7 @@ def points(
         heading_path=(),
         span=(0, len(passage.text)),
         page=None,
+        section=None,
         pending=False,
         questions=parts.questions,
         given=True,

@@ -127,7 +127,8 @@ _CLAIM_ASKED = f"""
     WHERE w.id = due.id AND w.generation = due.generation AND d.id = w.document_id
     RETURNING w.id, w.generation, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
               l.embedding_model, l.options, d.external_id, d.filename, d.title, d.metadata, w.ordinal, w.text,
-              w.heading_path, w.span_start, w.span_end, w.page, w.pending, w.given_questions IS NOT NULL AS given,
+              w.heading_path, w.span_start, w.span_end, w.page, w.section_start, w.section_end, w.pending,
+              w.given_questions IS NOT NULL AS given,
               coalesce(w.given_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
                        '{{}}') AS questions,

@@ -40,6 +40,7 @@ class CollectionOptions:
     chunk_max_chars: int | None = None
     chunk_overlap_chars: int | None = None
     prepend_questions: bool | None = None  # to the text, before it is embedded; None: no
+    section_max_chars: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,7 @@ class NewChunk:
     page: int | None
     content_key: bytes
     given_questions: tuple[str, ...] | None = None
+    section: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,7 @@ class AskedChunk:
     heading_path: tuple[str, ...]
     span: tuple[int, int]
     page: int | None
+    section: tuple[int, int] | None
     pending: bool
     questions: tuple[str, ...]
     given: bool

@@ -67,9 +67,10 @@ def asked(row: RowMapping) -> AskedChunk:
     lease = Lease(values.pop("id"), values.pop("generation"), values.pop("lease_token"))
     span = (values.pop("span_start"), values.pop("span_end"))
     values["options"] = options_of(values["options"])
+    section = (values.pop("section_start"), values.pop("section_end"))
     values["heading_path"] = tuple(values["heading_path"])
     values["questions"] = tuple(values["questions"])
-    return AskedChunk(lease=lease, span=span, **values)
+    return AskedChunk(lease=lease, span=span, section=None if section[0] is None else section, **values)
 
 
 def parsed_arrays(parsed: Sequence[Parsed]) -> dict[str, Any]:
@@ -92,6 +93,8 @@ def chunk_arrays(chunks: Sequence[tuple[UUID, NewChunk]]) -> dict[str, Any]:
         "starts": [c.span[0] for _, c in chunks],
         "ends": [c.span[1] for _, c in chunks],
         "pages": [c.page for _, c in chunks],
+        "section_starts": [c.section and c.section[0] for _, c in chunks],
+        "section_ends": [c.section and c.section[1] for _, c in chunks],
         "keys": [c.content_key for _, c in chunks],
         "given": [None if c.given_questions is None else as_json(c.given_questions) for _, c in chunks],
     }

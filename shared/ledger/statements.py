@@ -21,17 +21,21 @@ SETTLE_PARSED = text("""
 
 INSERT_CHUNKS = text("""
     INSERT INTO chunks (id, generation, document_id, tenant, lane, ordinal, text, heading_path, span_start, span_end,
-                        page, content_key, state, given_questions, pending)
+                        page, section_start, section_end, content_key, state, given_questions,
+                        pending)
     SELECT v.id, d.generation, d.id, d.tenant, d.lane, v.ordinal, v.text,
-           ARRAY(SELECT jsonb_array_elements_text(v.headings)), v.span_start, v.span_end, v.page, v.content_key,
+           ARRAY(SELECT jsonb_array_elements_text(v.headings)), v.span_start, v.span_end, v.page, v.section_start,
+           v.section_end, v.content_key,
            CASE WHEN v.given IS NULL THEN 'pending' ELSE 'asked' END,
            CASE WHEN v.given IS NULL THEN NULL ELSE ARRAY(SELECT jsonb_array_elements_text(v.given)) END,
            d.live_generation IS NOT NULL AND NOT EXISTS (
                SELECT 1 FROM chunks o WHERE o.id = v.id AND o.generation = d.live_generation)
     FROM unnest(CAST(:documents AS uuid[]), CAST(:ids AS uuid[]), CAST(:ordinals AS int[]), CAST(:texts AS text[]),
                 CAST(:headings AS jsonb[]), CAST(:starts AS int[]), CAST(:ends AS int[]), CAST(:pages AS int[]),
-                CAST(:keys AS bytea[]), CAST(:given AS jsonb[]))
-         AS v(document_id, id, ordinal, text, headings, span_start, span_end, page, content_key, given)
+                CAST(:section_starts AS int[]), CAST(:section_ends AS int[]), CAST(:keys AS bytea[]),
+                CAST(:given AS jsonb[]))
+         AS v(document_id, id, ordinal, text, headings, span_start, span_end, page, section_start,
+              section_end, content_key, given)
     JOIN documents d ON d.id = v.document_id
     ON CONFLICT DO NOTHING
 """)

@@ -132,6 +132,8 @@ chunks = Table(
     Column("span_start", Integer, nullable=False),
     Column("span_end", Integer, nullable=False),
     Column("page", Integer),
+    Column("section_start", Integer),  # the span of the chunks that can be returned together
+    Column("section_end", Integer),
     Column("content_key", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
     Column("pending", Boolean, nullable=False),  # its points stay hidden until the generation is whole

@@ -91,7 +91,8 @@ def parse(request: Request) -> ParsedDocument:
         media_type=request["media_type"],
         max_text_chars=request["max_text_chars"],
     )
-    chunks = divide(extracted, ChunkingOptions(request["max_chars"], request["overlap_chars"]))
+    options = ChunkingOptions(request["max_chars"], request["overlap_chars"], request["section_max_chars"])
+    chunks = divide(extracted, options)
     return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks)
 
 

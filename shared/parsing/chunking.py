@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
+from shared.headings import common_path
 from shared.parsing.blocks import Block, scan, scan_plain
 from shared.parsing.cutting import Piece, cut
 from shared.parsing.document import Chunk, ChunkingOptions, ExtractedText
@@ -68,12 +69,25 @@ def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[Chunk, .
     """
     blocks = scan(extracted.text) if extracted.markdown else scan_plain(extracted.text)
     page_of = _page_finder(extracted.page_starts)
-    runs = (
-        run
-        for section in _joined(_sections(blocks, extracted.text, options), options)
-        for run in _packed(section.units, extracted.text, options)
-    )
-    return tuple(_chunk(ordinal, run, extracted.text, page_of) for ordinal, run in enumerate(runs))
+    runs = _runs(_joined(_sections(blocks, extracted.text, options), options), extracted.text, options)
+    return tuple(_chunk(ordinal, *run, extracted.text, page_of) for ordinal, run in enumerate(runs))
+
+
+def _runs(
+    sections: Iterable[_Section], text: str, options: ChunkingOptions
+) -> Iterator[tuple[Sequence[_Unit], tuple[int, int] | None]]:
+    """The units of each chunk, and the span of what is returned where its section is asked for."""
+    for section in sections:
+        if options.section_max_chars is None:
+            yield from ((run, None) for run in _packed(section.units, text, options.max_chars))
+        else:
+            for part in _packed(section.units, text, options.section_max_chars):
+                yield from ((run, _span(part)) for run in _packed(part, text, options.max_chars))
+
+
+def _span(run: Sequence[_Unit]) -> tuple[int, int]:
+    first = run[0].piece
+    return first.start - first.overlap_chars, run[-1].end
 
 
 def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> Iterator[_Section]:
@@ -135,19 +149,19 @@ def _settle(short: _Section, done: list[_Section], options: ChunkingOptions) -> 
         done.append(short)
 
 
-def _packed(units: Sequence[_Unit], text: str, options: ChunkingOptions) -> Iterator[Sequence[_Unit]]:
+def _packed(units: Sequence[_Unit], text: str, max_chars: int) -> Iterator[Sequence[_Unit]]:
     first = 0
     while first < len(units):
-        after = _cut_after(units, first, text, options)
+        after = _cut_after(units, first, text, max_chars)
         yield units[first:after]
         first = after
 
 
-def _cut_after(units: Sequence[_Unit], first: int, text: str, options: ChunkingOptions) -> int:
-    """Where the chunk that begins with unit `first` ends: the index of the next chunk's first unit."""
+def _cut_after(units: Sequence[_Unit], first: int, text: str, max_chars: int) -> int:
+    """Where the run that begins with unit `first` ends: the index of the next one's first unit."""
     begin = units[first].start
-    room = begin + options.max_chars - units[first].piece.repeated_chars
-    earliest = begin + int(options.max_chars * EARLIEST_CUT)
+    room = begin + max_chars - units[first].piece.repeated_chars
+    earliest = begin + int(max_chars * EARLIEST_CUT)
     candidates: list[int] = []
     fits = first + 1
     while fits < len(units) and units[fits].end <= room:
@@ -167,25 +181,22 @@ def _harm(units: Sequence[_Unit], index: int, text: str) -> tuple[int, int, int]
     return tail_is_short, place, crc32(text[unit.start : unit.start + 64].encode("utf-8", "surrogatepass"))
 
 
-def _chunk(ordinal: int, run: Sequence[_Unit], text: str, page_of: Callable[[int], int | None]) -> Chunk:
-    first = run[0].piece
-    start = first.start - first.overlap_chars
-    end = run[-1].end
-    repeated = text[slice(*first.header)] + "\n" if first.header else ""
-    return Chunk(ordinal, repeated + text[start:end], _common_path(run), (start, end), page_of(start))
+def _chunk(
+    ordinal: int,
+    run: Sequence[_Unit],
+    section: tuple[int, int] | None,
+    text: str,
+    page_of: Callable[[int], int | None],
+) -> Chunk:
+    start, end = _span(run)
+    header = run[0].piece.header
+    repeated = text[slice(*header)] + "\n" if header else ""
+    return Chunk(ordinal, repeated + text[start:end], _common_path(run), (start, end), page_of(start), section)
 
 
 def _common_path(run: Sequence[_Unit]) -> tuple[str, ...]:
     """The headings that stand above everything in the chunk that is not itself a heading."""
-    paths = {unit.path for unit in run if not unit.heading} or {run[-1].path}
-    if len(paths) == 1:
-        return paths.pop()
-    shared: list[str] = []
-    for titles in zip(*paths, strict=False):
-        if len(set(titles)) > 1:
-            break
-        shared.append(titles[0])
-    return tuple(shared)
+    return common_path({unit.path for unit in run if not unit.heading} or {run[-1].path})
 
 
 def _page_finder(page_starts: Sequence[tuple[int, int]]) -> Callable[[int], int | None]:

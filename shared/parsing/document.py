@@ -12,14 +12,18 @@ class ChunkingOptions:
     Args:
         max_chars: no chunk's text is longer.
         overlap_chars: how much of the text before it a chunk repeats, only where a paragraph had to be cut.
+        section_max_chars: no section, a run of chunks under the same headings, is longer; None: there are no sections.
     """
 
     max_chars: int = 2_000
     overlap_chars: int = 100
+    section_max_chars: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_chars < 1 or self.overlap_chars < 0:
             raise ValueError("max_chars must be positive and overlap_chars not negative")
+        if self.section_max_chars is not None and self.section_max_chars < self.max_chars:
+            raise ValueError("section_max_chars must be max_chars or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Chunk:
         heading_path: the headings above it, outermost first.
         span: (start, end) in characters of the extracted text.
         page: the page or slide on which it begins, from 1, where the format has them.
+        section: the span of the section that it is a part of, where the document is divided into sections.
     """
 
     ordinal: int
@@ -40,6 +45,7 @@ class Chunk:
     heading_path: tuple[str, ...]
     span: tuple[int, int]
     page: int | None
+    section: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class Request(TypedDict):
     media_type: str | None
     max_chars: int
     overlap_chars: int
+    section_max_chars: int | None
     max_text_chars: int
     cpu_seconds: int
 
@@ -48,7 +49,7 @@ def pack(message: Request | Reply) -> bytes:
 
 def flatten(document: ParsedDocument) -> list[Any]:
     """A document as nested lists: names repeated for each chunk would be half of the reply."""
-    chunks = [[chunk.text, chunk.heading_path, *chunk.span, chunk.page] for chunk in document.chunks]
+    chunks = [[chunk.text, chunk.heading_path, *chunk.span, chunk.page, chunk.section] for chunk in document.chunks]
     return [document.title, document.text_chars, document.media_type, chunks]
 
 
@@ -60,7 +61,7 @@ def restore(flat: list[Any]) -> ParsedDocument:
         text_chars,
         media_type,
         tuple(
-            Chunk(ordinal, text, tuple(path), (start, end), page)
-            for ordinal, (text, path, start, end, page) in enumerate(chunks)
+            Chunk(ordinal, text, tuple(path), (start, end), page, section and (section[0], section[1]))
+            for ordinal, (text, path, start, end, page, section) in enumerate(chunks)
         ),
     )

@@ -94,6 +94,7 @@ class ParsingSandbox:
             media_type=media_type,
             max_chars=options.max_chars,
             overlap_chars=options.overlap_chars,
+            section_max_chars=options.section_max_chars,
             max_text_chars=self._max_text_chars,
             cpu_seconds=ceil(self._timeout.total_seconds()),
         )

@@ -1,12 +1,12 @@
 """Retrieval: a question is matched against questions and texts, folded to distinct chunks, and fitted to a budget."""
 
 from shared.ledger.records import Weights
-from shared.retrieval.budget import fit
 from shared.retrieval.channels import Found
+from shared.retrieval.chunks import RetrievedChunk
 from shared.retrieval.conditions import condition_of
 from shared.retrieval.fusion import Match, Place, fuse
-from shared.retrieval.query import CHANNELS, Channel, FusionName, Query
-from shared.retrieval.retriever import Retrieval, RetrievedChunk, Retriever
+from shared.retrieval.query import CHANNELS, Channel, FusionName, Order, Query, Unit
+from shared.retrieval.retriever import Retrieval, Retriever
 
 __all__ = [
     "CHANNELS",
@@ -14,13 +14,14 @@ __all__ = [
     "Found",
     "FusionName",
     "Match",
+    "Order",
     "Place",
     "Query",
     "Retrieval",
     "RetrievedChunk",
     "Retriever",
+    "Unit",
     "Weights",
     "condition_of",
-    "fit",
     "fuse",
 ]

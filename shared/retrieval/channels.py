@@ -41,11 +41,13 @@ class Found:
         scores: by chunk, best first.
         questions: the question that matched, by chunk.
         beyond: the most that a chunk can have which is not among them.
+        points: how many hits that were; a chunk may have several.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
     questions: Mapping[str, str] = field(default_factory=dict)
     beyond: float = 0.0
+    points: int = 0
 
 
 def limit_of(channel: Channel, top_k: int) -> int:
@@ -76,7 +78,7 @@ def found_of(channel: Channel, hits: Sequence[Hit], limit: int, full_score: floa
                 questions[chunk] = str(hit.payload["question"])
     ranked = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
     beyond = min(scores.values()) if len(hits) >= limit else 0.0
-    return Found(ranked, questions, max(0.0, beyond))
+    return Found(ranked, questions, max(0.0, beyond), len(hits))
 
 
 def merged(direct: Mapping[Channel, Found], rewritten: Sequence[Mapping[Channel, Found]]) -> dict[Channel, Found]:

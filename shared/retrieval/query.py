@@ -13,6 +13,8 @@ from shared.rewriting import Rewriting
 
 Channel = Literal["questions", "text", "bm25"]
 FusionName = Literal["scores", "rrf", "max"]
+Unit = Literal["chunk", "section", "sentences"]
+Order = Literal["score", "section"]
 CHANNELS: tuple[Channel, ...] = ("questions", "text", "bm25")
 
 
@@ -21,9 +23,9 @@ class Query:
     """A question and how it is searched for.
 
     Args:
-        top_k: distinct chunks.
+        top_k: distinct units.
         min_score: of the fused score; chunks below it are left out.
-        max_tokens: of all chunks together, estimated.
+        max_tokens: of all that is returned, counted by the model's tokenizer where that is known, else estimated.
         filter: a caller's filter over metadata, checked on use.
         channels: those that are searched; one with no weight is not.
         fusion: how their scores become one; see `shared.retrieval.fusion`.
@@ -32,6 +34,9 @@ class Query:
         rewrite_budget: how long the query waits for that, instead of the configured time.
         rerank: whether a reranker orders the best, where there is one.
         diversity: from 0, by score alone, to 1: how much a chunk loses that is like one before it.
+        unit: what is returned of each chunk that is found; see `shared.retrieval.units`.
+        window: sentences on each side of the nearest, where sentences are returned.
+        order: by score, or those under the same headings together.
     """
 
     question: str
@@ -47,3 +52,6 @@ class Query:
     rewriting: Rewriting = Rewriting()
     rewrite_budget: timedelta | None = None
     rerank: bool = True
+    unit: Unit = "chunk"
+    window: int = 2
+    order: Order = "score"

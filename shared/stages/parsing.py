@@ -89,11 +89,13 @@ async def _settle(parser: Parser, outcomes: Sequence[Parsed | Failed]) -> None:
 
 
 def _chunking(settings: Settings, options: CollectionOptions) -> ChunkingOptions:
+    most = options.chunk_max_chars or settings.chunk_max_chars
+    overlap, sections = options.chunk_overlap_chars, options.section_max_chars
     return ChunkingOptions(
-        max_chars=options.chunk_max_chars or settings.chunk_max_chars,
-        overlap_chars=settings.chunk_overlap_chars
-        if options.chunk_overlap_chars is None
-        else options.chunk_overlap_chars,
+        max_chars=most,
+        overlap_chars=settings.chunk_overlap_chars if overlap is None else overlap,
+        # The settings may have changed since the collection's options were checked against them.
+        section_max_chars=None if sections is None else max(sections, most),
     )
 
 
@@ -114,6 +116,7 @@ def _new_chunks(
                 heading_path=chunk.heading_path,
                 span=chunk.span,
                 page=chunk.page,
+                section=chunk.section,
                 content_key=content_key(document.tenant, model, subject, options),
                 given_questions=given[number] if given is not None else None,
             )

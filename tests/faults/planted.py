@@ -59,7 +59,7 @@ BUGS = (
         "                self._release(item)\n",
         "            for item, _ in group:\n"
         "                self._release(item)\n"
-        "            await asyncio.sleep(20)\n"
+        "            await asyncio.sleep(3)\n"
         "            await self._commit([outcome for _, outcome in group])\n"
         "            for item, _ in group:\n",
     ),

@@ -1,5 +1,6 @@
 from collections import Counter
-from itertools import pairwise
+from dataclasses import replace
+from itertools import groupby, pairwise
 from random import Random
 
 from hypothesis import given, settings
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from shared.parsing.chunking import divide
 from shared.parsing.document import Chunk, ChunkingOptions, ExtractedText
+from shared.retrieval.units import joined
 
 LINES = st.one_of(
     st.sampled_from(
@@ -113,3 +115,26 @@ def share_changed(random: Random) -> float:
         for version in (paragraphs, changed)
     )
     return (before - after).total() / before.total()
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS, OPTIONS, st.integers(1, 4), st.booleans())
+def test_a_section_is_what_its_chunks_joined_say(text, options, times, markdown):
+    with_sections = replace(options, section_max_chars=options.max_chars * times)
+    chunks = chunks_of(text, with_sections, markdown=markdown)
+
+    for (start, end), own in groupby(chunks, key=lambda chunk: chunk.section):
+        whole = joined([{"text": chunk.text, "span": chunk.span} for chunk in own])
+        assert end - start <= with_sections.section_max_chars
+        body = whole[len(whole) - (end - start) :]
+        assert body.split() == text[start:end].split()
+    assert len({chunk.section for chunk in chunks}) == sum(1 for _ in groupby(chunks, key=lambda chunk: chunk.section))
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS, OPTIONS)
+def test_sections_as_long_as_chunks_change_no_chunk(text, options):
+    chunks = chunks_of(text, replace(options, section_max_chars=options.max_chars))
+
+    assert [replace(chunk, section=None) for chunk in chunks] == list(chunks_of(text, options))
+    assert all(chunk.section == chunk.span for chunk in chunks)

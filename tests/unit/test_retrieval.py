@@ -4,7 +4,7 @@ import pytest
 from shared.bm25 import query_vector
 from shared.errors import InvalidInput
 from shared.index import Hit
-from shared.retrieval import Match, Place, Weights, condition_of, fit, fuse
+from shared.retrieval import Match, Place, Weights, condition_of, fuse
 from shared.retrieval.channels import found_of, full_bm25
 from shared.retrieval.diversity import diversified
 
@@ -104,10 +104,6 @@ def test_diversity_puts_what_is_like_the_first_behind_what_is_not():
     assert [m.chunk_id for m in diversified(matches, vectors, 2, 0.0)] == ["a", "twin"]
     assert [m.chunk_id for m in diversified(matches, vectors, 2, 0.5)] == ["a", "other"]
     assert [m.chunk_id for m in diversified(matches, {}, 3, 0.5)] == ["a", "twin", "other"]
-
-
-def test_the_budget_passes_over_what_does_not_fit():
-    assert fit([5, 9, 4, 1], lambda cost: cost, 10) == [5, 4, 1]
 
 
 @pytest.mark.parametrize(

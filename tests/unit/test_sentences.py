@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.answering.sentences import MAX_CHARS, sentences
+from shared.sentences import MAX_CHARS, sentences
 
 
 def split(text):

@@ -1,0 +1,115 @@
+from dataclasses import replace
+
+import pytest
+
+from shared.retrieval.assembly import Distinct, ordered, within_budget, without_overlaps
+from shared.retrieval.chunks import RetrievedChunk
+from shared.tokens import Estimate
+
+DOCUMENT = " ".join(f"word{number:02}" for number in range(60))
+
+
+def chunk(start=0, end=20, *, document="a", text=None, path=(), header=""):
+    return RetrievedChunk(
+        chunk_id=f"{document}-{start}",
+        score=0.5,
+        matched_question=None,
+        text=header + (text or DOCUMENT[start:end]),
+        document_id=document,
+        external_id=f"{document}.md",
+        title=None,
+        filename=None,
+        heading_path=path,
+        page=None,
+        span=(start, end),
+        chunk_span=(start, end),
+        generation=1,
+        metadata={},
+        channels={},
+    )
+
+
+def distinct(wanted, *chunks):
+    found = Distinct(wanted)
+    found.add(chunks)
+    return found
+
+
+def test_the_same_text_is_given_once_and_its_other_places_are_named():
+    twins = [chunk(document="b"), chunk(document="c"), chunk(document="c")]
+    found = distinct(10, chunk(), *twins, chunk(20, 40))
+
+    assert [c.document_id for c in found.chunks] == ["a", "a"]
+    assert found.chunks[0].also_in == ("b.md", "c.md")
+    assert found.duplicates == 3
+
+
+def test_a_place_that_comes_again_is_no_duplicate():
+    found = distinct(10, chunk(), chunk())
+
+    assert (len(found.chunks), found.duplicates, found.chunks[0].also_in) == (1, 0, ())
+
+
+def test_a_duplicate_makes_room_for_another():
+    found = distinct(2, chunk(), chunk(document="b"))
+    assert not found.full
+
+    found.add([chunk(20, 40), chunk(40, 60)])
+    assert found.full
+    assert [c.span for c in found.chunks] == [(0, 20), (20, 40)]
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([(0, 20), (14, 41)], [(0, 20), (21, 41)]),
+        ([(14, 41), (0, 20)], [(14, 41), (0, 13)]),
+        ([(0, 20), (35, 55), (14, 41)], [(0, 20), (35, 55), (21, 34)]),
+        ([(0, 41), (7, 20)], [(0, 41)]),
+        ([(0, 20), (21, 41)], [(0, 20), (21, 41)]),
+    ],
+)
+def test_what_a_better_chunk_has_is_cut_from_the_next(spans, expected):
+    kept = without_overlaps([chunk(*span) for span in spans])
+
+    assert [c.text for c in kept] == [DOCUMENT[slice(*span)] for span in expected]
+    assert [c.span for c in kept] == expected
+
+
+def test_other_documents_and_other_generations_do_not_overlap():
+    older = replace(chunk(), generation=2)
+
+    assert len(without_overlaps([chunk(), chunk(document="b"), older])) == 3
+
+
+def test_header_rows_are_no_part_of_the_span():
+    table = chunk(14, 27, header="| head |\n")
+
+    assert table.body == DOCUMENT[14:27]
+    assert without_overlaps([chunk(0, 20), table])[1].text == DOCUMENT[21:27]
+
+
+def test_the_budget_passes_over_what_does_not_fit():
+    chunks = [chunk(0, 30), chunk(0, 90), chunk(0, 15)]
+    costs = Estimate().count([c.text for c in chunks])
+
+    taken = within_budget(chunks, Estimate(), costs[0] + costs[2])
+
+    assert [(c.text, c.tokens) for c in taken] == [(chunks[0].text, costs[0]), (chunks[2].text, costs[2])]
+
+
+def test_sections_stand_together_by_their_best_chunk():
+    chunks = [
+        chunk(40, 60, path=("B",)),
+        chunk(0, 20, path=("A",)),
+        chunk(20, 40, path=("B",)),
+        chunk(path=("B",), document="b"),
+    ]
+
+    assert ordered(chunks, "score") == chunks
+    assert [(c.document_id, c.span) for c in ordered(chunks, "section")] == [
+        ("a", (20, 40)),
+        ("a", (40, 60)),
+        ("a", (0, 20)),
+        ("b", (0, 20)),
+    ]
