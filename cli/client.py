@@ -156,13 +156,13 @@ class Client:
         """Find chunks; `wanted` is the body of /v1/retrieve."""
         return self._json("POST", "/v1/retrieve", json=wanted)
 
-    def query(self, question: str, collection: str, top_k: int | None = None) -> Json:
-        """Ask, and return the whole answer at once."""
-        return self._json("POST", "/v1/query", json=_query(question, collection, top_k), timeout=_STREAM_TIMEOUT)
+    def query(self, question: str, collection: str, **options: Any) -> Json:
+        """Ask, and return the whole answer at once; the options are those of the request."""
+        return self._json("POST", "/v1/query", json=_query(question, collection, options), timeout=_STREAM_TIMEOUT)
 
-    def query_events(self, question: str, collection: str, top_k: int | None = None) -> Iterator[Event]:
+    def query_events(self, question: str, collection: str, **options: Any) -> Iterator[Event]:
         """Ask, and yield what comes while it is being answered."""
-        return self._events("/v1/query", _query(question, collection, top_k) | {"stream": True})
+        return self._events("/v1/query", _query(question, collection, options) | {"stream": True})
 
     def _events(self, path: str, body: Json) -> Iterator[Event]:
         accept = {"accept": "text/event-stream"}
@@ -236,9 +236,8 @@ def events(lines: Iterator[str]) -> Iterator[Event]:
             data.append(value)
 
 
-def _query(question: str, collection: str, top_k: int | None) -> Json:
-    body: Json = {"question": question, "collection": collection}
-    return body if top_k is None else body | {"top_k": top_k}
+def _query(question: str, collection: str, options: Json) -> Json:
+    return {"question": question, "collection": collection} | options
 
 
 def _patiently(send: Callable[[], Json]) -> Json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import calibrate_command, dead_commands, verify_command
+from cli import ask_command, calibrate_command, dead_commands, verify_command
 from cli.server import LOCAL, AnyCollection, Collection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Lane(StrEnum):
 
 def register(app: typer.Typer) -> None:
     app.command()(ingest)
-    app.command()(ask)
+    ask_command.register(app)
     app.command()(status)
     app.command()(collections)
     app.command()(reindex)
@@ -116,26 +116,6 @@ def _print_selection(console: Console, selection: Selection) -> None:
     ]
     note = f" (left out: {', '.join(left_out)})" if left_out else ""
     output.say(console, f"{len(selection.files)} files{note}")
-
-
-def ask(
-    question: str,
-    *,
-    collection: Collection = "default",
-    top_k: Annotated[int | None, typer.Option(help="Distinct chunks to answer from.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole reply as JSON.")] = False,
-    show_chunks: Annotated[bool, typer.Option("--show-chunks", help="Print every chunk that was found.")] = False,
-    url: Url = LOCAL,
-    key: Key = None,
-) -> None:
-    """Ask a question: the answer, then what it cites, with the question that matched and its score."""
-    from cli import output  # noqa: PLC0415
-
-    with client_of(url, key) as client:
-        if as_json:
-            output.print_json(client.query(question, collection, top_k))
-        else:
-            output.print_answer(console_of(), client.query_events(question, collection, top_k), show_chunks=show_chunks)
 
 
 def status(

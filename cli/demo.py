@@ -39,7 +39,7 @@ def run(data_dir: Path, console: Console) -> None:
                 _ingest(client, data_dir, console)
                 for question in QUESTIONS:
                     console.print(f"\n[bold]? {question}[/bold]", highlight=False)
-                    output.print_answer(console, client.query_events(question, COLLECTION, 5), show_chunks=False)
+                    output.print_answer(console, client.query_events(question, COLLECTION, top_k=5), show_chunks=False)
                 _part(launcher, data_dir, console, time.monotonic() - started)
         except Stopped:
             output.say(console, "stopped; `make demo` goes on where this ended")

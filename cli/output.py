@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.client import Event, Json
+from cli.explained import print_explanation
 from cli.ingestion import Batch
 from shared.errors import Unavailable
 
@@ -65,6 +66,8 @@ def print_sources(console: Console, reply: Json, *, show_chunks: bool) -> None:
         console.print("\n[dim]extractive: quoted from the documents, not written by a model[/dim]")
     for stage, reason in reply["metadata"]["skipped"].items():
         say(console, f"\ndone without {stage}: {reason}")
+    if reply["metadata"].get("explain"):
+        print_explanation(console, reply)
 
 
 def source(place: Json) -> str:

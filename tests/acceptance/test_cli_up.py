@@ -176,10 +176,11 @@ def test_the_commands_of_a_client(up, tmp_path):
     shown = up.foreask("documents", "show", document_id)
     assert "What is said of" in shown
 
-    answer = up.foreask("ask", "How many days of leave are there?", "--show-chunks")
+    answer = up.foreask("ask", "How many days of leave are there?", "--show-chunks", "--explain")
     assert "The documents say so [1]." in answer
     assert "docs/leave.md" in answer
     assert "score" in answer
+    assert "chunks by channel" in answer
 
     assert "default" in up.foreask("collections")
     assert "ledger" in up.foreask("status")

@@ -1,16 +1,19 @@
 """The command line as its user sees it: sentences, exit codes, help."""
 
 import io
+import json
 import re
 import subprocess
 import sys
 
+import httpx
 import pytest
 from rich.console import Console
 
-from cli import demo, keys, library, main, output
-from cli.client import Event
+from cli import ask_command, dead_commands, demo, keys, library, main, output, verify_command
+from cli.client import Client, Event
 from cli.ingestion import Batch
+from cli.output import duration
 from shared.errors import InvalidInput
 from shared.settings import ApiKey
 
@@ -162,8 +165,6 @@ def test_a_text_is_cut_between_paragraphs():
     [(0, "0 s"), (89.4, "89 s"), (90, "2 min"), (5_000, "83 min"), (7_500, "2 h 5 min"), (273_600, "3 d 4 h")],
 )
 def test_durations_are_said_as_people_say_them(seconds, said):
-    from cli.output import duration
-
     assert duration(seconds) == said
 
 
@@ -200,11 +201,6 @@ class DeadLetters:
 
 @pytest.fixture
 def dead_letters(monkeypatch):
-    import httpx
-
-    from cli import dead_commands
-    from cli.client import Client
-
     server = DeadLetters()
     transport = httpx.MockTransport(server)
     monkeypatch.setattr(dead_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
@@ -254,12 +250,6 @@ MISSING = {"kind": "missing", "why": "not stored", "point_id": "p", "document_id
 @pytest.fixture
 def verified(monkeypatch):
     """A server whose collection misses a point; it mends what it is told to mend."""
-    import json
-
-    import httpx
-
-    from cli import verify_command
-    from cli.client import Client
 
     def answer(request):
         if request.method == "GET":
@@ -285,8 +275,6 @@ def test_what_differs_is_said_and_is_an_exit_code(capsys, monkeypatch, verified)
 
 
 def test_a_comparison_can_be_read_by_programs(capsys, monkeypatch, verified):
-    import json
-
     code, out, _ = foreask(capsys, monkeypatch, "verify", "--json")
     assert code == 4
     assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
@@ -301,3 +289,65 @@ def test_an_answer_says_what_was_done_without():
     output.print_answer(Console(file=written), [Event("token", {"text": "Yes."}), done], show_chunks=False)
 
     assert written.getvalue().splitlines() == ["Yes.", "", f"done without rerank: {skipped['rerank']}"]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What a server is asked; it answers with an explanation."""
+    requests = []
+    place = {"rank": 1, "score": 0.82}
+    reply = {
+        "answer": "Thirty days [1].",
+        "found": True,
+        "form": "generative",
+        "citations": [],
+        "chunks": [
+            {"chunk_id": "1", "external_id": "leave.md", "score": 0.5, "channels": {"questions": place, "bm25": place}}
+        ],
+        "metadata": {
+            "skipped": {},
+            "explain": {
+                "stages": {
+                    "search": {"milliseconds": 6.4, "did": "chunks by channel: questions 3", "skipped": None},
+                    "rewrite": {"milliseconds": None, "did": None, "skipped": "[no model]"},
+                },
+                "rewritten": {"queries": ["Holidays?"], "intent": None},
+                "weights": {"questions": 1.0, "text": 0.5, "bm25": 1.0},
+            },
+        },
+    }
+
+    def answer(request):
+        requests.append(json.loads(request.content))
+        events = "".join(
+            f"event: {name}\ndata: {json.dumps(data)}\n\n"
+            for name, data in (("token", {"text": "Yes."}), ("done", reply))
+        )
+        return httpx.Response(200, text=events, headers={"content-type": "text/event-stream"})
+
+    transport = httpx.MockTransport(answer)
+    monkeypatch.setattr(ask_command, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+    return requests
+
+
+def test_a_question_is_asked_with_its_options_and_explained(capsys, monkeypatch, asked):
+    options = ("--unit", "section", "--rewrite", "step-back", "--rewrite", "hyde", "--filter", "year=2026", "--explain")
+    code, out, _ = foreask(capsys, monkeypatch, "ask", "How much?", *options, "--filter", "kind=leave=long")
+
+    assert code == 0
+    (body,) = asked
+    assert body["rewrite"] == {"step_back": True, "hyde": True}
+    assert body["filter"] == {"year": 2026, "kind": "leave=long"}
+    assert (body["unit"], body["explain"]) == ("section", True)
+    lines = [line.split() for line in out.splitlines()]
+    assert ["search", "6.4", "chunks", "by", "channel:", "questions", "3"] in lines
+    assert ["rewrite", "skipped:", "[no", "model]"] in lines
+    assert "queries: Holidays?" in out
+    assert ["1.", "leave.md", "0.50", "#1", "0.82", "-", "#1", "0.82"] in lines
+
+
+def test_a_filter_must_name_a_value(capsys, monkeypatch, asked):
+    code, _, err = foreask(capsys, monkeypatch, "ask", "How much?", "--filter", "year")
+
+    assert (code, asked) == (2, [])
+    assert "year=2026" in err

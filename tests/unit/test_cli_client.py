@@ -156,7 +156,7 @@ def test_an_answer_is_read_as_it_comes():
     stream = 'event: token\ndata: {"text": "Yes"}\n\n: heartbeat\n\nevent: done\ndata: {"form": "extractive"}\n\n'
     foreask, server = client(httpx.Response(200, text=stream))
 
-    found = list(foreask.query_events("Is it?", "handbook", 3))
+    found = list(foreask.query_events("Is it?", "handbook", top_k=3))
 
     assert found == [Event("token", {"text": "Yes"}), Event("done", {"form": "extractive"})]
     body = {"question": "Is it?", "collection": "handbook", "top_k": 3, "stream": True}

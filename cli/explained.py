@@ -1,0 +1,53 @@
+"""Why chunks were found: what each stage did, and where each channel has each chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Json = Mapping[str, Any]
+
+
+def print_explanation(console: Console, reply: Json) -> None:
+    explained = reply["metadata"]["explain"]
+    console.print()
+    console.print(_stages(explained["stages"]))
+    for line in _rewritten(explained["rewritten"] or {}):
+        console.print(Text(line), soft_wrap=True)
+    console.print(_channels(reply["chunks"], explained["weights"]))
+
+
+def _stages(stages: Mapping[str, Json]) -> Table:
+    table = _table("stage", "ms", "what it did")
+    for name, stage in stages.items():
+        took = stage["milliseconds"]
+        said = f"skipped: {stage['skipped']}" if stage["skipped"] else stage["did"] or ""
+        table.add_row(name, "" if took is None else f"{took:.1f}", Text(said))
+    return table
+
+
+def _rewritten(rewritten: Json) -> Iterator[str]:
+    for name, value in rewritten.items():
+        if value:
+            shown = "; ".join(value) if isinstance(value, list) else value
+            yield f"{name.replace('_', ' ')}: {shown}"
+
+
+def _channels(chunks: list[Json], weights: Mapping[str, float]) -> Table:
+    table = _table("chunk", "score", *(f"{channel} x {weight:g}" for channel, weight in weights.items()))
+    for number, chunk in enumerate(chunks, 1):
+        places = [chunk["channels"].get(channel) for channel in weights]
+        cells = ["-" if place is None else f"#{place['rank']}  {place['score']:.2f}" for place in places]
+        table.add_row(f"{number}. {chunk['external_id']}", f"{chunk['score']:.2f}", *cells)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=number == 0)
+    return table
