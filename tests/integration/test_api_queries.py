@@ -113,7 +113,16 @@ async def test_an_answer_cites_its_chunks(client, indexed, provider):
     assert citation.chunk_id == answered.chunks[0].chunk_id
     assert citation.text == answered.chunks[0].text
     assert answered.metadata.usage.prompt_tokens > 0
-    assert {"embed", "search", "fuse", "fetch", "assemble", "record", "answer", "total"} == answered.metadata.milliseconds.keys()
+    assert {
+        "embed",
+        "search",
+        "fuse",
+        "fetch",
+        "assemble",
+        "record",
+        "answer",
+        "total",
+    } == answered.metadata.milliseconds.keys()
     assert provider.stats()["calls"] == 1
 
 
