@@ -27,7 +27,8 @@ from shared.evaluation.results import FILE, Json
 from shared.evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_cells, heading, sentences
 from shared.evaluation.vectors import KeptEmbedder
 from shared.index import Index
-from shared.services import EMBEDDED_MODEL, chat_of, embedder_of, require
+from shared.rewriting import Rewriter
+from shared.services import EMBEDDED_MODEL, chat_of, embedder_of, require, reranker_of
 from shared.settings import Settings
 
 _TABLE_WIDTH = 120
@@ -59,7 +60,10 @@ def run(wanted: Wanted, settings: Settings, console: Console) -> Json:
     labelled = read(wanted.folder)
     work = settings.data_dir / "evaluation"
     needs = _Needs(
-        chat=wanted.ask and labelled.questions is None, answers=wanted.answers, generates=_generates(settings)
+        chat=wanted.ask and labelled.questions is None,
+        answers=wanted.answers,
+        generates=_generates(settings),
+        rewrites=any(strategy.rewriting for strategy in strategies) and _has_model(settings),
     )
     with (
         _engines(settings, work, needs) as complete,
@@ -81,15 +85,21 @@ class _Needs:
     chat: bool
     answers: bool
     generates: bool
+    rewrites: bool
 
     @property
     def llm(self) -> bool:
-        return self.chat or (self.answers and self.generates)
+        return self.chat or self.rewrites or (self.answers and self.generates)
 
 
 def _generates(settings: Settings) -> bool:
     if settings.answering is not None:
         return settings.answering == "generative"
+    return _has_model(settings)
+
+
+def _has_model(settings: Settings) -> bool:
+    """Whether there is a language model that can do more than write questions."""
     return settings.llm_model not in (None, EMBEDDED_MODEL)
 
 
@@ -129,7 +139,8 @@ async def _tools(settings: Settings, kept: Kept, stages: Stages, needs: _Needs) 
         answerer: Answerer | None = None
         if needs.answers:
             answerer = GenerativeAnswerer(chat) if chat and needs.generates else ExtractiveAnswerer(KeptEmbedder(tools))
-        yield replace(tools, answerer=answerer)
+        rewriter = Rewriter(lambda _: chat, settings.rewrite_budget) if chat and needs.rewrites else None
+        yield replace(tools, answerer=answerer, rewriter=rewriter, reranker=reranker_of(settings, stack))
 
 
 def write(results: Json, output: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from statistics import median
 
 from cli.client import Client, Json
@@ -51,7 +53,13 @@ def evaluate(
         raise InvalidInput(f"{left_out[0]['strategy']}: {why}", field="strategies")
     measured = [_measure(client, labelled, kind, strategy, progress) for strategy in possible]
     subject = Subject(labelled.name, known["embedding_model"], len(labelled.queries))
-    return results(subject, measured, baseline, left_out=left_out, notes=labelled.notes)
+    return results(
+        subject,
+        measured,
+        baseline,
+        left_out=left_out,
+        notes=[*labelled.notes, *(note for one in measured for note in one.notes)],
+    )
 
 
 def _measure(
@@ -67,14 +75,26 @@ def _measure(
         "max_tokens": _ALL_TOKENS,
         "channels": strategy.channels,
         "fusion": strategy.fusion,
+        "rewrite": asdict(strategy.rewriting) if strategy.rewriting else None,
+        "rerank": strategy.rerank,
     }
     rankings: dict[str, list[str]] = {}
     milliseconds = []
+    skipped = Counter[str]()
     for query, question in labelled.queries.items():
         reply = client.retrieve(body | {"question": question})
         # A document stands where the first of its chunks stands.
-        rankings[query] = list(dict.fromkeys(chunk[_NAME_OF[kind]] for chunk in reply["chunks"]))
+        rankings[query] = list(dict.fromkeys(name for chunk in reply["chunks"] for name in _names(chunk, kind)))
+        skipped.update(f"{stage}: {reason}" for stage, reason in reply["metadata"]["skipped"].items())
         took = reply["metadata"]["milliseconds"]
         milliseconds.append(took["total"] - took.get("embed", 0.0))
         progress(f"querying {strategy.name}", len(rankings), len(labelled.queries))
-    return Measured(strategy, scores(labelled.judgements, rankings), median(milliseconds))
+    notes = tuple(
+        f"{strategy.name}: {n} of {len(rankings)} queries were done without {why}" for why, n in skipped.items()
+    )
+    return Measured(strategy, scores(labelled.judgements, rankings), median(milliseconds), notes=notes)
+
+
+def _names(chunk: Json, kind: Answers) -> list[str]:
+    """What a chunk counts as; a text that stands in several documents is found in each."""
+    return [chunk[_NAME_OF[kind]], *(chunk["also_in"] if kind == "external_ids" else [])]

@@ -138,7 +138,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
                 asked_embedder,
                 index,
                 _rewriter(settings, chat, limiters.llm),
-                _reranker(settings, stack),
+                reranker_of(settings, stack),
                 token_counter(settings.llm_tokenizer),
             ),
             limiters=limiters,
@@ -262,7 +262,7 @@ def _rewriter(settings: Settings, chat: OpenAIChat, limiter: Limiter) -> Rewrite
     return Rewriter(lambda tenant: LimitedChat(chat, limiter, tenant, QUERY), settings.rewrite_budget)
 
 
-def _reranker(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
+def reranker_of(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
     if settings.rerank_base_url is None:
         return None
     provider = Provider(

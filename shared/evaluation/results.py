@@ -44,12 +44,19 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A strategy's scores by metric and query, the median milliseconds of a query, and its cost where that is known."""
+    """A strategy's scores by metric and query, and what else was seen of it.
+
+    Args:
+        milliseconds: of a query, the median.
+        cost: where it is known.
+        notes: sentences on what must be known to read its row.
+    """
 
     strategy: Strategy
     scores: Mapping[str, Mapping[str, float]]
     milliseconds: float
     cost: Cost | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import median
 from typing import TypeVar
@@ -26,6 +27,7 @@ from shared.evaluation.strategies import Layout, Strategy
 from shared.evaluation.tools import Tools
 from shared.evaluation.vectors import KeptEmbedder, embed_all
 from shared.ledger.records import Collection
+from shared.llm import Usage
 from shared.retrieval import Query, RetrievedChunk, Retriever
 
 _BATCH_PASSAGES = 128
@@ -56,7 +58,8 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
         ForeaskError: an engine or a provider does not do what is needed.
     """
     questions = await questions_of(tools, labelled)
-    possible = [strategy for strategy in strategies if questions.count or not strategy.only_questions]
+    why = {strategy: _why_not(strategy, tools, labelled, questions) for strategy in strategies}
+    possible = [strategy for strategy in strategies if why[strategy] is None]
     layouts = {
         layout: _embedded(labelled.passages, questions, layout, possible)
         for layout in dict.fromkeys(strategy.layout for strategy in possible)
@@ -71,8 +74,7 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
     answers = await _answers(tools, labelled, possible, indexed)
     for one in indexed.values():
         await tools.index.drop(one.collection.index_name)
-    why = _why_without_questions(labelled)
-    left_out = [{"strategy": s.name, "why": why} for s in strategies if s not in possible]
+    left_out = [{"strategy": strategy.name, "why": said} for strategy, said in why.items() if said]
     subject = Subject(
         labelled.name,
         tools.embedder.name,
@@ -80,7 +82,8 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
         len(labelled.passages),
         {"count": questions.count, "passages": questions.passages, "source": questions.source},
     )
-    notes = [*labelled.notes, *_notes(questions, possible, len(refused), why)]
+    notes = [*labelled.notes, *_notes(labelled, questions, possible, len(refused))]
+    notes += [note for one in measured for note in one.notes]
     return results(subject, measured, baseline, left_out=left_out, notes=notes, answers=answers)
 
 
@@ -97,13 +100,36 @@ async def _answers(
         return None
     strategy = strategies[0]
     own = indexed[strategy.layout].collection
-    retriever = Retriever(KeptEmbedder(tools), tools.index)
+    retriever = _retriever(tools)
 
     async def retrieve(question: str) -> Sequence[RetrievedChunk]:
-        query = Query(question, channels=strategy.channels, fusion=strategy.fusion)
-        return (await retriever.retrieve(own, query)).chunks
+        return (await retriever.retrieve(own, _query(question, strategy))).chunks
 
     return {"strategy": strategy.name} | await answers_of(tools, tools.answerer, labelled, retrieve)
+
+
+def _retriever(tools: Tools) -> Retriever:
+    return Retriever(KeptEmbedder(tools), tools.index, tools.rewriter, tools.reranker)
+
+
+def _query(question: str, strategy: Strategy) -> Query:
+    return Query(
+        question,
+        channels=strategy.channels,
+        fusion=strategy.fusion,
+        rewriting=strategy.rewriting,
+        rerank=strategy.rerank,
+    )
+
+
+def _why_not(strategy: Strategy, tools: Tools, labelled: LabelledSet, questions: Questions) -> str | None:
+    if strategy.only_questions and not questions.count:
+        return _why_without_questions(labelled)
+    if strategy.rewriting and tools.rewriter is None:
+        return "no language model is configured that can rewrite a question (FOREASK_LLM_BASE_URL, FOREASK_LLM_MODEL)."
+    if strategy.rerank and tools.reranker is None:
+        return "no reranker is configured (FOREASK_RERANK_BASE_URL)."
+    return None
 
 
 def _why_without_questions(labelled: LabelledSet) -> str:
@@ -113,10 +139,10 @@ def _why_without_questions(labelled: LabelledSet) -> str:
     return f"the set has no generated.jsonl; with --ask the configured LLM writes the questions ({calls})."
 
 
-def _notes(questions: Questions, strategies: Sequence[Strategy], refused: int, why: str) -> Iterator[str]:
+def _notes(labelled: LabelledSet, questions: Questions, strategies: Sequence[Strategy], refused: int) -> Iterator[str]:
     searching = ", ".join(strategy.name for strategy in strategies if strategy.uses_questions)
     if searching and not questions.count:
-        yield f"No questions were searched by {searching}: {why}"
+        yield f"No questions were searched by {searching}: {_why_without_questions(labelled)}"
     if questions.failed:
         yield f"Passages for which the model wrote no questions that could be read: {questions.failed:,}."
     if refused:
@@ -184,13 +210,12 @@ async def _measure(
     tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _Indexed, questions: Questions
 ) -> Measured:
     """Ask every question, one after the other."""
-    retriever = Retriever(KeptEmbedder(tools), tools.index)
+    retriever = _retriever(tools)
     rankings: dict[str, list[str]] = {}
     milliseconds = []
+    usage, skipped = Usage(), Counter[str]()
     for query_id, question in labelled.queries.items():
-        query = Query(
-            question, top_k=CUTOFF, max_tokens=_ALL_TOKENS, channels=strategy.channels, fusion=strategy.fusion
-        )
+        query = replace(_query(question, strategy), top_k=CUTOFF, max_tokens=_ALL_TOKENS)
         started = time.perf_counter()
         try:
             found = await retriever.retrieve(indexed.collection, query)
@@ -198,14 +223,26 @@ async def _measure(
             rankings[query_id] = []
             continue
         milliseconds.append((time.perf_counter() - started) * 1000)
-        rankings[query_id] = [chunk.external_id for chunk in found.chunks]
+        usage += found.usage
+        skipped.update(f"{stage}: {reason}" for stage, reason in found.skipped.items())
+        # A text that stands in several passages is found in each.
+        rankings[query_id] = [name for c in found.chunks for name in (c.external_id, *c.also_in)][:CUTOFF]
         tools.progress(f"querying {strategy.name}", len(rankings), len(labelled.queries))
     return Measured(
         strategy,
         scores(labelled.judgements, rankings),
         median(milliseconds or [0.0]),
         _cost(strategy, indexed.footprints[strategy.name], questions, len(labelled.passages)),
+        tuple(_said(strategy, usage, skipped, len(rankings))),
     )
+
+
+def _said(strategy: Strategy, usage: Usage, skipped: Mapping[str, int], queries: int) -> Iterator[str]:
+    tokens = usage.prompt_tokens + usage.completion_tokens
+    if tokens:
+        yield f"{strategy.name}: {tokens / queries:,.0f} tokens of the language model a query."
+    for reason, count in skipped.items():
+        yield f"{strategy.name}: {count} of {queries} queries were done without {reason}"
 
 
 def _cost(strategy: Strategy, footprint: Footprint, questions: Questions, passages: int) -> Cost:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from shared.errors import InvalidInput
 from shared.retrieval import CHANNELS, Channel, FusionName
+from shared.rewriting import Rewriting
 
 Layout = Literal["chunks", "joined", "prepended"]
 
@@ -18,12 +19,16 @@ class Strategy:
 
     Args:
         layout: what is embedded; see `shared.evaluation.layouts`.
+        rewriting: what else is searched for, written by a model, with a call for each query.
+        rerank: whether a reranker orders the best.
     """
 
     name: str
     channels: tuple[Channel, ...]
     fusion: FusionName = "scores"
     layout: Layout = "chunks"
+    rewriting: Rewriting = Rewriting()
+    rerank: bool = False
 
     @property
     def only_questions(self) -> bool:
@@ -49,17 +54,24 @@ STRATEGIES = (
     Strategy("all rrf", CHANNELS, "rrf"),
     Strategy("max", CHANNELS, "max"),
 )
+# Each query has a price or needs a server of its own: they are run where they are named.
+BY_NAME = (
+    Strategy("default hyde", CHANNELS, rewriting=Rewriting(hyde=True)),
+    Strategy("default queries", CHANNELS, rewriting=Rewriting(queries=3)),
+    Strategy("default step-back", CHANNELS, rewriting=Rewriting(step_back=True)),
+    Strategy("default rerank", CHANNELS, rerank=True),
+)
 
 
 def chosen(names: Iterable[str] | None) -> tuple[Strategy, ...]:
-    """Look strategies up by name; None is all.
+    """Look strategies up by name; None is all that need no model beside the embeddings.
 
     Raises:
         InvalidInput: there is none of a name.
     """
     if names is None:
         return STRATEGIES
-    known = {strategy.name: strategy for strategy in STRATEGIES}
+    known = {strategy.name: strategy for strategy in (*STRATEGIES, *BY_NAME)}
     wanted = list(dict.fromkeys(name.strip() for name in names if name.strip()))
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:

@@ -15,6 +15,8 @@ from shared.errors import Transient
 from shared.evaluation.kept import Kept
 from shared.index import Index
 from shared.llm import ChatModel
+from shared.reranking import Reranker
+from shared.rewriting import Rewriter
 from shared.settings import Settings
 
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)
@@ -30,6 +32,8 @@ class Tools:
     Args:
         chat: writes questions for sets that have none; None: they go without.
         answerer: answers, for an evaluation of answers; None: rankings alone are evaluated.
+        rewriter: rewrites queries; None: strategies that need it are left out.
+        reranker: orders what is found; None: strategies that need it are left out.
     """
 
     settings: Settings
@@ -39,6 +43,8 @@ class Tools:
     chat: ChatModel | None
     progress: Progress
     answerer: Answerer | None = None
+    rewriter: Rewriter | None = None
+    reranker: Reranker | None = None
 
     @property
     def vectors_of(self) -> str:

@@ -105,6 +105,29 @@ def foreask_once(foreask, tmp_path):
     return foreask("eval", write(tmp_path / "set"), "--strategies", "text,questions joined")[0]
 
 
+def test_rewriting_and_reranking_are_rows_where_they_are_named(foreask, provider, tmp_path, monkeypatch):
+    provider.script(rewriting={"hypothetical_answer": TEXTS[9]})
+    run = ("eval", write(tmp_path / "set"), "--output", tmp_path / "out")
+    foreask(*run, "--strategies", "default,default hyde,default rerank")
+    results, rows = saved(tmp_path / "out")
+
+    assert list(rows) == ["default", "default hyde"]
+    (left_out,) = results["left_out"]
+    assert left_out["strategy"] == "default rerank"
+    assert "FOREASK_RERANK_BASE_URL" in left_out["why"]
+    assert results["per_query"]["default hyde"]["half"] > results["per_query"]["default"]["half"]
+    assert [note for note in results["notes"] if note.startswith("default hyde: ") and "tokens" in note]
+
+    monkeypatch.setenv("FOREASK_RERANK_BASE_URL", provider.url)
+    provider.script(rewrite_fault="500")
+    foreask(*run, "--strategies", "text,default hyde,default rerank")
+    results, rows = saved(tmp_path / "out")
+
+    assert list(rows) == ["text", "default hyde", "default rerank"]
+    assert [note for note in results["notes"] if note.startswith("default hyde: 6 of 6 queries were done without rewr")]
+    assert results["per_query"]["default rerank"]["none"] == 1
+
+
 def test_a_second_run_embeds_nothing_and_finds_the_same(foreask, provider, tmp_path):
     write(tmp_path / "set")
     foreask("eval", tmp_path / "set", "--output", tmp_path / "one")
