@@ -14,6 +14,7 @@ from api import (
     dead,
     documents,
     events,
+    feedback,
     health,
     openapi,
     problems,
@@ -38,6 +39,7 @@ _TAGS = [
     {"name": "collections", "description": "A tenant's named indexes; made on first use."},
     {"name": "dead letters", "description": "What was given up: looked at, tried again, dropped."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
+    {"name": "feedback", "description": "Users' questions that become questions of chunks."},
     {"name": "status", "description": "What waits, how fast it goes, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
     {"name": "health", "description": "For whoever runs this; no key is needed."},
@@ -66,7 +68,7 @@ def create(settings: Settings) -> FastAPI:
     app.add_middleware(Frontier)
     problems.install(app)
     openapi.install(app)
-    for part in (documents, collections, calibration, dead, verification, queries, status, events, health):
+    for part in (documents, collections, calibration, dead, verification, queries, feedback, status, events, health):
         app.include_router(part.router)
     return app
 

@@ -11,11 +11,11 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from api.schemas import Ask, Calibrate, CollectionChange, DeadFilter, NewDocument, Problem, Retrieve, Verify
+from api.schemas import Ask, Calibrate, CollectionChange, DeadFilter, Feedback, NewDocument, Problem, Retrieve, Verify
 
 _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")
-    for model in (NewDocument, CollectionChange, DeadFilter, Verify, Calibrate, Retrieve, Ask, Problem)
+    for model in (NewDocument, CollectionChange, DeadFilter, Verify, Calibrate, Retrieve, Ask, Feedback, Problem)
 ]
 _REF = "#/components/schemas/{model}"
 _FORM: dict[str, Any] = {

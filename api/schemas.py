@@ -12,14 +12,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from shared.answering import Form
 from shared.asking import validate_template
 from shared.errors import InvalidInput
-from shared.ledger.records import ChunkState, DocumentState
-from shared.retrieval import CHANNELS, Channel, FusionName, Order, Unit
+from shared.ledger.records import AcceptedState, ChunkState, DocumentState
+from shared.retrieval import CHANNELS, Channel, FusionName, Order, Source, Unit
 from shared.rewriting import MAX_QUERIES, Intent
 
 _METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
 _METADATA_DEPTH = 8
 _QUESTIONS_MAX = 20
 _DOCUMENT_ID = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
+_ACCEPTED_ID = "a1b7c0de-22b1-5c0e-8f9a-6a0f9d1e2b33"
 _QUERY_ID = "3f0f3c5e-7d2b-4c1f-8a69-5b0e2d9c4f77"
 
 CollectionName = Annotated[
@@ -621,6 +622,7 @@ class FoundChunk(Reply):
         description="the weighted mean of the channels' scores; with `fusion`, what that makes of them"
     )
     matched_question: str | None = Field(description="null: its text was nearest")
+    matched_question_source: Source | None = Field(description="user: a question that was accepted from feedback")
     text: str
     document_id: str
     external_id: str
@@ -700,6 +702,7 @@ _FOUND_EXAMPLE = {
     "chunk_id": "5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
     "score": 0.87,
     "matched_question": "How many days of leave are there?",
+    "matched_question_source": "generated",
     "text": "Everybody has 30 days of leave a year.",
     "document_id": _DOCUMENT_ID,
     "external_id": "leave.md",
@@ -747,6 +750,69 @@ class Answered(Reply):
     removed_citations: list[int] = Field(description="numbers that the model cited though there was no such passage")
     chunks: list[FoundChunk]
     metadata: QueryMetadata
+
+
+# Feedback
+
+
+class Feedback(Body):
+    """Whether a chunk answered the question of a query that returned it."""
+
+    model_config = _example(query_id=_QUERY_ID, chunk_id=_FOUND_EXAMPLE["chunk_id"], helpful=True)
+
+    query_id: Annotated[UUID, Field(strict=False)] = Field(description="`metadata.query_id` of the reply")
+    chunk_id: Annotated[UUID, Field(strict=False)]
+    helpful: bool = Field(description="true: the question becomes one of the chunk; false: it is taken back")
+
+
+class FeedbackTaken(Reply):
+    """What was done."""
+
+    model_config = _example(
+        outcome="accepted",
+        chunk_id=_FOUND_EXAMPLE["chunk_id"],
+        question="How much leave do I get?",
+        accepted_id=_ACCEPTED_ID,
+    )
+
+    outcome: Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"] = Field(
+        description="already_asked: the chunk has the question word for word; not_accepted: nothing to take back"
+    )
+    chunk_id: UUID
+    question: str
+    accepted_id: UUID | None = Field(description="of the accepted question, where there is or was one")
+
+
+class AcceptedQuestionView(Reply):
+    """A user's question that became one of a chunk."""
+
+    model_config = _example(
+        id=_ACCEPTED_ID,
+        document_id=_DOCUMENT_ID,
+        external_id="leave.md",
+        chunk_id=_FOUND_EXAMPLE["chunk_id"],
+        question="How much leave do I get?",
+        query_id=_QUERY_ID,
+        state="indexed",
+        created_at="2026-10-01T09:30:00Z",
+    )
+
+    id: UUID
+    document_id: UUID
+    external_id: str
+    chunk_id: UUID
+    question: str
+    query_id: UUID | None
+    state: AcceptedState = Field(
+        description="waiting: to be indexed, once its document is not in work and its chunk not dead; refused: the"
+        " embedding model does not take it"
+    )
+    created_at: datetime
+
+
+class AcceptedPage(Reply):
+    items: list[AcceptedQuestionView]
+    next_cursor: str | None = Field(description="null on the last page")
 
 
 # Health and problems

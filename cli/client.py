@@ -135,6 +135,13 @@ class Client:
     def forget_calibration(self, collection: str) -> None:
         self._send("DELETE", f"/v1/collections/{quote(collection, safe='')}/calibration")
 
+    def accepted(self, collection: str) -> Iterator[Json]:
+        """Yield users' questions that became questions of chunks, newest first."""
+        return self._items(f"/v1/collections/{quote(collection, safe='')}/accepted", {})
+
+    def remove_accepted(self, collection: str, accepted_id: str) -> None:
+        self._send("DELETE", f"/v1/collections/{quote(collection, safe='')}/accepted/{quote(accepted_id, safe='')}")
+
     def status(self) -> Json:
         return self._json("GET", "/v1/status")
 

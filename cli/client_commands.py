@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import ask_command, calibrate_command, dead_commands, verify_command
+from cli import accepted_commands, ask_command, calibrate_command, dead_commands, verify_command
 from cli.server import LOCAL, AnyCollection, Collection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
     for command in (show, retry, delete):
         documents_app.command()(command)
     dead_commands.register(app)
+    accepted_commands.register(app)
     verify_command.register(app)
     calibrate_command.register(app)
     app.command(hidden=True)(retry)

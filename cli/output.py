@@ -211,6 +211,15 @@ def print_dead_letter(console: Console, letter: Json) -> None:
         say(console, f"  {attempt['at'][:19]}  attempt {attempt['attempt']}: {attempt['error']}")
 
 
+def print_accepted(console: Console, questions: Iterable[Json]) -> None:
+    """Print a line for each accepted question, whole whatever the width of the terminal."""
+    for own in questions:
+        say(
+            console,
+            f"{own['id']}  {own['state']:<8}  {own['external_id']}  {own['created_at'][:19]}  {own['question']}",
+        )
+
+
 def verification_table(verified: dict[str, Json]) -> Table:
     """What was found in each collection."""
     table = _table("collection", *VERIFIED)

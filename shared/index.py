@@ -303,6 +303,17 @@ class Index:
                 result = await self._client.delete(name, models.FilterSelector(filter=condition), wait=True)
             _require_completed(result.status)
 
+    async def discard(self, name: str, ids: Sequence[str]) -> None:
+        """Remove points by their ids. No such collection: nothing to do."""
+        with self._errors():
+            try:
+                result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
+            except UnexpectedResponse as error:
+                if error.status_code == 404:  # noqa: PLR2004
+                    return
+                raise
+        _require_completed(result.status)
+
     async def show(self, name: str, points: Sequence[Stored]) -> None:
         """Let hidden points be seen, but not what a newer generation has put in their place."""
         for condition in _as_they_were(points):

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from shared.bm25 import document_vector
 from shared.embedding import Vectors
-from shared.ledger.records import AskedChunk
+from shared.ledger.records import AcceptedQuestion, AskedChunk
 
 _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids must not change between releases
 
@@ -51,9 +51,16 @@ class Point:
 
 
 def points_of(
-    chunk: AskedChunk, text_vector: Vectors | None, questions: Sequence[str], question_vectors: Sequence[Vectors]
+    chunk: AskedChunk,
+    text_vector: Vectors | None,
+    questions: Sequence[str],
+    question_vectors: Sequence[Vectors],
+    accepted: Sequence[tuple[AcceptedQuestion, Vectors]] = (),
 ) -> list[Point]:
-    """The points of a chunk and its kept questions; a chunk whose text cannot be embedded keeps its BM25 vector."""
+    """The points of a chunk, its kept questions and those of users.
+
+    A chunk whose text cannot be embedded keeps its BM25 vector.
+    """
     common: dict[str, Any] = {
         "tenant": chunk.tenant,
         "document_id": str(chunk.document_id),
@@ -72,6 +79,9 @@ def points_of(
     for ordinal, (question, question_vector) in enumerate(zip(questions, question_vectors, strict=True)):
         payload = common | {"question": question}
         points.append(Point(question_id(chunk.lease.id, ordinal), {"question": question_vector}, payload))
+    for own, question_vector in accepted:
+        payload = common | {"question": own.question, "source": "user"}
+        points.append(Point(str(own.id), {"question": question_vector}, payload))
     return points
 
 

@@ -22,7 +22,7 @@ from shared.doorbell import Doorbell
 from shared.embedding import Embedder, OpenAIEmbedder
 from shared.errors import InvalidInput
 from shared.index import Index
-from shared.ledger import Audit, Backlogs, Collections, DeadLetters, Documents, Ledger, Queries, Work
+from shared.ledger import Audit, Backlogs, Collections, DeadLetters, Documents, Feedback, Ledger, Queries, Work
 from shared.ledger.database import Database
 from shared.limiter import (
     NEUTRAL,
@@ -130,6 +130,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
                 DeadLetters(database),
                 Audit(database),
                 Queries(database),
+                Feedback(database),
             ),
             uploads=uploads,
             index=index,
@@ -155,6 +156,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
                 policy,
                 floor,
                 uploads,
+                Feedback(database),
             ),
         )
 

@@ -192,6 +192,7 @@ class Settings(BaseSettings):
     queries_kept: int = Field(
         30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
     )
+    accepted_per_chunk: PositiveInt = Field(10, description="users' questions that a chunk may have")
     rewrite_budget: Duration = Field(
         timedelta(seconds=3), description="how long a query waits for its question to be rewritten"
     )

@@ -223,13 +223,17 @@ def _unchanged(document_id: UUID | None, before: Mapping[UUID, Standing], now: M
 
 def _required(chunk: Expected) -> list[str]:
     """The points that must be there."""
-    questions = [question_id(chunk.id, number) for number in range(chunk.kept)] if chunk.required else []
+    questions = [*_questions(chunk), *map(str, chunk.accepted)] if chunk.required else []
     return [str(chunk.id), *questions] if chunk.text_required else questions
 
 
 def _allowed(chunk: Expected) -> set[str]:
     """The points that may be there."""
-    return {str(chunk.id), *(question_id(chunk.id, number) for number in range(chunk.kept))}
+    return {str(chunk.id), *_questions(chunk), *map(str, chunk.accepted), *map(str, chunk.accepted_open)}
+
+
+def _questions(chunk: Expected) -> list[str]:
+    return [question_id(chunk.id, number) for number in range(chunk.kept)]
 
 
 def _stray(point: Stored, document: Standing | None, chunk: Expected | None) -> _Difference | None:

@@ -61,7 +61,9 @@ async def services(settings: Settings) -> AsyncIterator[Services]:
     async with build(settings) as services:
         await migrate(services.database.engine)
         async with services.database.begin() as connection:
-            await connection.exec_driver_sql("TRUNCATE collections, documents, chunks, completions, sweeps, queries")
+            await connection.exec_driver_sql(
+                "TRUNCATE collections, documents, chunks, completions, sweeps, queries, accepted_questions"
+            )
         yield services
 
 

@@ -9,6 +9,7 @@ from shared.ledger.backlog import Backlogs
 from shared.ledger.collections import Collections
 from shared.ledger.dead import DeadLetters
 from shared.ledger.documents import Documents
+from shared.ledger.feedback import Feedback
 from shared.ledger.queries import Queries
 from shared.ledger.work import Work
 
@@ -22,6 +23,7 @@ class Ledger:
     dead: DeadLetters
     audit: Audit
     queries: Queries
+    feedback: Feedback
 
 
-__all__ = ["Audit", "Backlogs", "Collections", "DeadLetters", "Documents", "Ledger", "Queries", "Work"]
+__all__ = ["Audit", "Backlogs", "Collections", "DeadLetters", "Documents", "Feedback", "Ledger", "Queries", "Work"]

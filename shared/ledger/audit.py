@@ -38,6 +38,8 @@ class Expected:
 
     Args:
         kept: how many of its questions have points.
+        accepted: the points of users' questions.
+        accepted_open: those of them that may be there already, or still.
         required: whether these must be there: of a chunk that was dropped nothing must.
         text_required: whether the point of its text must be there: a dead chunk may have none.
     """
@@ -49,6 +51,8 @@ class Expected:
     kept: int
     required: bool
     text_required: bool
+    accepted: Sequence[UUID] = ()
+    accepted_open: Sequence[UUID] = ()
 
 
 class Held:
@@ -60,10 +64,14 @@ class Held:
 
     async def index_again(self, chunks: Sequence[UUID]) -> set[UUID]:
         """Have chunks indexed again from questions that are paid for; return those for which there are such."""
-        parameters = {"ids": list(self.ids), "chunks": list(chunks)}
-        found = (await self._connection.execute(_INDEX_AGAIN, parameters)).all()
-        await self._connection.execute(_INDEXING, {"ids": sorted({row.document_id for row in found})})
-        return {row.id for row in found}
+        return await index_again(self._connection, list(self.ids), chunks)
+
+
+async def index_again(connection: AsyncConnection, documents: Sequence[UUID], chunks: Sequence[UUID]) -> set[UUID]:
+    """Have chunks of documents that are locked and not in work indexed again; see `Held.index_again`."""
+    found = (await connection.execute(_INDEX_AGAIN, {"ids": list(documents), "chunks": list(chunks)})).all()
+    await connection.execute(_INDEXING, {"ids": sorted({row.document_id for row in found})})
+    return {row.id for row in found}
 
 
 class Audit:
@@ -125,7 +133,10 @@ _HOLD = text(f"SELECT {_STANDING} FROM documents WHERE id = ANY(CAST(:ids AS uui
 
 _CHUNKS = """
     SELECT c.document_id, c.id, c.ordinal, c.generation, c.questions_kept AS kept,
-           c.state IN ('indexed', 'dead') AS required, c.state = 'indexed' AS text_required
+           c.state IN ('indexed', 'dead') AS required, c.state = 'indexed' AS text_required,
+           ARRAY(SELECT a.id FROM accepted_questions a WHERE a.chunk_id = c.id AND a.state = 'indexed') AS accepted,
+           ARRAY(SELECT a.id FROM accepted_questions a
+                 WHERE a.chunk_id = c.id AND a.state IN ('waiting', 'going')) AS accepted_open
     FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_generation = c.generation
 """
 

@@ -119,6 +119,7 @@ _CLAIM_PENDING = f"""
               w.content_key, w.attempts, w.kills
 """
 
+_ACCEPTED = "FROM accepted_questions a WHERE a.chunk_id = w.id AND a.state IN ('waiting', 'indexed') ORDER BY a.id"
 _ASKED = ("chunks", _TO_INDEX, "w.id, w.generation")
 _CLAIM_ASKED = f"""
     UPDATE chunks w
@@ -132,6 +133,8 @@ _CLAIM_ASKED = f"""
               coalesce(w.given_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
                        '{{}}') AS questions,
+              ARRAY(SELECT a.id {_ACCEPTED}) AS accepted_ids,
+              ARRAY(SELECT a.question {_ACCEPTED}) AS accepted_questions,
               w.error, w.attempts, w.kills, d.created_at
 """
 

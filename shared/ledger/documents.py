@@ -164,7 +164,8 @@ class Documents:
             row = (await connection.execute(statement)).mappings().one_or_none()
             if row is None:
                 raise _not_found(document_id)
-            await connection.execute(t.chunks.delete().where(t.chunks.c.document_id == document_id))
+            for table in (t.chunks, t.accepted_questions):
+                await connection.execute(table.delete().where(table.c.document_id == document_id))
         return Finishable(**row)
 
     @again_after_collision

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.ledger.records import AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
+from shared.ledger.records import (
+    AcceptedQuestion,
+    AcceptedState,
+    AskedChunk,
+    ClaimedDocument,
+    Lease,
+    NewChunk,
+    PendingChunk,
+)
 from shared.llm import Usage
 from shared.retry import Decision
 
@@ -44,9 +52,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """A chunk whose points Qdrant has confirmed; `questions` are `{"text", "kept", "reason"}`."""
+    """A chunk whose points Qdrant has confirmed.
+
+    `questions` are `{"text", "kept", "reason"}`; `accepted` are those of users, each with the state that it has now.
+    """
 
     chunk: AskedChunk
     questions: Sequence[dict[str, Any]]
     kept: int
     error: str | None = None
+    accepted: Sequence[tuple[AcceptedQuestion, AcceptedState]] = ()

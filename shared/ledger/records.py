@@ -225,6 +225,21 @@ class PendingChunk:
     kills: int
 
 
+class AcceptedState(StrEnum):
+    WAITING = "waiting"  # its point is to be written, with its chunk
+    INDEXED = "indexed"
+    REFUSED = "refused"  # the embedding model does not take it
+    GOING = "going"  # taken back; its point is being removed
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedQuestion:
+    """A user's question that became one of a chunk; its id is that of its point."""
+
+    id: UUID
+    question: str
+
+
 @dataclass(frozen=True, slots=True)
 class AskedChunk:
     """A claimed chunk whose questions wait to be indexed."""
@@ -253,6 +268,7 @@ class AskedChunk:
     attempts: int
     kills: int
     created_at: datetime
+    accepted: tuple[AcceptedQuestion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

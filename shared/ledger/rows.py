@@ -13,7 +13,7 @@ from sqlalchemy import RowMapping
 from shared.errors import Permanent
 from shared.ledger.collections import options_of
 from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
-from shared.ledger.records import AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
+from shared.ledger.records import AcceptedQuestion, AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
 from shared.parsing.questions import ReadyQuestion
 from shared.retry import Dead, Retry
 
@@ -70,6 +70,8 @@ def asked(row: RowMapping) -> AskedChunk:
     section = (values.pop("section_start"), values.pop("section_end"))
     values["heading_path"] = tuple(values["heading_path"])
     values["questions"] = tuple(values["questions"])
+    users = zip(values.pop("accepted_ids"), values.pop("accepted_questions"), strict=True)
+    values["accepted"] = tuple(AcceptedQuestion(*own) for own in users)
     return AskedChunk(lease=lease, span=span, section=None if section[0] is None else section, **values)
 
 

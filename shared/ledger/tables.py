@@ -194,6 +194,26 @@ queries = Table(
     Index("ix_queries_created_at", "created_at"),
 )
 
+# Users' questions that became questions of a chunk; the id is that of the point in Qdrant. A chunk goes with the last
+# generation that has its text, which no foreign key can say.
+accepted_questions = Table(
+    "accepted_questions",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("collection_id", Uuid, nullable=False),
+    Column("document_id", Uuid, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    Column("chunk_id", Uuid, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("query_id", Uuid),
+    Column("state", Text, nullable=False),
+    _now(),
+    Index("ix_accepted_questions_document_id", "document_id"),
+    Index("ix_accepted_questions_chunk_id", "chunk_id"),
+    Index("ix_accepted_questions_list", "collection_id", "created_at", "id"),
+    Index("ix_accepted_questions_going", "id", postgresql_where=text("state = 'going'")),
+)
+
 # Points that a late writer may have left behind a newer generation; removed once no lease can still be held.
 sweeps = Table(
     "sweeps",

@@ -16,12 +16,13 @@ from sqlalchemy import exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.doorbell import QUEUES, Queue
-from shared.ledger import claims, rows
+from shared.ledger import claims, feedback, rows
 from shared.ledger import statements as sql
 from shared.ledger.database import Database
 from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
 from shared.ledger.records import AskedChunk, ClaimedDocument, Finishable, Lease, PendingChunk, Sweep
 from shared.limiter.rates import Rates
+from shared.retry import Dead
 
 NO_LIMITS = Rates()
 _ANY = 2**62  # a tenant that is named without limits has none, whatever others have
@@ -132,13 +133,18 @@ class Work:
         """Record chunks as indexed; return the leases that were still held: the points of the others are stale."""
         async with self._database.begin() as connection:
             found = (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_arrays(outcomes))).all()
-        held = {(row.id, row.generation) for row in found}
-        return {o.chunk.lease for o in outcomes if (o.chunk.lease.id, o.chunk.lease.generation) in held}
+            held = {(row.id, row.generation) for row in found}
+            settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.generation) in held]
+            await feedback.written(connection, {own.id: state for o in settled for own, state in o.accepted})
+            await feedback.take_back_late(connection, [o.chunk for o in outcomes if o not in settled])
+        return {o.chunk.lease for o in settled}
 
     async def settle_failed_asked(self, failures: Sequence[Failed]) -> set[UUID]:
         """Record failed attempts at indexing; return the documents that they belong to."""
         async with self._database.begin() as connection:
-            return set((await connection.execute(sql.FAIL_ASKED, rows.failure_arrays(failures))).scalars())
+            documents = set((await connection.execute(sql.FAIL_ASKED, rows.failure_arrays(failures))).scalars())
+            await feedback.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
+        return documents
 
     # Documents whose chunks have all ended
 
@@ -159,7 +165,9 @@ class Work:
             ]
             if replacing:
                 await connection.execute(sql.FORGET, _generations(replacing))
+                await feedback.forget_without_chunk(connection, [d.id for d in replacing])
                 await self._insert_sweeps(connection, replacing)
+            await feedback.write_waiting(connection, sorted(ended))
 
     # Documents that were deleted, and points that a late writer left behind
 

@@ -5,7 +5,7 @@ from shared.retrieval.channels import Found
 from shared.retrieval.chunks import RetrievedChunk
 from shared.retrieval.conditions import condition_of
 from shared.retrieval.fusion import Match, Place, fuse
-from shared.retrieval.query import CHANNELS, Channel, FusionName, Order, Query, Unit
+from shared.retrieval.query import CHANNELS, Channel, FusionName, Order, Query, Source, Unit
 from shared.retrieval.retriever import Retrieval, Retriever
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Retrieval",
     "RetrievedChunk",
     "Retriever",
+    "Source",
     "Unit",
     "Weights",
     "condition_of",

@@ -16,7 +16,7 @@ from typing import Any
 from shared.bm25 import MOST_OF_A_TERM, SparseVector
 from shared.embedding import Vectors
 from shared.index import Hit
-from shared.retrieval.query import Channel
+from shared.retrieval.query import Channel, Source
 
 DEPTH = 100  # hits of a channel that are fused: with 50 nDCG@10 is up to a point lower, with 200 the same
 _QUESTIONS_PER_CHUNK = 10  # the most that are written; where a chunk has more, the search is widened
@@ -34,6 +34,14 @@ class Sought:
 
 
 @dataclass(frozen=True, slots=True)
+class MatchedQuestion:
+    """A chunk's question that a search found, and whether it was written or given beforehand, or asked by a user."""
+
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What a channel found.
 
@@ -45,7 +53,7 @@ class Found:
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
-    questions: Mapping[str, str] = field(default_factory=dict)
+    questions: Mapping[str, MatchedQuestion] = field(default_factory=dict)
     beyond: float = 0.0
     points: int = 0
 
@@ -61,21 +69,22 @@ def request_of(channel: Channel, sought: Sought, where: Mapping[str, Any], limit
     if channel == "bm25":
         return request | {"query": {"indices": sought.terms.indices, "values": sought.terms.values}, "using": "bm25"}
     if channel == "questions":
-        request["with_payload"] = ["chunk_id", "question"]
+        request["with_payload"] = ["chunk_id", "question", "source"]
     return request | {"query": sought.vector.tolist(), "using": "question" if channel == "questions" else "text"}
 
 
 def found_of(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -> Found:
     """Fold a channel's hits to chunks, each with its best score; of equal ones the chunk's id decides."""
     scores: dict[str, float] = {}
-    questions: dict[str, str] = {}
+    questions: dict[str, MatchedQuestion] = {}
     for hit in hits:
         chunk = str(hit.payload["chunk_id"]) if channel == "questions" else hit.id
         score = hit.score / full_score if channel == "bm25" else hit.score
         if chunk not in scores or score > scores[chunk]:
             scores[chunk] = score
             if channel == "questions":
-                questions[chunk] = str(hit.payload["question"])
+                source: Source = "user" if hit.payload.get("source") == "user" else "generated"
+                questions[chunk] = MatchedQuestion(str(hit.payload["question"]), source)
     ranked = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
     beyond = min(scores.values()) if len(hits) >= limit else 0.0
     return Found(ranked, questions, max(0.0, beyond), len(hits))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.retrieval.fusion import Match, Place
-from shared.retrieval.query import Channel
+from shared.retrieval.query import Channel, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class RetrievedChunk:
     chunk_id: str
     score: float
     matched_question: str | None
+    matched_question_source: Source | None
     text: str
     document_id: str
     external_id: str
@@ -53,7 +54,8 @@ def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
     return RetrievedChunk(
         chunk_id=match.chunk_id,
         score=match.score,
-        matched_question=match.question,
+        matched_question=match.question.text if match.question else None,
+        matched_question_source=match.question.source if match.question else None,
         text=str(payload["text"]),
         document_id=payload["document_id"],
         external_id=payload["external_id"],

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shared.ledger.records import Weights
-from shared.retrieval.channels import Found
+from shared.retrieval.channels import Found, MatchedQuestion
 from shared.retrieval.query import Channel, FusionName
 
 _RRF_K = 60
@@ -38,7 +38,7 @@ class Match:
 
     chunk_id: str
     score: float
-    question: str | None
+    question: MatchedQuestion | None
     places: Mapping[Channel, Place]
     rerank_score: float | None = None
 
@@ -58,7 +58,7 @@ def fuse(found: Mapping[Channel, Found], fusion: FusionName, weights: Weights) -
     return sorted(matches, key=lambda match: (-match.score, match.chunk_id))
 
 
-def _question(chunk: str, there: Mapping[Channel, Place], found: Mapping[Channel, Found]) -> str | None:
+def _question(chunk: str, there: Mapping[Channel, Place], found: Mapping[Channel, Found]) -> MatchedQuestion | None:
     if "questions" not in there or ("text" in there and there["text"].score > there["questions"].score):
         return None
     return found["questions"].questions.get(chunk)

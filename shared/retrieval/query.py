@@ -12,6 +12,7 @@ from shared.ledger.records import Weights
 from shared.rewriting import Rewriting
 
 Channel = Literal["questions", "text", "bm25"]
+Source = Literal["generated", "user"]  # of a chunk's question
 FusionName = Literal["scores", "rrf", "max"]
 Unit = Literal["chunk", "section", "sentences"]
 Order = Literal["score", "section"]

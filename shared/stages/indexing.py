@@ -27,8 +27,9 @@ from shared.drain import Stage
 from shared.embedding import Embedder, Vectors, embed_each, pack
 from shared.errors import ForeaskError, Permanent
 from shared.index import Index
+from shared.ledger.feedback import Feedback
 from shared.ledger.outcomes import Failed, Indexed
-from shared.ledger.records import AskedChunk, Finishable, Sweep
+from shared.ledger.records import AcceptedQuestion, AcceptedState, AskedChunk, Finishable, Sweep
 from shared.ledger.work import Work
 from shared.limiter import Limiter
 from shared.points import Point, points_of, with_questions
@@ -55,16 +56,21 @@ class Indexer:
     policy: RetryPolicy
     floor: float | None
     uploads: Uploads
+    feedback: Feedback
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A chunk with the vector of its text alone, all its questions, and those that are kept with their vectors."""
+    """A chunk with the vector of its text alone, all its questions, and those that are kept with their vectors.
+
+    Users' questions, `accepted`, are not judged.
+    """
 
     chunk: AskedChunk
     text: Vectors | Permanent
     screened: Sequence[Screened]
     kept: Sequence[tuple[str, Vectors]]
+    accepted: Sequence[tuple[AcceptedQuestion, Vectors | Permanent]]
 
     @property
     def questions(self) -> list[str]:
@@ -167,12 +173,16 @@ def _screen(chunk: AskedChunk) -> list[Screened]:
 async def _embed(
     indexer: Indexer, chunks: Sequence[AskedChunk], screened: Sequence[Sequence[Screened]]
 ) -> list[list[Vectors | Permanent]]:
-    """Embed texts and kept questions in as few requests as the limits allow.
+    """Embed texts, kept questions and users' questions in as few requests as the limits allow.
 
     Returns:
-        For each chunk the vector of its text and then of each kept question, or the reason why there is none.
+        For each chunk the vector of its text, of each kept question and of each of its users', or the reason why there
+        is none.
     """
-    own = [[c.text, *(q.text for q in qs if q.kept)] for c, qs in zip(chunks, screened, strict=True)]
+    own = [
+        [c.text, *(q.text for q in qs if q.kept), *(own.question for own in c.accepted)]
+        for c, qs in zip(chunks, screened, strict=True)
+    ]
     vectors = iter(await _embed_all(indexer, [text for texts in own for text in texts]))
     return [list(islice(vectors, len(texts))) for texts in own]
 
@@ -188,8 +198,8 @@ def _judge(
     indexer: Indexer, chunk: AskedChunk, screened: Sequence[Screened], vectors: Sequence[Vectors | Permanent]
 ) -> _Judged:
     """Drop kept questions that cannot be embedded, or that their vectors speak against; `vectors` as of `_embed`."""
-    text, *others = vectors
     passed = [question for question in screened if question.kept]
+    text, others, of_users = vectors[0], vectors[1 : 1 + len(passed)], vectors[1 + len(passed) :]
     usable = [(q, v) for q, v in zip(passed, others, strict=True) if not isinstance(v, Permanent)]
     refused = [
         replace(q, kept=False, reason=f"could not be embedded: {v.message}")
@@ -200,7 +210,8 @@ def _judge(
     if usable and not isinstance(text, Permanent) and not chunk.given:
         judged = apply_similarity(judged, np.stack([v for _, v in usable]), text, indexer.floor)
     kept = [(q.text, v) for q, (_, v) in zip(judged, usable, strict=True) if q.kept]
-    return _Judged(chunk, text, [*judged, *refused, *(q for q in screened if not q.kept)], kept)
+    all_questions = [*judged, *refused, *(q for q in screened if not q.kept)]
+    return _Judged(chunk, text, all_questions, kept, list(zip(chunk.accepted, of_users, strict=True)))
 
 
 async def _text_vectors(indexer: Indexer, judged: Sequence[_Judged]) -> list[Vectors | None]:
@@ -216,7 +227,8 @@ async def _text_vectors(indexer: Indexer, judged: Sequence[_Judged]) -> list[Vec
 
 
 def _points(judged: _Judged, text_vector: Vectors | None) -> list[Point]:
-    return points_of(judged.chunk, text_vector, judged.questions, [vector for _, vector in judged.kept])
+    accepted = [(own, vector) for own, vector in judged.accepted if not isinstance(vector, Permanent)]
+    return points_of(judged.chunk, text_vector, judged.questions, [vector for _, vector in judged.kept], accepted)
 
 
 def _indexed(judged: _Judged) -> Indexed:
@@ -224,7 +236,11 @@ def _indexed(judged: _Judged) -> Indexed:
     chunk, text = judged.chunk, judged.text
     recorded = [{"text": q.text, "kept": q.kept, "reason": q.reason} for q in judged.screened]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
-    return Indexed(chunk, recorded, len(judged.kept), error)
+    return Indexed(chunk, recorded, len(judged.kept), error, [(own, _state(vector)) for own, vector in judged.accepted])
+
+
+def _state(vector: Vectors | Permanent) -> AcceptedState:
+    return AcceptedState.REFUSED if isinstance(vector, Permanent) else AcceptedState.INDEXED
 
 
 async def _upsert(indexer: Indexer, chunks: Sequence[AskedChunk], points: Sequence[Point]) -> None:
@@ -295,6 +311,17 @@ async def clean(indexer: Indexer) -> None:
     swept = await _done(await indexer.work.due_sweeps(), sweep)
     if swept:
         await indexer.work.settle_sweeps(swept)
+    await remove_taken_back(indexer)
+
+
+async def remove_taken_back(indexer: Indexer) -> None:
+    """Remove the points of users' questions that were taken back."""
+    async with indexer.feedback.going() as leaving:
+        by_index: dict[str, list[UUID]] = {}
+        for question in leaving.questions:
+            by_index.setdefault(question.index_name, []).append(question.id)
+        removed = await _done(list(by_index), lambda name: indexer.index.discard(name, list(map(str, by_index[name]))))
+        await leaving.forget([identity for name in removed for identity in by_index[name]])
 
 
 async def _done(items: Sequence[T], ask: Callable[[T], Awaitable[None]]) -> list[T]:
@@ -305,7 +332,7 @@ async def _done(items: Sequence[T], ask: Callable[[T], Awaitable[None]]) -> list
     errors = await asyncio.gather(*(_error_of(ask(item)) for item in items))
     refused = [error for error in errors if error is not None]
     if refused:
-        log.warning("qdrant_refused", documents=len(refused), reason=refused[0].message)
+        log.warning("qdrant_refused", requests=len(refused), reason=refused[0].message)
     return [item for item, error in zip(items, errors, strict=True) if error is None]
 
 

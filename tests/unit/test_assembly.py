@@ -14,6 +14,7 @@ def chunk(start=0, end=20, *, document="a", text=None, path=(), header=""):
         chunk_id=f"{document}-{start}",
         score=0.5,
         matched_question=None,
+        matched_question_source=None,
         text=header + (text or DOCUMENT[start:end]),
         document_id=document,
         external_id=f"{document}.md",

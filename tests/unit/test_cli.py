@@ -29,7 +29,7 @@ def foreask(capsys, monkeypatch, *arguments):
 
 
 COMMANDS = [
-    *("up", "demo", "ingest", "ask", "status", "collections", "documents", "dead", "verify", "eval"),
+    *("up", "demo", "ingest", "ask", "status", "collections", "documents", "dead", "accepted", "verify", "eval"),
     *("worker", "scheduler", "api", "migrate", "key"),
 ]
 
@@ -351,3 +351,41 @@ def test_a_filter_must_name_a_value(capsys, monkeypatch, asked):
 
     assert (code, asked) == (2, [])
     assert "year=2026" in err
+
+
+def test_accepted_questions_are_lines_that_can_be_copied_from_and_removed_by_their_ids(capsys, monkeypatch):
+    import httpx
+
+    from cli import accepted_commands
+    from cli.client import Client
+
+    own = {
+        "id": "a1b7c0de-22b1-5c0e-8f9a-6a0f9d1e2b33",
+        "state": "indexed",
+        "external_id": "leave.md",
+        "created_at": "2026-10-01T09:30:00Z",
+        "question": "How much [bold]leave[/bold] do I get?",
+    }
+    asked = []
+
+    def server(request):
+        asked.append((request.method, request.url.path))
+        if request.method == "DELETE":
+            return httpx.Response(204)
+        return httpx.Response(200, json={"items": [own], "next_cursor": None})
+
+    transport = httpx.MockTransport(server)
+    monkeypatch.setattr(accepted_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+
+    code, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "-c", "handbook")
+    assert code == 0
+    assert out == f"{own['id']}  indexed   leave.md  2026-10-01T09:30:00  {own['question']}\n"
+    _, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "--json")
+    assert own["question"] in out
+    foreask(capsys, monkeypatch, "accepted", "remove", own["id"], "-c", "handbook")
+    address = "/v1/collections/handbook/accepted"
+    assert asked == [
+        ("GET", address),
+        ("GET", "/v1/collections/default/accepted"),
+        ("DELETE", f"{address}/{own['id']}"),
+    ]

@@ -5,12 +5,12 @@ from shared.bm25 import query_vector
 from shared.errors import InvalidInput
 from shared.index import Hit
 from shared.retrieval import Match, Place, Weights, condition_of, fuse
-from shared.retrieval.channels import found_of, full_bm25
+from shared.retrieval.channels import MatchedQuestion, found_of, full_bm25
 from shared.retrieval.diversity import diversified
 
 
-def question(chunk, score, text="Why?"):
-    return Hit(f"{chunk}-{text}", score, {"chunk_id": chunk, "question": text})
+def question(chunk, score, text="Why?", **payload):
+    return Hit(f"{chunk}-{text}", score, {"chunk_id": chunk, "question": text} | payload)
 
 
 def questions(*hits, limit=100):
@@ -26,12 +26,12 @@ def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is froz
 
 
 def test_a_chunk_counts_once_by_its_best_question():
-    found = questions(question("a", 0.5), question("a", 0.9, "How?"), question("b", 0.7))
+    found = questions(question("a", 0.5), question("a", 0.9, "How?", source="user"), question("b", 0.7))
 
     first, second = fuse({"questions": found}, "scores", Weights())
 
-    assert (first.chunk_id, first.score, first.question) == ("a", 0.9, "How?")
-    assert (second.chunk_id, second.score, second.question) == ("b", 0.7, "Why?")
+    assert (first.chunk_id, first.score, first.question) == ("a", 0.9, MatchedQuestion("How?", "user"))
+    assert (second.chunk_id, second.score, second.question) == ("b", 0.7, MatchedQuestion("Why?", "generated"))
     assert first.places == {"questions": Place(1, 0.9)}
 
 
@@ -81,7 +81,10 @@ def test_max_takes_the_best_channel():
 def test_no_question_is_named_where_the_text_was_nearer():
     found = {"questions": questions(question("a", 0.5), question("b", 0.6)), "text": text(a=0.8, b=0.4)}
 
-    assert {m.chunk_id: m.question for m in fuse(found, "scores", Weights())} == {"a": None, "b": "Why?"}
+    assert {m.chunk_id: m.question for m in fuse(found, "scores", Weights())} == {
+        "a": None,
+        "b": MatchedQuestion("Why?", "generated"),
+    }
 
 
 def test_equal_scores_have_one_order():

@@ -1,0 +1,46 @@
+"""The commands for users' questions that were accepted from feedback."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.server import LOCAL, Collection, Key, Url, client_of, console_of
+
+accepted_app = typer.Typer(
+    help="Users' questions that became questions of chunks; list or remove them.", no_args_is_help=True
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(accepted_app, name="accepted")
+    accepted_app.command("list")(list_)
+    accepted_app.command()(remove)
+
+
+def list_(
+    *,
+    collection: Collection = "default",
+    limit: Annotated[int, typer.Option(help="The most to show, newest first.", min=1)] = 200,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """List accepted questions, newest first."""
+    from itertools import islice  # noqa: PLC0415 - loaded when needed, so that help is quick
+
+    from cli import output  # noqa: PLC0415
+
+    with client_of(url, key) as client:
+        questions = list(islice(client.accepted(collection), limit))
+    if as_json:
+        output.print_json(questions)
+    else:
+        output.print_accepted(console_of(), questions)
+
+
+def remove(accepted_id: str, *, collection: Collection = "default", url: Url = LOCAL, key: Key = None) -> None:
+    """Take an accepted question back from its chunk."""
+    with client_of(url, key) as client:
+        client.remove_accepted(collection, accepted_id)

@@ -1,0 +1,456 @@
+"""Feedback: a user's question becomes one of its chunk, stays through generations, and goes again without a trace."""
+
+import asyncio
+from uuid import UUID, uuid4
+
+import pytest
+
+from api import schemas
+from shared.accepted import accepted_id
+from shared.stages import clean
+from shared.stages.indexing import _settle, index_batch
+from shared.verification import Finding, Verification
+from tests.api import as_tenant, calling, with_keys, work
+
+LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
+PAY = {"text": "# Pay\n\nSalaries are paid on the last working day.", "filename": "pay.md"}
+TWO = "# Leave\n\n{leave}\n\n# Pay\n\n{pay}"
+STRANGE = "May somebody stay home with sick children on the last Friday?"  # its words are nearer to PAY's
+
+
+@pytest.fixture
+async def client(services, settings, provider):
+    async with calling(settings) as client:
+        yield client
+
+
+@pytest.fixture
+async def indexed(client, services, provider):
+    """Two documents, and their ids by filename; the provider has counted nothing since."""
+    ids = {}
+    for body in (LEAVE, PAY):
+        ids[body["filename"]] = (await client.post("/v1/documents", json=body)).json()["document_id"]
+    await work(services)
+    provider.reset()
+    return ids
+
+
+async def asked(client, question=STRANGE, **more):
+    """A query's name, and its chunks by the document's name, best first."""
+    reply = await client.post("/v1/retrieve", json={"question": question} | more)
+    found = schemas.Retrieved.model_validate_json(reply.content)
+    return str(found.metadata.query_id), {chunk.external_id: chunk for chunk in found.chunks}
+
+
+async def give(client, query_id, chunk_id, *, helpful=True, **more):
+    body = {"query_id": query_id, "chunk_id": chunk_id, "helpful": helpful}
+    return await client.post("/v1/feedback", json=body, **more)
+
+
+async def accept(client, question=STRANGE, name="leave.md"):
+    """Say that a document's chunk answers a question; return what was done."""
+    query_id, chunks = await asked(client, question)
+    reply = await give(client, query_id, chunks[name].chunk_id)
+    assert reply.status_code == 200, reply.text
+    return schemas.FeedbackTaken.model_validate_json(reply.content)
+
+
+async def accepted(client, **more):
+    reply = await client.get("/v1/collections/default/accepted", **more)
+    return schemas.AcceptedPage.model_validate_json(reply.content).items
+
+
+async def points(services, collection="default", tenant="default"):
+    """Users' questions as they stand in Qdrant, by id."""
+    found = await services.ledger.collections.get(tenant, collection)
+    records, _ = await services.index._client.scroll(found.index_name, limit=10_000, with_payload=True)
+    return {str(r.id): r.payload for r in records if r.payload.get("source") == "user"}
+
+
+async def verified(services, *, repair=False):
+    collection = await services.ledger.collections.get("default", "default")
+    comparison = Verification(services.ledger.audit, services.index, collection, repair=repair)
+    return [item async for item in comparison.run() if isinstance(item, Finding)]
+
+
+async def state_of(client, document_id):
+    return (await client.get(f"/v1/documents/{document_id}")).json()["state"]
+
+
+async def test_a_question_in_other_words_finds_its_chunk_once_it_was_accepted(client, indexed, services, provider):
+    query_id, before = await asked(client)
+    assert list(before) == ["pay.md", "leave.md"]
+
+    given = await give(client, query_id, before["leave.md"].chunk_id)
+    assert given.json() == {
+        "outcome": "accepted",
+        "chunk_id": before["leave.md"].chunk_id,
+        "question": STRANGE,
+        "accepted_id": str(accepted_id(UUID(before["leave.md"].chunk_id), STRANGE)),
+    }
+    assert (await accepted(client))[0].state == "waiting"
+    assert set((await asked(client))[1]) == set(before)  # searchable while it is written
+    await work(services, "index")
+
+    _, after = await asked(client)
+    assert list(after) == ["leave.md", "pay.md"]
+    best = after["leave.md"]
+    assert (best.matched_question, best.matched_question_source) == (STRANGE, "user")
+    assert after["pay.md"].matched_question_source in ("generated", None)
+    (own,) = await accepted(client)
+    assert (own.state, own.question, str(own.query_id)) == ("indexed", STRANGE, query_id)
+    assert (own.external_id, str(own.document_id)) == ("leave.md", indexed["leave.md"])
+    assert await state_of(client, indexed["leave.md"]) == "ready"
+    assert provider.stats()["calls"] == 0
+    assert await verified(services) == []
+
+
+@pytest.mark.parametrize("way", ["feedback", "delete"])
+async def test_what_is_taken_back_is_undone(client, indexed, services, way):
+    before = (await asked(client))[1]
+    given = await accept(client)
+    await work(services, "index")
+    assert len(await points(services)) == 1
+
+    if way == "feedback":
+        query_id, chunks = await asked(client)
+        reply = await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
+        assert reply.json()["outcome"] == "taken_back"
+    else:
+        address = f"/v1/collections/default/accepted/{given.accepted_id}"
+        assert (await client.delete(address)).status_code == 204
+        assert (await client.delete(address)).status_code == 404
+    assert await accepted(client) == []
+    assert await state_of(client, indexed["leave.md"]) == "ready"
+    await clean(services.indexer)
+
+    assert await points(services) == {}
+    after = (await asked(client))[1]
+    assert {name: chunk.score for name, chunk in after.items()} == {n: c.score for n, c in before.items()}
+    assert await verified(services) == []
+    assert (await accept(client)).outcome == "accepted"  # and it may come again
+
+
+async def test_the_same_question_is_accepted_once(client, indexed, services):
+    first = await accept(client)
+    await work(services, "index")
+
+    again = await accept(client, f"  {STRANGE.upper()} ")
+
+    assert (again.outcome, again.accepted_id) == ("already_accepted", first.accepted_id)
+    assert len(await accepted(client)) == len(await points(services)) == 1
+    assert await state_of(client, indexed["leave.md"]) == "ready"
+
+
+async def test_a_question_that_the_chunk_has_already_is_not_added(client, indexed, services):
+    chunks = (await client.get(f"/v1/documents/{indexed['leave.md']}/chunks")).json()["items"]
+    own = next(question["text"] for question in chunks[0]["questions"] if question["kept"])
+
+    given = await accept(client, own.lower().rstrip("?"))
+
+    assert (given.outcome, given.accepted_id) == ("already_asked", None)
+    assert await accepted(client) == []
+    assert await state_of(client, indexed["leave.md"]) == "ready"
+
+
+async def test_what_was_not_accepted_cannot_be_taken_back(client, indexed):
+    query_id, chunks = await asked(client)
+
+    reply = await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
+
+    assert (reply.status_code, reply.json()["outcome"]) == (200, "not_accepted")
+    assert await accepted(client) == []
+
+
+async def test_of_more_than_a_chunk_may_have_the_oldest_goes(services, settings, indexed):
+    async with calling(settings.model_copy(update={"accepted_per_chunk": 2})) as client:
+        for number in range(4):
+            await accept(client, f"{STRANGE} {number}")
+            await work(services, "index")
+        kept = [own.question for own in await accepted(client)]
+    await clean(services.indexer)
+
+    assert kept == [f"{STRANGE} 3", f"{STRANGE} 2"]
+    assert {payload["question"] for payload in (await points(services)).values()} == set(kept)
+    assert await verified(services) == []
+
+
+async def test_feedback_on_what_was_not_returned_or_asked_is_refused(client, indexed):
+    query_id, chunks = await asked(client, top_k=1)
+    _, others = await asked(client)
+    shown, hidden = chunks["pay.md"].chunk_id, others["leave.md"].chunk_id
+
+    for named, chunk, helpful, status, field in (
+        (str(uuid4()), shown, True, 404, "query_id"),
+        (str(uuid4()), shown, False, 404, "query_id"),
+        (query_id, hidden, True, 422, "chunk_id"),
+        (query_id, hidden, False, 422, "chunk_id"),
+        ("x", shown, True, 422, "query_id"),
+        (query_id, shown, "yes", 422, "helpful"),
+    ):
+        reply = await give(client, named, chunk, helpful=helpful)
+        assert (reply.status_code, reply.json()["field"]) == (status, field), reply.text
+
+
+async def test_feedback_on_a_chunk_that_is_gone_is_refused_and_names_it(client, indexed, services):
+    query_id, chunks = await asked(client)
+    await accept(client, name="leave.md")
+    await client.delete(f"/v1/documents/{indexed['leave.md']}")
+    assert await accepted(client) == []  # users' questions go with their document at once
+
+    reply = await give(client, query_id, chunks["leave.md"].chunk_id)
+
+    assert (reply.status_code, reply.json()["field"]) == (404, "chunk_id")
+
+
+async def test_no_tenant_gives_feedback_on_or_sees_anothers(services, settings, provider):
+    async with calling(with_keys(settings)) as client:
+        alice, bob = as_tenant("alice"), as_tenant("bob")
+        for headers in (alice, bob):
+            await client.post("/v1/documents", json=LEAVE, headers=headers)
+        await work(services)
+        found = (await client.post("/v1/retrieve", json={"question": STRANGE}, headers=alice)).json()
+        named, chunk = found["metadata"]["query_id"], found["chunks"][0]["chunk_id"]
+
+        for helpful in (True, False):
+            assert (await give(client, named, chunk, helpful=helpful, headers=bob)).status_code == 404
+        own = (await give(client, named, chunk, headers=alice)).json()["accepted_id"]
+        await work(services, "index")
+
+        assert await accepted(client, headers=bob) == []
+        address = f"/v1/collections/default/accepted/{own}"
+        assert (await client.delete(address, headers=bob)).status_code == 404
+        assert [str(item.id) for item in await accepted(client, headers=alice)] == [own]
+        assert await points(services, tenant="bob") == {}
+
+
+async def test_a_list_goes_on_where_its_page_ended(client, indexed):
+    for number in range(5):
+        await accept(client, f"{STRANGE} {number}")
+    seen, cursor = [], None
+    while True:
+        page = (await client.get("/v1/collections/default/accepted", params={"limit": 2} | (cursor or {}))).json()
+        seen += [own["question"] for own in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+
+    assert seen == [f"{STRANGE} {number}" for number in reversed(range(5))]
+    assert (await client.get("/v1/collections/nowhere/accepted")).status_code == 404
+
+
+LONG_LEAVE = "Everybody has thirty days of leave a year. " * 30
+LONG_PAY = "Salaries are paid on the last working day. " * 30
+
+
+@pytest.fixture
+async def two_chunks(client, services):
+    """A document of two chunks, and its id."""
+    body = {"text": TWO.format(leave=LONG_LEAVE, pay=LONG_PAY), "external_id": "both.md"}
+    document_id = (await client.post("/v1/documents", json=body)).json()["document_id"]
+    await work(services)
+    assert len((await client.get(f"/v1/documents/{document_id}/chunks")).json()["items"]) == 2
+    return document_id
+
+
+async def edit(client, **parts):
+    text = TWO.format(**({"leave": LONG_LEAVE, "pay": LONG_PAY} | parts))
+    await client.post("/v1/documents", json={"text": text, "external_id": "both.md"})
+
+
+async def accept_of_leave(client, question=STRANGE):
+    reply = (await client.post("/v1/retrieve", json={"question": question})).json()
+    chunk = next(c for c in reply["chunks"] if "thirty days" in c["text"])
+    return (await give(client, reply["metadata"]["query_id"], chunk["chunk_id"])).json()
+
+
+async def test_a_question_stays_while_a_generation_has_its_chunk_and_goes_with_it(client, two_chunks, services):
+    await accept_of_leave(client)
+    await work(services, "index")
+
+    await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
+    await work(services)
+    assert {payload["generation"] for payload in (await points(services)).values()} == {2}
+    await client.post("/v1/collections/default/reindex")
+    await work(services)
+    assert {payload["generation"] for payload in (await points(services)).values()} == {3}
+    assert [own.state for own in await accepted(client)] == ["indexed"]
+    assert await verified(services) == []
+
+    await edit(client, leave=LONG_PAY.replace("paid", "spent"))
+    await work(services)
+    await clean(services.indexer)
+    assert await points(services) == {}
+    assert await accepted(client) == []
+    assert await verified(services) == []
+
+
+async def test_what_is_accepted_while_the_document_is_in_work_is_written_when_that_is_done(
+    client, two_chunks, services, provider
+):
+    await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
+    await work(services, "parse", "ask")
+    claimed = await services.ledger.work.claim_asked(10)
+
+    assert (await accept_of_leave(client))["outcome"] == "accepted"
+    assert [own.state for own in await accepted(client)] == ["waiting"]
+    await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
+    await work(services)
+
+    assert [own.state for own in await accepted(client)] == ["indexed"]
+    assert {payload["generation"] for payload in (await points(services)).values()} == {2}
+    assert await state_of(client, two_chunks) == "ready"
+    assert await verified(services) == []
+
+
+async def test_what_is_taken_back_while_it_is_being_written_is_removed_after_that(client, indexed, services):
+    given = await accept(client)
+    claimed = await services.ledger.work.claim_asked(10)
+    assert [own.id for chunk in claimed for own in chunk.accepted] == [given.accepted_id]
+
+    await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+    await clean(services.indexer)
+    await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
+    assert len(await points(services)) == 1
+    await clean(services.indexer)
+
+    assert await points(services) == {}
+    assert await verified(services) == []
+
+
+async def test_a_late_writer_brings_nothing_back_that_was_taken_back(client, indexed, services):
+    given = await accept(client)
+    late = await services.ledger.work.claim_asked(10)
+    await services.ledger.work.give_back("chunks", [chunk.lease for chunk in late])
+    await work(services, "index")
+    await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+    await clean(services.indexer)
+    assert await points(services) == {}
+
+    await _settle(services.indexer, [await index_batch(services.indexer, late)])
+    await clean(services.indexer)
+
+    assert await points(services) == {}
+    assert await accepted(client) == []
+    assert await verified(services) == []
+
+
+async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_removed(client, indexed, services):
+    given = await accept(client)
+    await work(services, "index")
+    await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+
+    async with services.ledger.feedback.going() as leaving:
+        (going,) = leaving.questions
+        again = asyncio.create_task(accept(client))
+        await asyncio.sleep(0.5)
+        assert not again.done()
+        await services.index.discard(going.index_name, [str(going.id)])
+        await leaving.forget([going.id])
+    assert (await again).outcome == "accepted"
+    await work(services, "index")
+
+    assert len(await points(services)) == 1
+    assert await verified(services) == []
+
+
+async def test_a_chunk_that_died_takes_its_users_questions_when_it_is_tried_again(
+    client, two_chunks, services, provider
+):
+    await accept_of_leave(client)
+    await work(services, "index")
+    await client.post("/v1/collections/default/reindex")
+    await work(services, "parse", "ask")
+    provider.script(down=True)
+    claimed = await services.ledger.work.claim_asked(10)
+    while claimed:  # until it is given up
+        await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
+        async with services.database.begin() as connection:
+            await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'asked'")
+        claimed = await services.ledger.work.claim_asked(10)
+    assert await state_of(client, two_chunks) == "degraded"
+    assert [own.state for own in await accepted(client)] == ["waiting"]
+    assert await verified(services) == []
+
+    provider.script(down=False)
+    await client.post(f"/v1/documents/{two_chunks}/retry")
+    await work(services)
+
+    assert [own.state for own in await accepted(client)] == ["indexed"]
+    assert len(await points(services)) == 1
+    assert await verified(services) == []
+
+
+async def test_a_question_that_cannot_be_embedded_is_said_to_be_refused_and_holds_up_nothing(
+    client, indexed, services, provider
+):
+    await accept(client)
+    provider.script(refuse_containing="sick children")
+    await work(services, "index")
+
+    assert [own.state for own in await accepted(client)] == ["refused"]
+    assert await points(services) == {}
+    assert await state_of(client, indexed["leave.md"]) == "ready"
+    assert await verified(services) == []
+    provider.script(refuse_containing="")
+    assert await services.ledger.work.claim_asked(10) == []
+    await accept(client)
+    await work(services, "index")
+    assert [own.state for own in await accepted(client)] == ["indexed"]
+
+
+@pytest.mark.parametrize("damage", ["lost", "nobody's"])
+async def test_verification_knows_users_questions(client, indexed, services, provider, damage):
+    await accept(client)
+    await work(services, "index")
+    collection = await services.ledger.collections.get("default", "default")
+    (point,) = await points(services)
+    if damage == "lost":
+        await services.index.discard(collection.index_name, [point])
+    else:
+        async with services.database.begin() as connection:
+            await connection.exec_driver_sql("DELETE FROM accepted_questions")
+
+    (finding,) = await verified(services, repair=True)
+
+    assert (finding.point_id, finding.repaired) == (point, True)
+    assert finding.kind == ("missing" if damage == "lost" else "orphaned")
+    await work(services, "index")
+    assert list(await points(services)) == ([point] if damage == "lost" else [])
+    assert await verified(services) == []
+    assert provider.stats()["calls"] == 0
+
+
+async def test_accepted_questions_are_labelled_ones(client, indexed, services):
+    await accept(client, "How long may I be away?")
+    await accept(client, "When does the money come?", "pay.md")
+    query_id, chunks = await asked(client, "How long may I be away")
+    await give(client, query_id, chunks["pay.md"].chunk_id)
+    await accept(client, "What was that?")
+    query_id, _ = await asked(client, "What was that?")
+    await give(client, query_id, chunks["leave.md"].chunk_id, helpful=False)
+
+    collection = await services.ledger.collections.get("default", "default")
+
+    leave, pay = chunks["leave.md"].chunk_id, chunks["pay.md"].chunk_id
+    assert await services.ledger.feedback.accepted(collection.id) == [
+        ("How long may I be away?", [leave, pay]),
+        ("When does the money come?", [pay]),
+    ]
+
+
+async def test_what_is_taken_back_while_the_index_is_verified_is_no_finding(client, indexed, services, monkeypatch):
+    given = await accept(client)
+    await work(services, "index")
+    look_up = services.index.look_up
+
+    async def slow(name, ids):
+        if await points(services):
+            await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+            await clean(services.indexer)
+        return await look_up(name, ids)
+
+    monkeypatch.setattr(services.index, "look_up", slow)
+
+    assert await verified(services) == []
+    assert await points(services) == {}
