@@ -36,7 +36,7 @@ from api.schemas import (
 from shared.answering import Answer, Answerer, Passage
 from shared.errors import ForeaskError, InvalidInput
 from shared.llm import Usage
-from shared.retrieval import Query, Retrieval, RetrievedChunk, Weights
+from shared.retrieval import STAGES, Query, Retrieval, RetrievedChunk, Weights
 from shared.rewriting import Rewriting, Rewritten
 from shared.services import Services as SharedServices
 
@@ -194,14 +194,15 @@ def _explanation(body: Retrieve, retrieval: Retrieval) -> Explanation:
 
 
 def _stages(retrieval: Retrieval) -> dict[str, StageExplanation]:
-    names = dict.fromkeys([*retrieval.milliseconds, *retrieval.did, *retrieval.skipped])
+    known = {*retrieval.milliseconds, *retrieval.did, *retrieval.skipped}
     return {
         name: StageExplanation(
             milliseconds=retrieval.milliseconds.get(name),
             did=retrieval.did.get(name),
             skipped=retrieval.skipped.get(name),
         )
-        for name in names
+        for name in STAGES
+        if name in known
     }
 
 

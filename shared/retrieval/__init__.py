@@ -6,10 +6,11 @@ from shared.retrieval.chunks import RetrievedChunk
 from shared.retrieval.conditions import condition_of
 from shared.retrieval.fusion import Match, Place, fuse
 from shared.retrieval.query import CHANNELS, Channel, FusionName, Order, Query, Source, Unit
-from shared.retrieval.retriever import Retrieval, Retriever
+from shared.retrieval.retriever import STAGES, Retrieval, Retriever
 
 __all__ = [
     "CHANNELS",
+    "STAGES",
     "Channel",
     "Found",
     "FusionName",

@@ -36,6 +36,12 @@ _FAVOURED = 50  # chunks whose texts are searched for the names in a question
 _TOGETHER, _TOGETHER_TOKENS = 64, 8_000  # questions in one request for embeddings
 
 
+STAGES = (
+    *("rewrite", "embed", "search", "fuse", "fetch", "rerank", "diversity", "sections", "sentences", "return"),
+    *("assemble", "record", "answer"),
+)
+
+
 @dataclass(slots=True)
 class Retrieval:
     """Distinct chunks, best first, and what it took to find them: tokens, and milliseconds by stage.
@@ -156,6 +162,7 @@ class Retriever:
         question, retrieval = search.query.question, search.retrieval
         with retrieval.timed("embed"):
             search.vector = (await self._embedder.embed([question]))[0]
+        retrieval.did["embed"] = "the question"
         sought = Sought(search.vector, query_vector(question))
         with retrieval.timed("search"):
             found = await self._searcher.search(
@@ -181,6 +188,7 @@ class Retriever:
             found = await within(query.rewrite_budget or self._rewriter.budget, working)
         if isinstance(found, Skipped):
             retrieval.skipped["rewrite"] = found.reason
+            retrieval.did.pop("rewrite", None)
             retrieval.rewritten = None
             return []
         return found
@@ -196,13 +204,12 @@ class Retriever:
         retrieval.usage += rewritten.usage
         retrieval.rewritten = rewritten
         texts = rewritten.texts
+        retrieval.did["rewrite"] = f"one call, {len(texts)} more {'text' if len(texts) == 1 else 'texts'} searched"
         if not texts:
             return []
         vectors = await self._embedder.embed(texts)
         soughts = [Sought(vector, query_vector(text)) for vector, text in zip(vectors, texts, strict=True)]
-        found = await self._searcher.search_all(search.index_name, soughts, search.where, query, retrieval.weights)
-        retrieval.did["rewrite"] = f"one call, {len(texts)} more {'text' if len(texts) == 1 else 'texts'} searched"
-        return found
+        return await self._searcher.search_all(search.index_name, soughts, search.where, query, retrieval.weights)
 
     async def _refined(self, matches: list[Match], search: _Search) -> list[Match]:
         """Order the best by what their texts say."""
@@ -264,6 +271,7 @@ class Retriever:
         if missing:
             with search.retrieval.timed("fetch"):
                 search.payloads |= await self._index.fetch(search.index_name, missing)
+            search.retrieval.did["fetch"] = f"{len(search.payloads)} chunks"
 
     def _assembled(self, chunks: Sequence[RetrievedChunk], search: _Search) -> list[RetrievedChunk]:
         query = search.query

@@ -1,5 +1,5 @@
 from itertools import pairwise
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -200,8 +200,8 @@ def test_nothing_gives_no_chunks():
     ids=lambda text: repr(text[:6]),
 )
 def test_a_megabyte_of_anything_takes_seconds_at_most(text):
-    began = perf_counter()
+    began = process_time()
 
     assert chunks_of(text, 2_000, 100)
 
-    assert perf_counter() - began < 20  # a quadratic scan takes hours
+    assert process_time() - began < 20  # a quadratic scan takes hours
