@@ -488,11 +488,13 @@ class LabelledQuestion(Body):
 
 
 class Calibrate(Body):
-    """Questions whose answers are known, as users ask them."""
+    """Questions whose answers are known, as users ask them; without any, what can be measured without."""
 
     model_config = _example(questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}] * 10)
 
-    questions: list[LabelledQuestion] = Field(min_length=10, max_length=1_000, description="30 are enough to help")
+    questions: list[LabelledQuestion] | None = Field(
+        None, min_length=10, max_length=1_000, description="30 are enough to help"
+    )
 
 
 class NDCG(Reply):
@@ -515,6 +517,9 @@ class CalibrationView(Reply):
         channels={"questions": _INTERVAL, "text": _INTERVAL, "bm25": _INTERVAL},
         equal=_INTERVAL,
         chosen=_INTERVAL,
+        source="labelled",
+        background=0.04,
+        chunks=310,
     )
 
     weights: dict[str, float] = Field(description="equal ones where no others were better by more than chance")
@@ -522,6 +527,11 @@ class CalibrationView(Reply):
     channels: dict[str, NDCG] = Field(description="of each channel alone")
     equal: NDCG = Field(description="of equal weights")
     chosen: NDCG = Field(description="of the weights, on the questions that they were chosen by")
+    source: Literal["labelled", "accepted", "generated"] = Field(
+        "labelled", description="whose questions these are; by generated ones no weights are chosen"
+    )
+    background: float = Field(0.0, description="the mean cosine of questions with texts that do not answer them")
+    chunks: int = Field(0, description="how many the collection had")
 
 
 class CollectionPage(Reply):

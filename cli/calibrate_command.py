@@ -1,4 +1,4 @@
-"""The command that chooses the weights of a collection's channels."""
+"""The command that calibrates a collection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def calibrate(
     collection: Annotated[str, typer.Argument(help="The collection.")],
     questions: Annotated[
         Path | None,
-        typer.Argument(help='JSONL: {"question": ..., "external_ids": [...]} or {"question": ..., "chunk_ids": [...]}'),
+        typer.Argument(
+            help='Labelled questions, JSONL: {"question": ..., "external_ids": [...]} or {..., "chunk_ids": [...]}'
+        ),
     ] = None,
     *,
     reset: Annotated[bool, typer.Option("--reset", help="Go back to equal weights.")] = False,
@@ -28,18 +30,20 @@ def calibrate(
 ) -> None:
     """Choose how much each channel counts, by questions whose answers are known; 30 are enough to help.
 
-    Equal weights stay unless others are better by more than chance. No language model is called.
+    Equal weights stay unless others are better by more than chance. Without a file they stay, and what can be measured
+    without labels is: the scale of the embedding model, and what each channel finds of the collection's own questions.
+    No language model is called.
     """
     from cli import output  # noqa: PLC0415 - loaded when needed, so that help is quick
 
-    if (questions is None) != reset:
-        raise typer.BadParameter("Name a file of labelled questions, or say --reset.")
+    if reset and questions is not None:
+        raise typer.BadParameter("--reset takes no file of labelled questions.")
     with client_of(url, key) as client:
-        if questions is None:
+        if reset:
             client.forget_calibration(collection)
             console_of().print(f"{collection}: every channel counts the same")
             return
-        evidence = client.calibrate(collection, _labelled(questions))
+        evidence = client.calibrate(collection, None if questions is None else _labelled(questions))
     if as_json:
         output.print_json(evidence)
     else:

@@ -128,7 +128,7 @@ class Client:
     def reindex(self, collection: str) -> Json:
         return self._json("POST", f"/v1/collections/{quote(collection, safe='')}/reindex")
 
-    def calibrate(self, collection: str, questions: list[Json]) -> Json:
+    def calibrate(self, collection: str, questions: list[Json] | None) -> Json:
         path = f"/v1/collections/{quote(collection, safe='')}/calibration"
         return self._json("POST", path, json={"questions": questions}, timeout=_STREAM_TIMEOUT)
 

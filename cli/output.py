@@ -235,6 +235,10 @@ def calibration_table(evidence: Json) -> Table:
     rows = evidence["channels"] | {"all, equal": evidence["equal"], f"chosen: {chosen}": evidence["chosen"]}
     for name, value in rows.items():
         table.add_row(name, f"{value['mean']:.3f}", f"{value['low']:.3f} to {value['high']:.3f}")
+    table.caption = (
+        f"{evidence['questions']} {evidence['source']} questions, {evidence['chunks']} chunks;"
+        f" background of the embedding model {evidence['background']:.2f}"
+    )
     return table
 
 

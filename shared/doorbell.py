@@ -16,6 +16,8 @@ from redis.exceptions import RedisError, ResponseError
 
 Queue = Literal["parse", "ask", "index"]
 QUEUES: tuple[Queue, ...] = ("parse", "ask", "index")
+Bell = Literal["parse", "ask", "index", "calibrate"]
+BELLS: tuple[Bell, ...] = (*QUEUES, "calibrate")  # who indexes answers the last, between two drains
 
 # A ring that is still in the queue will be answered by a claim that begins later than now, so it stands for everything
 # that is committed already; and rings wait only where every worker is busy. More would only fill the broker.
@@ -32,7 +34,7 @@ def celery_app(redis_url: str) -> Celery:
     app = Celery("foreask", broker=redis_url)
     app.conf.update(
         task_default_queue="parse",
-        task_routes={f"foreask.{queue}": {"queue": queue} for queue in QUEUES},
+        task_routes={f"foreask.{queue}": {"queue": queue} for queue in BELLS},
         task_serializer="json",
         accept_content=["json"],
         result_backend="disabled://",
@@ -65,17 +67,17 @@ class Doorbell:
     def __init__(self, redis_url: str) -> None:
         self._app = celery_app(redis_url)
         self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-        self._wanted: set[Queue] = set()
+        self._wanted: set[Bell] = set()
         self._wake = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._publisher = ThreadPoolExecutor(1, "doorbell")  # Celery keeps a connection for each thread that publishes
 
-    def ring_from_thread(self, *queues: Queue) -> None:
+    def ring_from_thread(self, *queues: Bell) -> None:
         self._loop.call_soon_threadsafe(self.ring, *queues)
 
-    def ring(self, *queues: Queue) -> None:
+    def ring(self, *queues: Bell) -> None:
         """Let a worker of each queue look for work soon; never fails, never waits."""
         self._want(queues)
 
@@ -83,7 +85,7 @@ class Doorbell:
         """Connect ahead of the first ring, by ringing for whatever came in while nobody was there."""
         self._want(QUEUES)
 
-    def _want(self, queues: Iterable[Queue]) -> None:
+    def _want(self, queues: Iterable[Bell]) -> None:
         self._wanted.update(queues)
         self._wake.set()
         if self._task is None or self._task.done():
@@ -119,7 +121,7 @@ class Doorbell:
             if not self._closing:
                 await asyncio.sleep(_QUIET_SECONDS)
 
-    async def _try(self, queue: Queue) -> None:
+    async def _try(self, queue: Bell) -> None:
         try:
             await self._send(queue)
         except (RedisError, KombuError, OSError) as error:
@@ -128,12 +130,12 @@ class Doorbell:
             if not self._closing:
                 await asyncio.sleep(_PAUSE.total_seconds())
 
-    async def _send(self, queue: Queue) -> None:
+    async def _send(self, queue: Bell) -> None:
         waiting = await self._redis.llen(queue)
         if waiting < _ENOUGH:
             await self._loop.run_in_executor(self._publisher, self._publish, queue)
 
-    def _publish(self, queue: Queue) -> None:
+    def _publish(self, queue: Bell) -> None:
         self._app.send_task(f"foreask.{queue}", retry=False)
 
 

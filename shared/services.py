@@ -18,11 +18,23 @@ from redis.backoff import NoBackoff
 
 from shared.answering import Answerer, ExtractiveAnswerer, GenerativeAnswerer
 from shared.asking import floor_for
+from shared.calibrator import Calibrator
 from shared.doorbell import Doorbell
 from shared.embedding import Embedder, OpenAIEmbedder
 from shared.errors import InvalidInput
 from shared.index import Index
-from shared.ledger import Audit, Backlogs, Collections, DeadLetters, Documents, Feedback, Ledger, Queries, Work
+from shared.ledger import (
+    Audit,
+    Backlogs,
+    Calibrations,
+    Collections,
+    DeadLetters,
+    Documents,
+    Feedback,
+    Ledger,
+    Queries,
+    Work,
+)
 from shared.ledger.database import Database
 from shared.limiter import (
     NEUTRAL,
@@ -88,6 +100,7 @@ class Services:
     doorbell: Doorbell
     limiters: Limiters
     retriever: Retriever
+    calibrator: Calibrator
     answerer_for: Callable[[str], Answerer]  # by tenant, on whose account it calls
     parser: Parser
     questioner: Questioner
@@ -119,6 +132,14 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         uploads = Uploads(settings.data_dir / "uploads")
         policy = RetryPolicy(settings.max_attempts, settings.retry_base, settings.retry_ceiling)
         floor = settings.similarity_floor if settings.similarity_floor is not None else floor_for(embedder.name)
+        calibrations, feedback = Calibrations(database), Feedback(database)
+        retriever = Retriever(
+            asked_embedder,
+            index,
+            _rewriter(settings, chat, limiters.llm),
+            reranker_of(settings, stack),
+            token_counter(settings.llm_tokenizer),
+        )
         yield Services(
             settings=settings,
             database=database,
@@ -130,18 +151,14 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
                 DeadLetters(database),
                 Audit(database),
                 Queries(database),
-                Feedback(database),
+                feedback,
+                calibrations,
             ),
             uploads=uploads,
             index=index,
             doorbell=doorbell,
-            retriever=Retriever(
-                asked_embedder,
-                index,
-                _rewriter(settings, chat, limiters.llm),
-                reranker_of(settings, stack),
-                token_counter(settings.llm_tokenizer),
-            ),
+            retriever=retriever,
+            calibrator=Calibrator(calibrations, feedback, retriever, asked_embedder, index),
             limiters=limiters,
             answerer_for=_answerers(settings, chat, limiters.llm, asked_embedder),
             parser=Parser(settings, work, sandbox, uploads, doorbell, chat.name, policy),

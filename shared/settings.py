@@ -189,6 +189,9 @@ class Settings(BaseSettings):
 
     # Query
     top_k_max: PositiveInt = 200
+    calibrate: bool = Field(
+        default=True, description="whether collections that have grown by half are calibrated by themselves"
+    )
     queries_kept: int = Field(
         30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
     )

@@ -51,7 +51,7 @@ def work(settings: Settings, queue: str) -> None:
         "--quiet",
         "worker",
         "--queues",
-        queue,
+        "index,calibrate" if queue == "index" else queue,
         "--pool",
         "threads",
         "--concurrency",

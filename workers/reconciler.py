@@ -47,6 +47,8 @@ async def reconcile(services: Services) -> None:
             return
         for queue in await services.ledger.work.due():
             services.doorbell.ring(queue)
+        if services.settings.calibrate and await services.ledger.calibrations.due():
+            services.doorbell.ring("calibrate")
         await clean(services.indexer)
 
 

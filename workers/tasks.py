@@ -31,10 +31,25 @@ def register(app: Celery, loop: WorkerLoop) -> None:
     def index(*_: Any, **__: Any) -> None:
         _answer(loop, "index", indexing_stage(loop.services.indexer))
 
+    @app.task(name="foreask.calibrate", shared=False)
+    def calibrate(*_: Any, **__: Any) -> None:
+        if loop.run(_calibrate(loop)):
+            loop.services.doorbell.ring_from_thread("calibrate")
+
 
 def _answer(loop: WorkerLoop, queue: Queue, stage: Stage[Any, Any]) -> None:
     if loop.run(_drain(loop, stage)):
         loop.services.doorbell.ring_from_thread(queue)
+
+
+async def _calibrate(loop: WorkerLoop) -> bool:
+    if loop.stopping.is_set():
+        return False
+    try:
+        return await loop.services.calibrator.grown()
+    except Transient as error:
+        log.warning("calibration_interrupted", reason=error.message)
+        return False
 
 
 async def _drain(loop: WorkerLoop, stage: Stage[Any, Any]) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shared.ledger.audit import Audit
 from shared.ledger.backlog import Backlogs
+from shared.ledger.calibrations import Calibrations
 from shared.ledger.collections import Collections
 from shared.ledger.dead import DeadLetters
 from shared.ledger.documents import Documents
@@ -24,6 +25,18 @@ class Ledger:
     audit: Audit
     queries: Queries
     feedback: Feedback
+    calibrations: Calibrations
 
 
-__all__ = ["Audit", "Backlogs", "Collections", "DeadLetters", "Documents", "Feedback", "Ledger", "Queries", "Work"]
+__all__ = [
+    "Audit",
+    "Backlogs",
+    "Calibrations",
+    "Collections",
+    "DeadLetters",
+    "Documents",
+    "Feedback",
+    "Ledger",
+    "Queries",
+    "Work",
+]

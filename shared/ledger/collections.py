@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping, func, null, select
+from sqlalchemy import RowMapping, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from shared.errors import NotFound
@@ -40,15 +40,6 @@ class Collections:
         async with self._database.begin() as connection:
             row = (await connection.execute(statement.returning(t.collections))).mappings().one()
         return collection_of(row)
-
-    async def calibrate(self, collection: Collection, calibration: Mapping[str, Any] | None) -> Collection:
-        """Keep the weights of a collection's channels with what speaks for them; None makes them equal again."""
-        value = null() if calibration is None else calibration
-        c = t.collections.c
-        statement = t.collections.update().where(c.id == collection.id, c.tenant == collection.tenant)
-        async with self._database.begin() as connection:
-            changed = await connection.execute(statement.values(calibration=value).returning(t.collections))
-            return collection_of(changed.mappings().one())
 
     async def find(self, tenant: str, name: str) -> Collection | None:
         statement = select(t.collections).where(t.collections.c.tenant == tenant, t.collections.c.name == name)

@@ -70,6 +70,16 @@ class Collection:
     def weights(self) -> Weights:
         return Weights() if self.calibration is None else Weights(**self.calibration["weights"])
 
+    @property
+    def background(self) -> float:
+        """The cosine of a question with a text that has nothing to do with it; 0 while it has not been measured."""
+        return 0.0 if self.calibration is None else float(self.calibration.get("background", 0.0))
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether somebody has calibrated it by questions whose answers they know."""
+        return self.calibration is not None and self.calibration.get("source", "labelled") == "labelled"
+
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:

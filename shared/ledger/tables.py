@@ -67,6 +67,8 @@ collections = Table(
     Column("embedding_model", Text, nullable=False),
     Column("index_name", Text, nullable=False),  # the collection in Qdrant
     Column("calibration", JSONB),  # the weights of its channels and what speaks for them; null while they are equal
+    Column("calibration_due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("calibrating_until", DateTime(timezone=True)),  # the end of a worker's claim; null while there is none
     _now(),
     Index("uq_collections_name", "tenant", "name", unique=True),
 )

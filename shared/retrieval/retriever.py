@@ -20,6 +20,7 @@ from shared.llm import Usage
 from shared.optional import Skipped, within
 from shared.reranking import Reranker
 from shared.retrieval.assembly import Distinct, ordered, within_budget, without_overlaps
+from shared.retrieval.background import above
 from shared.retrieval.channels import Found, Sought, merged
 from shared.retrieval.chunks import RetrievedChunk, chunk_of
 from shared.retrieval.conditions import condition_of
@@ -132,7 +133,8 @@ class Retriever:
         rewriting = asyncio.ensure_future(self._rewritten(search))
         try:
             found = await self._direct(search)
-            found = merged(found, await rewriting)
+            otherwise = [above(hits, collection.background) for hits in await rewriting]
+            found = merged(above(found, collection.background), otherwise)
         finally:
             rewriting.cancel()
         matches = await self._refined(_fused(found, search), search)
@@ -142,20 +144,29 @@ class Retriever:
             retrieval.chunks = self._assembled(chunks, search)
         return retrieval
 
-    async def channels(self, collection: Collection, questions: Sequence[str]) -> list[dict[Channel, Found]]:
-        """What each channel finds for each question, whatever the collection's weights are.
+    async def channels(
+        self,
+        collection: Collection,
+        questions: Sequence[str],
+        background: float,
+        without: Sequence[Sequence[str]] | None = None,
+    ) -> list[dict[Channel, Found]]:
+        """What each channel finds for each question, whatever the collection's calibration is.
+
+        What users have accepted is not searched. The background is that of the embedding model; `without` has the ids
+        of points that each question must not find.
 
         Raises:
             Transient: the embedding provider or Qdrant is not available.
         """
-        where = _where(collection, [])
-        found = []
+        found: list[dict[Channel, Found]] = []
         for part in pack(questions, max_inputs=_TOGETHER, max_tokens=_TOGETHER_TOKENS):
             asked = [questions[i] for i in part]
             for question, vector in zip(asked, await self._embedder.embed(asked), strict=True):
                 sought = Sought(vector, query_vector(question))
-                query = Query(question)
-                found.append(await self._searcher.search(collection.index_name, sought, where, query, Weights()))
+                where = _where(collection, [_apart_from(without[len(found)] if without else [])])
+                query, name = Query(question), collection.index_name
+                found.append(above(await self._searcher.search(name, sought, where, query, Weights()), background))
         return found
 
     async def _direct(self, search: _Search) -> dict[Channel, Found]:
@@ -314,6 +325,12 @@ def _where(collection: Collection, conditions: Sequence[models.Condition]) -> Ma
     condition = visible(collection.tenant)
     condition.must = [*(condition.must or []), *conditions]
     return condition.model_dump(mode="json", exclude_none=True)
+
+
+def _apart_from(points: Sequence[str]) -> models.Condition:
+    """Without these points and without users' questions, which would be found by themselves."""
+    of_users = models.FieldCondition(key="source", match=models.MatchValue(value="user"))
+    return models.Filter(must_not=[models.HasIdCondition(has_id=list(points)), of_users])
 
 
 def _conditions(query: Query) -> list[models.Condition]:

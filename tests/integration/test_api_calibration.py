@@ -1,9 +1,14 @@
 """Calibration over HTTP: chosen on evidence, kept with the collection, and forgotten."""
 
+import asyncio
+import sys
+
+import orjson
 import pytest
 
 from api import schemas
-from tests.api import calling, work
+from cli.main import run
+from tests.api import calling, serving, work
 
 
 @pytest.fixture
@@ -68,5 +73,60 @@ async def test_what_cannot_be_judged_is_refused(client, indexed):
     assert (await client.get("/v1/collections/default")).json()["calibration"] is None
 
 
+async def test_without_labels_a_collection_is_measured_with_its_own_questions(client, indexed, services):
+    assert (await calibrate(client, None)).status_code == 422
+    for number in range(12, 30):  # so that there are enough
+        body = {
+            "text": f"# Gauge\n\nThe log of buoy{number} has entry {number}.",
+            "external_id": f"{number}.md",
+            "questions": [f"Which entry has the log of buoy{number}?"],
+        }
+        (await client.post("/v1/documents", json=body)).raise_for_status()
+    await work(services)
+
+    reply = await client.post("/v1/collections/default/calibration", json={})
+
+    evidence = schemas.CalibrationView.model_validate_json(reply.content)
+    assert (evidence.source, evidence.questions, evidence.chunks) == ("generated", 30, 30)
+    assert set(evidence.weights.values()) == {1.0}
+    assert (await client.get("/v1/collections/default")).json()["calibration"] == evidence.model_dump()
+
+
+async def test_what_was_labelled_is_not_replaced_by_what_was_not(client, indexed):
+    labelled = (await calibrate(client)).json()
+    assert (await calibrate(client, None)).status_code == 409
+
+    assert (await client.get("/v1/collections/default")).json()["calibration"] == labelled
+    assert labelled["source"] == "labelled"
+
+
 async def test_a_collection_that_is_not_there_cannot_be_calibrated(client, services):
     assert (await calibrate(client)).status_code == 404
+
+
+async def test_the_command_line_calibrates_with_and_without_labels(indexed, settings, tmp_path, monkeypatch, capsys):
+    labelled = tmp_path / "labelled.jsonl"
+    labelled.write_bytes(b"\n".join(map(orjson.dumps, LABELLED)))
+
+    def calibrate_at(url, *arguments):
+        """Its exit code, and what it said on one line."""
+        monkeypatch.setattr(sys, "argv", ["foreask", "calibrate", "default", *map(str, arguments), "--url", url])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        said = capsys.readouterr()
+        return ended.value.code, " ".join((said.out + said.err).split())
+
+    monkeypatch.setenv("COLUMNS", "200")
+    async with serving(settings) as api:
+
+        async def foreask(*arguments):
+            return await asyncio.to_thread(calibrate_at, str(api.base_url), *arguments)
+
+        code, said = await foreask()
+        assert (code, "12 chunks have questions, and it takes 30" in said) == (1, True), said
+        code, said = await foreask(labelled)
+        assert (code, "12 labelled questions, 12 chunks; background of the embedding model 0.00" in said) == (0, True)
+        code, said = await foreask()
+        assert (code, "DELETE its calibration first" in said) == (1, True), said
+        assert (await foreask("--reset"))[0] == 0
+        assert (await foreask(labelled, "--reset"))[0] == 2

@@ -2,8 +2,12 @@
 
 import random
 
+import numpy as np
+import pytest
+
 from shared.retrieval import Found, Weights, fuse
-from shared.retrieval.calibration import calibrate
+from shared.retrieval.background import above, background_of
+from shared.retrieval.calibration import calibrate, judge
 
 
 def asked(count, right, wrong, noise=0.0, seed=7):
@@ -58,3 +62,56 @@ def test_what_no_channel_found_is_worth_nothing():
     found = [{"questions": Found(), "text": Found(), "bm25": Found()}] * 10
 
     assert calibrate(found, [{"right"}] * 10).equal.mean == 0.0
+
+
+def test_a_single_channel_that_beats_every_mix_by_more_than_chance_takes_its_place():
+    right, wrong = {"questions": 0.1, "text": 0.0, "bm25": 0.6}, {"questions": 0.9, "text": 0.9, "bm25": 0.4}
+    found, relevant = asked(60, right, wrong, noise=0.09)
+
+    assert calibrate(found, relevant).weights == Weights(0, 0, 1)
+
+
+def test_a_single_channel_that_is_as_good_leaves_the_mix_alone():
+    score = {"questions": 0.9, "text": 0.9, "bm25": 0.9}
+    found, relevant = asked(30, score, {"questions": 0.8, "text": 0.8, "bm25": 0.1}, noise=0.02)
+
+    calibration = calibrate(found, relevant)
+
+    assert calibration.channels["bm25"].mean == calibration.equal.mean == 1.0
+    assert calibration.weights == Weights()
+
+
+def test_without_labels_no_weight_is_chosen_however_good_it_looks():
+    found, relevant = asked(
+        60, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
+    )
+
+    calibration = judge(found, relevant)
+
+    assert calibrate(found, relevant).weights != Weights()
+    assert calibration.weights == Weights()
+    assert calibration.channels["questions"].mean > calibration.channels["bm25"].mean
+
+
+def test_the_background_is_the_cosine_of_questions_with_the_texts_of_others():
+    questions = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=np.float32)
+    texts = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], dtype=np.float32)
+
+    assert background_of(questions, texts) == pytest.approx((0 + 1 + 0 + 0 + 0.6 + 0.8) / 6)
+
+
+def test_a_background_above_the_usual_is_moved_there_and_what_is_alike_stays():
+    found = {"text": Found({"same": 1.0, "other": 0.75}, beyond=0.5), "bm25": Found({"same": 0.4}, beyond=0.2)}
+
+    moved = above(found, 0.75)
+
+    assert moved["text"].scores == pytest.approx({"same": 1.0, "other": 0.1})
+    assert moved["text"].beyond == 0.0
+    assert moved["bm25"] == found["bm25"]
+
+
+@pytest.mark.parametrize("background", [-0.05, 0.0, 0.1])
+def test_a_usual_background_changes_nothing(background):
+    found = {"text": Found({"same": 1.0, "other": 0.05}, beyond=0.02)}
+
+    assert above(found, background) == found

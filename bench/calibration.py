@@ -1,0 +1,167 @@
+"""What calibration without labels gains and loses, judged by users' questions that it has not seen.
+
+`python -m bench.calibration FOLDER...`: each folder holds corpus.jsonl, queries.jsonl, qrels.tsv (BEIR) and
+generated.jsonl. Each set is also taken with a share of its texts' words replaced by others, so that users and texts
+share few words, and each of those with the vectors of models of other backgrounds: a component that all vectors share
+is added to MiniLM's. Prints nDCG@10 of equal weights, what the measured background changes, and what weights change
+that are chosen on 200 held-out generated questions, the best of them and those that are better by more than chance.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from embedded.minilm import MiniLM
+from shared.bm25 import document_vector, query_vector
+from shared.embedding import Vectors
+from shared.index import Hit
+from shared.retrieval import CHANNELS, Channel, Found
+from shared.retrieval.background import above, background_of
+from shared.retrieval.calibration import EQUAL, _candidates, _lower_bound, _ndcg
+from shared.retrieval.channels import DEPTH, found_of, full_bm25
+
+SHARES = (0, 60, 90)  # per cent of the words
+BACKGROUNDS = (0.0, 0.3, 0.5, 0.7, 0.9)
+HELD_OUT = 200
+SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+Founds = list[dict[Channel, Found]]
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    ids: list[str]
+    texts: list[str]
+    queries: list[str]
+    relevant: list[set[str]]
+    questions: list[tuple[int, str]]  # the place of the passage, and a question
+
+
+def lines(path: Path) -> Iterator[dict[str, str]]:
+    return (orjson.loads(line) for line in path.read_bytes().splitlines() if line.strip())
+
+
+def read(folder: Path, share: int) -> LabelledSet:
+    """A set; where words are replaced only the passages that have questions, for the others could not be found."""
+    written = {row["passage_id"]: row["questions"] for row in lines(folder / "generated.jsonl")}
+    rows = [row for row in lines(folder / "corpus.jsonl") if not share or row["_id"] in written]
+    ids = [row["_id"] for row in rows]
+    texts = [replaced(f"{row.get('title') or ''}\n{row['text']}".strip(), share) for row in rows]
+    judged: dict[str, set[str]] = {}
+    for line in (folder / "qrels.tsv").read_text().splitlines()[1:]:
+        query, passage, score = line.split("\t")
+        if int(score) > 0 and passage in set(ids):
+            judged.setdefault(query, set()).add(passage)
+    asked = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl") if row["_id"] in judged}
+    questions = [(place, question) for place, name in enumerate(ids) for question in written.get(name, ())]
+    return LabelledSet(ids, texts, list(asked.values()), [judged[query] for query in asked], questions)
+
+
+def replaced(text: str, share: int) -> str:
+    """The text with so many per cent of its words replaced, each always by the same one."""
+
+    def other(match: re.Match[str]) -> str:
+        number = zlib.crc32(match[0].lower().encode())
+        chance = random.Random(number)
+        return "".join(chance.choices(SYLLABLES, k=3)) if number % 100 < share else match[0]
+
+    return re.sub(r"\w{4,}", other, text)
+
+
+def with_background(vectors: Vectors, background: float) -> Vectors:
+    shared = np.full((len(vectors), 1), background**0.5, dtype=np.float32)
+    return np.hstack([vectors * np.float32((1 - background) ** 0.5), shared])
+
+
+class Searched:
+    """A set as the product searches it, without an engine."""
+
+    def __init__(self, of: LabelledSet, texts: Vectors, questions: Vectors) -> None:
+        self._of, self._texts, self._questions = of, texts, questions
+        self._owners = np.array([place for place, _ in of.questions])
+        self._places: dict[int, list[tuple[int, float]]] = {}
+        for place, vector in enumerate(map(document_vector, of.texts)):
+            for term, value in zip(vector.indices, vector.values, strict=True):
+                self._places.setdefault(term, []).append((place, value))
+
+    def found(self, queries: Sequence[str], vectors: Vectors, without: Sequence[int] | None = None) -> Founds:
+        return [
+            self._one(query, vector, None if without is None else without[number])
+            for number, (query, vector) in enumerate(zip(queries, vectors, strict=True))
+        ]
+
+    def _one(self, query: str, vector: Vectors, without: int | None) -> dict[Channel, Found]:
+        near = self._questions @ vector
+        if without is not None:
+            near[without] = -1
+        nearest = np.full(len(self._of.ids), -1.0)
+        np.maximum.at(nearest, self._owners, near)
+        terms = query_vector(query)
+        words = np.zeros(len(self._of.ids))
+        for term in terms.indices:
+            places = self._places.get(term, [])
+            weight = np.log(1 + (len(words) - len(places) + 0.5) / (len(places) + 0.5))
+            for place, value in places:
+                words[place] += weight * value
+        full = full_bm25(terms, len(words))
+        found = {
+            "questions": self._best("questions", np.where(nearest > -1, nearest, -np.inf), 1.0),
+            "text": self._best("text", self._texts @ vector, 1.0),
+            "bm25": self._best("bm25", np.where(words > 0, words, -np.inf), full),
+        }
+        return {channel: found[channel] for channel in CHANNELS}
+
+    def _best(self, channel: Channel, scores: Vectors, full: float) -> Found:
+        best = [place for place in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[place])]
+        hits = [Hit(self._of.ids[p], float(scores[p]), {"chunk_id": self._of.ids[p], "question": ""}) for p in best]
+        return found_of(channel, hits, DEPTH, full)
+
+
+def measure(folder: Path, share: int, model: MiniLM) -> None:
+    of = read(folder, share)
+    plain = [model.embed(texts)[0] for texts in (of.texts, [q for _, q in of.questions], of.queries)]
+    for background in BACKGROUNDS:
+        texts, questions, queries = (with_background(vectors, background) for vectors in plain)
+        chosen = np.random.default_rng(7).permutation(len(of.questions))[:HELD_OUT]
+        owners = [of.questions[number][0] for number in chosen]
+        measured = background_of(questions[chosen], texts[owners])
+        searched = Searched(of, texts, questions)
+        found = searched.found(of.queries, queries)
+        moved = [above(hits, measured) for hits in found]
+        equal, ours = (_ndcg(hits, of.relevant, EQUAL).mean() for hits in (found, moved))
+        name = f"{folder.name}, {share} % replaced, background {measured:.3f}"
+        line = f"{name}: equal {equal:.4f}, moved {ours - equal:+.4f}"
+        if not background:
+            asked = [of.questions[number][1] for number in chosen]
+            held_out = searched.found(asked, questions[chosen], list(chosen))
+            line += told(held_out, [{of.ids[place]} for place in owners], found, of.relevant, equal)
+        print(line, flush=True)
+
+
+def told(held_out: Founds, own: list[set[str]], found: Founds, relevant: list[set[str]], equal: float) -> str:
+    """What weights gain on users' questions that are chosen on held-out ones."""
+    values = {weights: _ndcg(held_out, own, weights) for weights in _candidates()}
+    bounds = {weights: _lower_bound(of - values[EQUAL]) for weights, of in values.items()}
+    best = max(values, key=lambda weights: values[weights].mean())
+    sure = max(bounds, key=bounds.__getitem__)
+    gains = {w: _ndcg(found, relevant, w).mean() - equal for w in {best, sure, EQUAL}}
+    return f"; best on held-out {gains[best]:+.4f}, better for sure {gains[sure if bounds[sure] > 0 else EQUAL]:+.4f}"
+
+
+def main() -> None:
+    model = MiniLM(1)
+    for name in sys.argv[1:]:
+        for share in SHARES:
+            measure(Path(name), share, model)
+
+
+if __name__ == "__main__":
+    main()

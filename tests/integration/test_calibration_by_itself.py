@@ -1,0 +1,288 @@
+"""Collections calibrate themselves when they have grown, and what people have labelled stays."""
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4, uuid5
+
+import numpy as np
+import pytest
+from redis.asyncio import Redis
+from sqlalchemy import text
+
+from shared.doorbell import celery_app
+from shared.errors import InvalidInput
+from shared.ledger.records import CollectionOptions, Weights
+from shared.points import Point
+from shared.retrieval import Query
+from tests.api import work
+from tests.provider import Provider, Script
+from workers.loop import WorkerLoop
+from workers.reconciler import reconcile
+from workers.tasks import register
+
+COMMON = "the annual inspection of the vessel in the harbour was recorded by the keeper of the register as usual"
+
+
+def text_of(number):
+    return f"{COMMON}: ship{number} lay at berth{number} under captain{number}."
+
+
+def question_of(number):
+    return f"Where did ship{number} of the register lay in the harbour?"
+
+
+@pytest.fixture
+def grow(services, library, provider):
+    """Index a document with so many chunks, each with one question, from a number on."""
+
+    async def grow(start, stop):
+        await services.ledger.collections.ensure(
+            "default",
+            "default",
+            embedding_model="scripted-embedding",
+            options=CollectionOptions(chunk_max_chars=200, chunk_overlap_chars=0),
+        )
+        sections = [f"# Berth {number}\n\n{text_of(number)}" for number in range(start, stop)]
+        await library.add("\n\n".join(sections), questions=[question_of(number) for number in range(start, stop)])
+        await work(services)
+        await due(services)
+
+    return grow
+
+
+async def due(services):
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now()")
+
+
+async def grown(services):
+    """Look at every collection that is due."""
+    while await services.calibrator.grown():
+        pass
+
+
+async def indexed_texts(services, library):
+    """The text of each chunk, in order."""
+    index_name = (await library.collection()).index_name
+    stored, _ = await services.index.stored(index_name, "default")
+    payloads = await services.index.fetch(index_name, [point.id for point in stored])
+    chunks = [payload for payload in payloads.values() if "text" in payload]
+    return [chunk["text"] for chunk in sorted(chunks, key=lambda chunk: chunk["ordinal"])]
+
+
+async def calibration(library):
+    return (await library.collection()).calibration
+
+
+async def test_a_collection_that_has_grown_is_calibrated_once(services, library, provider, grow):
+    await grow(0, 100)
+    await grown(services)
+    first = await calibration(library)
+    assert (first["source"], first["chunks"], first["questions"]) == ("generated", 100, 100)
+
+    await grow(100, 149)
+    asked = provider.stats()["embedded_inputs"]
+    await grown(services)
+    assert await calibration(library) == first
+    assert provider.stats()["embedded_inputs"] == asked
+
+    await grow(149, 150)
+    await grown(services)
+    assert (await calibration(library))["chunks"] == 150
+    await due(services)
+    asked = provider.stats()["embedded_inputs"]
+    await grown(services)
+    assert provider.stats()["embedded_inputs"] == asked
+
+
+async def test_it_is_not_looked_at_again_before_its_time(services, library, grow):
+    await grow(0, 100)
+    assert await services.calibrator.grown()
+    await grow(100, 160)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() + interval '1 minute'")
+
+    assert not await services.calibrator.grown()
+    assert (await calibration(library))["chunks"] == 100
+
+
+async def test_a_small_collection_is_left_alone(services, library, grow):
+    await grow(0, 99)
+    await grown(services)
+
+    assert await calibration(library) is None
+
+
+async def test_what_is_measured_is_the_background_and_no_weight_is_chosen(services, library, grow):
+    await grow(0, 100)
+    await grown(services)
+
+    found = await calibration(library)
+    texts = await indexed_texts(services, library)
+    vector = Provider(Script()).vector
+    cosines = np.array([[vector(question_of(q)) @ vector(texts[t]) for t in range(100)] for q in range(100)])
+    expected = cosines[~np.eye(100, dtype=bool)].mean()
+    assert expected > 0.2
+    assert found["background"] == pytest.approx(expected, abs=1e-4)
+    assert Weights(**found["weights"]) == Weights()
+    assert found["equal"] == found["chosen"]
+    assert found["channels"]["text"]["mean"] > 0.5
+
+
+async def test_a_question_does_not_find_itself(services, library, grow):
+    await grow(0, 100)
+    await grown(services)
+
+    # Each chunk has one question: without it there is nothing by which the channel could find the chunk.
+    assert (await calibration(library))["channels"]["questions"]["mean"] == 0.0
+
+
+async def test_scores_are_above_the_background_from_then_on(services, library, grow):
+    await grow(0, 100)
+    query = Query(question_of(7), channels=["text"], top_k=3)
+    before = (await services.retriever.retrieve(await library.collection(), query)).chunks
+    await grown(services)
+    after = (await services.retriever.retrieve(await library.collection(), query)).chunks
+
+    zero = ((await calibration(library))["background"] - 0.1) / 0.9
+    assert zero > 0.1
+    assert [chunk.chunk_id for chunk in after] == [chunk.chunk_id for chunk in before]
+    expected = [(chunk.score - zero) / (1 - zero) for chunk in before]
+    assert [chunk.score for chunk in after] == pytest.approx(expected, abs=1e-4)
+
+
+async def test_what_was_labelled_stays(services, library, grow):
+    await grow(0, 100)
+    stored = await services.index.stored((await library.collection()).index_name, "default")
+    labelled = [(question_of(number), {str(stored[0][0].chunk_id)}) for number in range(10)]
+    await services.calibrator.by_labels(await library.collection(), labelled)
+    first = await calibration(library)
+    assert (first["source"], first["chunks"]) == ("labelled", 100)
+
+    await grow(100, 250)
+    assert not await services.ledger.calibrations.due()
+    await grown(services)
+    await services.calibrator.by_itself(await library.collection())
+    assert await calibration(library) == first
+
+
+async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(services, library, grow):
+    await grow(0, 100)
+    await services.ledger.collections.ensure("default", "other", embedding_model="scripted-embedding")
+    day = timedelta(days=1)
+    claimed = await services.ledger.calibrations.claim(every=timedelta(), lease=day)
+    assert claimed.name == "default"
+    await grown(services)
+    assert await calibration(library) is None
+
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE collections SET calibrating_until = now()")
+    await grown(services)
+    assert (await calibration(library))["chunks"] == 100
+
+
+async def test_a_provider_that_is_down_is_asked_again_later(services, library, provider, grow):
+    await grow(0, 100)
+    provider.script(down=True)
+    await grown(services)
+    assert await calibration(library) is None
+    assert not await services.ledger.calibrations.due()
+
+    provider.script(down=False)
+    await due(services)
+    await grown(services)
+    assert (await calibration(library))["chunks"] == 100
+
+
+async def test_too_few_questions_are_refused(services, library, grow):
+    await grow(0, 29)
+
+    with pytest.raises(InvalidInput, match="29 chunks have questions"):
+        await services.calibrator.by_itself(await library.collection())
+    assert await calibration(library) is None
+
+
+@pytest.mark.parametrize(("calibrate", "rings"), [(True, 1), (False, 0)])
+async def test_the_scheduler_rings_for_it_unless_it_is_switched_off(services, library, settings, calibrate, rings):
+    await library.collection()
+    chosen = settings.model_copy(update={"calibrate": calibrate})
+    object.__setattr__(services, "settings", chosen)
+
+    await reconcile(services)
+    await services.doorbell.aclose()
+
+    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+        assert await redis.llen("calibrate") == rings
+
+
+async def test_a_worker_answers_the_ring(services, settings, library, grow):
+    await grow(0, 100)
+    loop = await asyncio.to_thread(WorkerLoop, settings)
+    app = celery_app(settings.redis_url.get_secret_value())
+    register(app, loop)
+    try:
+        await asyncio.to_thread(app.tasks["foreask.calibrate"], "of another release", batch=[])
+    finally:
+        await asyncio.to_thread(loop.close)
+        app.close()
+
+    assert (await calibration(library))["chunks"] == 100
+
+
+async def accept(services, library, count):
+    """Users' questions, in words of their own, each for the chunk of one ship; as many as there are of them then."""
+    collection = await library.collection()
+    async with services.database.begin() as connection:
+        chunks = (await connection.exec_driver_sql("SELECT id, document_id FROM chunks ORDER BY ordinal")).all()
+        for number, chunk in enumerate(chunks[:count]):
+            await connection.execute(
+                text(
+                    "INSERT INTO accepted_questions"
+                    " (id, tenant, collection_id, document_id, chunk_id, question, state) VALUES"
+                    " (:id, 'default', :collection, :document, :chunk, :question, 'indexed') ON CONFLICT DO NOTHING"
+                ),
+                {
+                    "id": uuid5(chunk.id, "accepted"),
+                    "collection": collection.id,
+                    "document": chunk.document_id,
+                    "chunk": chunk.id,
+                    "question": f"Who sailed on ship{number}?",
+                },
+            )
+
+
+async def test_enough_accepted_questions_choose_weights(services, library, provider, grow):
+    await grow(0, 100)
+    await accept(services, library, 29)
+    await grown(services)
+    assert (await calibration(library))["source"] == "generated"
+
+    await accept(services, library, 30)
+    await due(services)
+    await grown(services)
+    first = await calibration(library)
+    assert (first["source"], first["questions"], first["chunks"]) == ("accepted", 30, 100)
+    assert first["chosen"]["mean"] >= first["equal"]["mean"] > 0
+
+    await accept(services, library, 44)
+    await due(services)
+    await grown(services)
+    assert await calibration(library) == first
+    await accept(services, library, 45)
+    await due(services)
+    await grown(services)
+    assert (await calibration(library))["questions"] == 45
+
+
+async def test_accepted_questions_are_not_found_by_themselves(services, library, grow):
+    await grow(0, 30)
+    collection = await library.collection()
+    question, chunk = "Who sailed the seven seas?", str(uuid4())
+    payload = {"tenant": "default", "chunk_id": chunk, "generation": 1, "question": question, "source": "user"}
+    vector = Provider(Script()).vector(question)
+    await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"question": vector}, payload)])
+
+    (found,) = await services.retriever.channels(collection, [question], 0.0)
+
+    assert chunk not in found["questions"].scores
+    assert len(found["questions"].scores) == 30
