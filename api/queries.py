@@ -100,7 +100,7 @@ async def _retrieve(
     retrieval = await services.retriever.retrieve(collection, wanted)
     with retrieval.timed("record"):
         chunks = [chunk.chunk_id for chunk in retrieval.chunks]
-        retrieval.query_id = await asked.name(collection, body.question, chunks)
+        retrieval.query_id = await asked.name(collection, body.question, chunks) if body.record else None
     return retrieval
 
 

@@ -607,6 +607,7 @@ class Retrieve(Body):
     order: Order = Field(
         "score", description="section: chunks under the same headings together, as they stand in their document"
     )
+    record: bool = Field(default=True, description="keep the question, so that feedback can name it by its query_id")
     explain: bool = Field(
         default=False,
         description="say what each channel found of each chunk, with what weights, and what each stage did",

@@ -77,6 +77,7 @@ def _measure(
         "fusion": strategy.fusion,
         "rewrite": asdict(strategy.rewriting) if strategy.rewriting else None,
         "rerank": strategy.rerank,
+        "record": False,  # no user asks it
     }
     rankings: dict[str, list[str]] = {}
     milliseconds = []

@@ -61,9 +61,7 @@ def test_a_declared_limit_is_kept_in_every_window_and_used(fleet_of, provider, s
 
 def test_a_limit_that_nobody_declared_is_found_and_loses_nothing(fleet_of, provider, seed, table, scale):
     fleet = fleet_of(scale.limited_workers)
-    provider.script(
-        latency_seconds=0.3, requests_per_minute=UNDECLARED_PER_MINUTE, window_seconds=SMALL_WINDOW_SECONDS
-    )
+    provider.script(latency_seconds=0.3, requests_per_minute=UNDECLARED_PER_MINUTE, window_seconds=SMALL_WINDOW_SECONDS)
     scenario = Scenario(fleet, provider, f"9 {scale.limited_workers} workers, no limit declared", "9b", seed, table)
 
     scenario.hand_in(scenario.corpus(scale.limited_documents // 3, sections=10))

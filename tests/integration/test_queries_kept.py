@@ -45,6 +45,14 @@ async def test_a_query_is_kept_under_the_name_in_its_reply_with_the_chunks_that_
     assert len(await kept(services)) == 2
 
 
+async def test_a_query_that_is_not_to_be_kept_has_no_name(client, indexed, services):
+    reply = (await client.post("/v1/retrieve", json=QUESTION | {"record": False})).json()
+
+    assert reply["chunks"]
+    assert reply["metadata"]["query_id"] is None
+    assert await kept(services) == {}
+
+
 async def test_both_events_of_a_stream_name_the_query(client, indexed, services):
     streamed = await client.post("/v1/query", json=QUESTION | {"stream": True})
 
