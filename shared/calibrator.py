@@ -25,12 +25,11 @@ from shared.ledger.calibrations import Calibrations, KeptQuestion
 from shared.ledger.feedback import Feedback
 from shared.ledger.records import Collection
 from shared.points import question_id
-from shared.retrieval.background import background_of
+from shared.retrieval.background import FEWEST_PAIRS, MOST_PAIRS, background_of
 from shared.retrieval.calibration import Judged, calibrate, judge
 from shared.retrieval.retriever import Retriever
 
-FEWEST_CHUNKS = 30  # with a question; fewer say little of what is near by chance
-_MOST_QUESTIONS = 200
+_MOST_ACCEPTED = 200
 _FEWEST_ACCEPTED = 30
 _FEWEST_GROWN = 100  # chunks of a collection that is calibrated unasked
 _GROWTH = 1.5
@@ -96,13 +95,13 @@ class Calibrator:
             Transient: the ledger, the embedding provider or Qdrant is not available.
         """
         sample = await self._sample(collection)
-        if len(sample) < FEWEST_CHUNKS:
+        if len(sample) < FEWEST_PAIRS:
             raise InvalidInput(
-                f"{len(sample)} chunks have questions, and it takes {FEWEST_CHUNKS} to calibrate without labels.",
+                f"{len(sample)} chunks have questions, and it takes {FEWEST_PAIRS} to calibrate without labels.",
                 field="questions",
             )
         background = await self._background(collection, sample)
-        accepted = (await self._feedback.accepted(collection.id))[-_MOST_QUESTIONS:]
+        accepted = (await self._feedback.accepted(collection.id))[-_MOST_ACCEPTED:]
         if len(accepted) >= _FEWEST_ACCEPTED:
             judged = await self._chosen(collection, accepted, background)
             return await self._keep(collection, judged, "accepted", background)
@@ -137,7 +136,7 @@ class Calibrator:
         if chunks < _FEWEST_GROWN or chunks >= _GROWTH * before.get("chunks", 0):
             return chunks >= _FEWEST_GROWN
         used = before["questions"] if before.get("source") == "accepted" else 0
-        accepted = min(len(await self._feedback.accepted(collection.id)), _MOST_QUESTIONS)
+        accepted = min(len(await self._feedback.accepted(collection.id)), _MOST_ACCEPTED)
         return bool(accepted >= max(_FEWEST_ACCEPTED, _GROWTH * used))
 
     async def _unasked(self, collection: Collection) -> None:
@@ -150,13 +149,13 @@ class Calibrator:
             log.info("calibrated", collection=str(collection.id), background=changed.background)
 
     async def _sample(self, collection: Collection) -> list[KeptQuestion]:
-        return await self._calibrations.questions(collection, _MOST_QUESTIONS)
+        return await self._calibrations.questions(collection, MOST_PAIRS)
 
     async def _background(self, collection: Collection, sample: Sequence[KeptQuestion]) -> float:
         """The background of the embedding model, 0 where there are too few questions to measure it."""
         texts = await self._index.vectors(collection.index_name, [str(kept.chunk_id) for kept in sample])
         known = [kept for kept in sample if str(kept.chunk_id) in texts]
-        if len(known) < FEWEST_CHUNKS:
+        if len(known) < FEWEST_PAIRS:
             return 0.0
         questions = await self._embedder.embed([kept.question for kept in known])
         return background_of(questions, np.stack([texts[str(kept.chunk_id)] for kept in known]))

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ import orjson
 from shared.embedding import Vectors
 from shared.evaluation.labelled import Passage
 from shared.evaluation.strategies import Layout
-from shared.ledger.records import AskedChunk, Collection, CollectionOptions, Lease
+from shared.ledger.records import AskedChunk, Collection, CollectionOptions, Lease, Weights
 from shared.points import Point, chunk_id, points_of, with_questions
 from shared.retrieval import Channel
 
@@ -49,10 +50,11 @@ def embedded(layout: Layout, passage: Passage, questions: Sequence[str]) -> Embe
     return Embedded(with_questions(passage.text, questions), tuple(questions))
 
 
-def collection(index_name: str, model: str) -> Collection:
-    """A collection that no ledger knows."""
+def collection(index_name: str, model: str, background: float) -> Collection:
+    """A collection that no ledger knows, calibrated without labels."""
     own_id = uuid5(_NAMESPACE, index_name)
-    return Collection(own_id, TENANT, index_name, CollectionOptions(), model, index_name, _EPOCH)
+    calibration = {"weights": dataclasses.asdict(Weights()), "background": background}
+    return Collection(own_id, TENANT, index_name, CollectionOptions(), model, index_name, _EPOCH, calibration)
 
 
 def points(

@@ -14,6 +14,7 @@ from itertools import islice
 from statistics import median
 from typing import TypeVar
 
+import numpy as np
 import orjson
 
 from shared.errors import Refused
@@ -29,6 +30,7 @@ from shared.evaluation.vectors import KeptEmbedder, embed_all
 from shared.ledger.records import Collection
 from shared.llm import Usage
 from shared.retrieval import Query, RetrievedChunk, Retriever
+from shared.retrieval.background import MOST_PAIRS, background_of, is_high
 
 _BATCH_PASSAGES = 128
 _ALL_TOKENS = 10**9  # no budget: ranks are counted, not what fits
@@ -84,6 +86,11 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
     )
     notes = [*labelled.notes, *_notes(labelled, questions, possible, len(refused))]
     notes += [note for one in measured for note in one.notes]
+    notes += [
+        f"The background of the embedding model is {one.collection.background:.2f}: scores count above it ({layout})."
+        for layout, one in indexed.items()
+        if is_high(one.collection.background)
+    ]
     return results(subject, measured, baseline, left_out=left_out, notes=notes, answers=answers)
 
 
@@ -173,7 +180,8 @@ async def _index(
 ) -> _Indexed:
     """Write the points of a layout, unless an earlier run that was stopped has written them all."""
     dimensions = await _dimensions(tools, parts)
-    own = collection(_name(tools, layout, passages, parts), tools.embedder.name)
+    name = _name(tools, layout, passages, parts)
+    own = collection(name, tools.embedder.name, _background(tools, parts))
     footprints = {s.name: Footprint(s.channels) for s in strategies if s.layout == layout}
     complete = await tools.index.count(own.index_name, TENANT) == sum(1 + len(part.questions) for part in parts)
     if not complete:
@@ -189,6 +197,15 @@ async def _index(
         done += len(batch)
         tools.progress(stage, done, len(passages))
     return _Indexed(own, footprints)
+
+
+def _background(tools: Tools, parts: Sequence[Embedded]) -> float:
+    """What a collection of these finds of its embedding model when it calibrates itself."""
+    pairs = [(part.questions[0], part.text) for part in parts if part.questions and part.text is not None]
+    pairs = pairs[:: max(1, len(pairs) // MOST_PAIRS)][:MOST_PAIRS]
+    vectors = tools.kept.vectors(tools.vectors_of, [text for pair in pairs for text in pair])
+    questions, texts = (np.array([vectors[pair[place]] for pair in pairs]) for place in (0, 1))
+    return background_of(questions, texts)
 
 
 async def _dimensions(tools: Tools, parts: Sequence[Embedded]) -> int:

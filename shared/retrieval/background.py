@@ -18,25 +18,34 @@ from shared.retrieval.channels import Found
 from shared.retrieval.query import Channel
 
 _USUAL = 0.1
+MOST_PAIRS = 200  # questions, each with its text, by which a background is measured
+FEWEST_PAIRS = 30  # fewer say little of what is near by chance
 
 
 def background_of(questions: Vectors, texts: Vectors) -> float:
-    """The mean cosine of questions with the texts of others.
+    """The mean cosine of questions with the texts of others; 0, which changes nothing, where there are too few.
 
     Args:
-        questions: shape `(n, dimensions)`, unit length, n at least 2.
+        questions: shape `(n, dimensions)`, unit length.
         texts: of the same shape; row i is the text that question i belongs to.
     """
+    if len(questions) < FEWEST_PAIRS:
+        return 0.0
     cosines = questions @ texts.T
     others = ~np.eye(len(cosines), dtype=bool)
     return float(cosines[others].mean())
 
 
+def is_high(background: float) -> bool:
+    """Whether it changes scores."""
+    return background > _USUAL
+
+
 def above(found: Mapping[Channel, Found], background: float) -> dict[Channel, Found]:
     """Put the cosines of what was found on the scale of a model whose background is the usual one."""
-    zero = max(0.0, (background - _USUAL) / (1 - _USUAL))
-    if not zero:
+    if not is_high(background):
         return dict(found)
+    zero = (background - _USUAL) / (1 - _USUAL)
     return {channel: hits if channel == "bm25" else _moved(hits, zero) for channel, hits in found.items()}
 
 

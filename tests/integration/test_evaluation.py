@@ -20,6 +20,7 @@ from shared.services import embedder_of
 from tests.api import serving, work
 from tests.deployment import ScriptedProvider
 from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
+from tests.provider import Provider, Script
 
 STRATEGIES = [
     *("default", "questions", "text", "bm25", "text+bm25 rrf"),
@@ -386,3 +387,34 @@ async def chunk_of(api, external_id):
 )
 def test_a_collection_needs_its_questions(foreask, arguments, sentence):
     assert foreask("eval", *arguments) == (1, "", f"{sentence}\n")
+
+
+def test_scores_count_above_the_background_of_the_model_as_in_a_collection(foreask, tmp_path):
+    common = "the annual inspection of the vessel in the harbour was recorded by the keeper of the register"
+    folder = tmp_path / "ships"
+    folder.mkdir()
+    numbers = range(30)
+    write_lines(folder / "corpus.jsonl", [{"_id": f"p{n}", "text": f"{common}: ship{n}."} for n in numbers])
+    write_lines(folder / "queries.jsonl", [{"_id": f"q{n}", "text": f"ship{n}?"} for n in numbers])
+    questions = [
+        {"passage_id": f"p{n}", "questions": [f"Where was ship{n} in the annual inspection?"]} for n in numbers
+    ]
+    write_lines(folder / "generated.jsonl", questions)
+    rows = ["query-id\tcorpus-id\tscore", *(f"q{n}\tp{n}\t1" for n in numbers)]
+    (folder / "qrels.tsv").write_text("\n".join(rows) + "\n")
+
+    foreask("eval", folder, "--output", tmp_path / "out", "--strategies", "default,text")
+
+    results, _ = saved(tmp_path / "out")
+    vector = Provider(Script()).vector
+    cosines = [
+        vector(own["questions"][0]) @ vector(f"{common}: ship{other}.")
+        for n, own in enumerate(questions)
+        for other in numbers
+        if other != n
+    ]
+    expected = sum(cosines) / len(cosines)
+    assert expected > 0.1
+    assert (
+        f"The background of the embedding model is {expected:.2f}: scores count above it (chunks)." in results["notes"]
+    )

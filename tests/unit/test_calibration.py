@@ -94,10 +94,12 @@ def test_without_labels_no_weight_is_chosen_however_good_it_looks():
 
 
 def test_the_background_is_the_cosine_of_questions_with_the_texts_of_others():
-    questions = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=np.float32)
-    texts = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], dtype=np.float32)
+    questions = np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (30, 1))
+    texts = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (30, 1))
+    texts[3] = questions[3]  # for its own question it does not count
 
-    assert background_of(questions, texts) == pytest.approx((0 + 1 + 0 + 0 + 0.6 + 0.8) / 6)
+    assert background_of(questions, texts) == pytest.approx((29 * 29 * 0.6 + 29) / (30 * 29))
+    assert background_of(questions[:29], texts[:29]) == 0.0
 
 
 def test_a_background_above_the_usual_is_moved_there_and_what_is_alike_stays():

@@ -147,7 +147,7 @@ def test_what_a_layout_embeds():
 
 def test_a_footprint_counts_what_its_channels_need():
     vectors = dict.fromkeys(("Text.", "A?", "B?"), np.ones(100, dtype=np.float32))
-    made = points(collection("i", "m"), 0, Passage("p", None, "Text."), Embedded("Text.", ("A?", "B?")), vectors)
+    made = points(collection("i", "m", 0.0), 0, Passage("p", None, "Text."), Embedded("Text.", ("A?", "B?")), vectors)
     counted = {}
     for channels in (("text",), ("questions",), ("questions", "text", "bm25")):
         footprint = Footprint(channels)
