@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
@@ -30,12 +30,21 @@ class WorkerLoop:
         self._watchdog = Watchdog(self._loop, settings.hang_timeout)
         self._watchdog.start()
         self._stack = AsyncExitStack()
+        self._beside: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
         self.services: Services = self.run(self._stack.enter_async_context(build(settings)))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine on the loop beside the drains, unless one is running already; it is cancelled at the end."""
+        self.run(self._begin(work))
+
+    async def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._beside is None or self._beside.done():
+            self._beside = asyncio.create_task(work())
 
     def stop(self) -> None:
         """Ask the drains to end, and let nobody begin another call of a provider; returns at once."""
@@ -44,9 +53,15 @@ class WorkerLoop:
 
     def close(self) -> None:
         self._watchdog.close()
-        self.run(self._stack.aclose())
+        self.run(self._aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
+
+    async def _aclose(self) -> None:
+        if self._beside is not None:
+            self._beside.cancel()
+            await asyncio.gather(self._beside, return_exceptions=True)
+        await self._stack.aclose()
 
 
 async def _event() -> asyncio.Event:

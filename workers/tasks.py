@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import structlog
@@ -33,8 +34,7 @@ def register(app: Celery, loop: WorkerLoop) -> None:
 
     @app.task(name="foreask.calibrate", shared=False)
     def calibrate(*_: Any, **__: Any) -> None:
-        if loop.run(_calibrate(loop)):
-            loop.services.doorbell.ring_from_thread("calibrate")
+        loop.run_beside(partial(_calibrate, loop))  # this thread is the one that drains are rung for
 
 
 def _answer(loop: WorkerLoop, queue: Queue, stage: Stage[Any, Any]) -> None:
@@ -42,14 +42,12 @@ def _answer(loop: WorkerLoop, queue: Queue, stage: Stage[Any, Any]) -> None:
         loop.services.doorbell.ring_from_thread(queue)
 
 
-async def _calibrate(loop: WorkerLoop) -> bool:
-    if loop.stopping.is_set():
-        return False
+async def _calibrate(loop: WorkerLoop) -> None:
     try:
-        return await loop.services.calibrator.grown()
+        while not loop.stopping.is_set() and await loop.services.calibrator.grown():
+            pass
     except Transient as error:
         log.warning("calibration_interrupted", reason=error.message)
-        return False
 
 
 async def _drain(loop: WorkerLoop, stage: Stage[Any, Any]) -> bool:

@@ -222,11 +222,39 @@ async def test_a_worker_answers_the_ring(services, settings, library, grow):
     register(app, loop)
     try:
         await asyncio.to_thread(app.tasks["foreask.calibrate"], "of another release", batch=[])
+        async with asyncio.timeout(60):
+            while not (found := await calibration(library)):
+                await asyncio.sleep(0.05)
     finally:
         await asyncio.to_thread(loop.close)
         app.close()
 
-    assert (await calibration(library))["chunks"] == 100
+    assert found["chunks"] == 100
+
+
+async def test_a_worker_that_ends_gives_its_claim_back(services, settings, library, grow, provider):
+    await grow(0, 100)
+    provider.script(embedding_latency_seconds=30)
+    loop = await asyncio.to_thread(WorkerLoop, settings)
+    app = celery_app(settings.redis_url.get_secret_value())
+    register(app, loop)
+    try:
+        async with asyncio.timeout(20):  # who was rung for it is free at once for the drains
+            await asyncio.to_thread(app.tasks["foreask.calibrate"])
+            while not await claims(services):
+                await asyncio.sleep(0.05)
+    finally:
+        await asyncio.to_thread(loop.close)
+        app.close()
+
+    assert await claims(services) == 0
+    assert not await calibration(library)
+
+
+async def claims(services):
+    async with services.database.begin() as connection:
+        held = await connection.exec_driver_sql("SELECT count(*) FROM collections WHERE calibrating_until > now()")
+        return held.scalar_one()
 
 
 async def accept(services, library, count):
