@@ -173,27 +173,15 @@ class Index:
             models.SetPayloadOperation(set_payload=shown),
             models.DeleteOperation(delete=older),
         ]
-        with self._errors():
-            try:
-                results = await self._client.batch_update_points(name, operations, wait=True)
-            except UnexpectedResponse as error:
-                if error.status_code == 404:  # noqa: PLR2004
-                    return
-                raise
-        for result in results:
-            _require_completed(result.status)
+        with self._if_there():
+            for result in await self._client.batch_update_points(name, operations, wait=True):
+                _require_completed(result.status)
 
     async def delete(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
         """Remove a document's points, or those of its generations before `below`. No such collection: nothing to do."""
         selector = models.FilterSelector(filter=_document(tenant, document_id, below=below))
-        with self._errors():
-            try:
-                result = await self._client.delete(name, selector, wait=True)
-            except UnexpectedResponse as error:
-                if error.status_code == 404:  # noqa: PLR2004
-                    return
-                raise
-        _require_completed(result.status)
+        with self._if_there():
+            _require_completed((await self._client.delete(name, selector, wait=True)).status)
 
     async def drop(self, name: str) -> None:
         self._known.discard(name)
@@ -202,14 +190,7 @@ class Index:
 
     async def count(self, name: str, tenant: str) -> int:
         """Count a tenant's points; where there is no such collection yet there are none."""
-        condition = models.Filter(must=[_equals("tenant", tenant)])
-        with self._errors():
-            try:
-                return (await self._client.count(name, count_filter=condition, exact=True)).count
-            except UnexpectedResponse as error:
-                if error.status_code == 404:  # noqa: PLR2004
-                    return 0
-                raise
+        return await self._count(name, models.Filter(must=[_equals("tenant", tenant)]))
 
     async def search(self, name: str, requests: Sequence[Mapping[str, Any]]) -> list[list[Hit]] | None:
         """Run several searches, bodies of Qdrant's `/points/query`, in one request.
@@ -218,32 +199,26 @@ class Index:
             The hits of each, best first; None where there is no such collection.
         """
         # Below the typed methods: a model for each of hundreds of hits costs more than the search.
-        with self._errors():
-            try:
-                reply = await self._client.http.client.request(
-                    type_=_Answers,
-                    method="POST",
-                    url="/collections/{collection_name}/points/query/batch",
-                    path_params={"collection_name": name},
-                    headers={"content-type": "application/json"},
-                    content=orjson.dumps({"searches": requests}),
-                )
-            except UnexpectedResponse as error:
-                if error.status_code == 404:  # noqa: PLR2004
-                    return None
-                raise
-        return [[Hit(str(p["id"]), p["score"], p.get("payload") or {}) for p in one["points"]] for one in reply.result]
+        with self._if_there():
+            reply = await self._client.http.client.request(
+                type_=_Answers,
+                method="POST",
+                url="/collections/{collection_name}/points/query/batch",
+                path_params={"collection_name": name},
+                headers={"content-type": "application/json"},
+                content=orjson.dumps({"searches": requests}),
+            )
+            return [[_hit(point) for point in one["points"]] for one in reply.result]
+        return None
 
     async def chunks(self, name: str) -> int:
         """Count the chunks of a collection, of all tenants and generations."""
-        condition = models.Filter(must=[models.HasVectorCondition(has_vector="bm25")])
-        with self._errors():
-            try:
-                return (await self._client.count(name, count_filter=condition, exact=True)).count
-            except UnexpectedResponse as error:
-                if error.status_code == 404:  # noqa: PLR2004
-                    return 0
-                raise
+        return await self._count(name, models.Filter(must=[models.HasVectorCondition(has_vector="bm25")]))
+
+    async def _count(self, name: str, condition: models.Filter) -> int:
+        with self._if_there():
+            return (await self._client.count(name, count_filter=condition, exact=True)).count
+        return 0
 
     async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
         """Return the vectors of chunks' texts by id, unit length; those without one are missing."""
@@ -274,27 +249,19 @@ class Index:
     ) -> tuple[list[Stored], str | None]:
         """Return a tenant's points in the order of their ids, hidden ones too, and where the next page begins."""
         condition = models.Filter(must=[_equals("tenant", tenant)])
-        with self._errors():
-            try:
-                records, following = await self._client.scroll(
-                    name, scroll_filter=condition, offset=after, limit=limit, with_payload=_PLACE
-                )
-            except UnexpectedResponse as error:
-                if error.status_code == 404:  # noqa: PLR2004
-                    return [], None
-                raise
-        return [_stored(record) for record in records], None if following is None else str(following)
+        with self._if_there():
+            records, following = await self._client.scroll(
+                name, scroll_filter=condition, offset=after, limit=limit, with_payload=_PLACE
+            )
+            return [_stored(record) for record in records], None if following is None else str(following)
+        return [], None
 
     async def look_up(self, name: str, ids: Sequence[str]) -> dict[str, Stored]:
         """Return points by id; those that are not there are missing."""
-        with self._errors():
-            try:
-                records = await self._client.retrieve(name, list(ids), with_payload=_PLACE)
-            except UnexpectedResponse as error:
-                if error.status_code == 404:  # noqa: PLR2004
-                    return {}
-                raise
-        return {str(record.id): _stored(record) for record in records}
+        with self._if_there():
+            records = await self._client.retrieve(name, list(ids), with_payload=_PLACE)
+            return {str(record.id): _stored(record) for record in records}
+        return {}
 
     async def remove(self, name: str, points: Sequence[Stored]) -> None:
         """Remove points, but not what a newer generation has put in their place."""
@@ -338,6 +305,16 @@ class Index:
         await self._client.close()
 
     @contextmanager
+    def _if_there(self) -> Iterator[None]:
+        """Leave the block where there is no such collection: it is made with its first points."""
+        with self._errors():
+            try:
+                yield
+            except UnexpectedResponse as error:
+                if error.status_code != 404:  # noqa: PLR2004
+                    raise
+
+    @contextmanager
     def _errors(self) -> Iterator[None]:
         """Map the client's exceptions to ours, and remember whether Qdrant answers."""
         try:
@@ -378,6 +355,10 @@ def _part_of(section: Section, tenant: str) -> dict[str, Any]:
         "section.end": section.end,
     }
     return {"must": [{"key": key, "match": {"value": value}} for key, value in wanted.items()]}
+
+
+def _hit(point: Mapping[str, Any]) -> Hit:
+    return Hit(str(point["id"]), point["score"], point.get("payload") or {})
 
 
 def _stored(record: models.Record) -> Stored:

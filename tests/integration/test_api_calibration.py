@@ -8,13 +8,7 @@ import pytest
 
 from api import schemas
 from cli.main import run
-from tests.api import calling, serving, work
-
-
-@pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
+from tests.api import serving, work
 
 
 @pytest.fixture

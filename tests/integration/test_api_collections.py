@@ -5,13 +5,7 @@ import pytest
 from api import schemas
 from shared.errors import Unavailable
 from shared.ledger.records import CollectionOptions
-from tests.api import calling, work
-
-
-@pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
+from tests.api import work
 
 
 async def put(client, name, **options):

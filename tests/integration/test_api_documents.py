@@ -16,19 +16,6 @@ FORM = {"file": ("a.md", b"# Leave\n\n30 days.", "text/markdown")}
 JSON = {"text": "# Leave\n\n30 days.", "filename": "a.md"}
 
 
-@pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
-
-
-@pytest.fixture
-def rings(monkeypatch):
-    rung = []
-    monkeypatch.setattr("shared.doorbell.Doorbell.ring", lambda _, *queues: rung.extend(queues))
-    return rung
-
-
 async def submit(client, **change):
     reply = await client.post("/v1/documents", json=JSON | change)
     assert reply.status_code in {200, 202}, reply.text

@@ -16,12 +16,6 @@ QUESTION = {"question": "How many days of leave has everybody?"}
 
 
 @pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
-
-
-@pytest.fixture
 async def indexed(client, services, provider):
     """Two documents, and their ids by filename; the provider has counted nothing since."""
     ids = {}

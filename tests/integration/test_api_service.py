@@ -20,12 +20,6 @@ from tests.api import calling, events_of, left_behind, serving, work
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
-
-
 async def test_every_reply_has_its_headers_and_its_request_id(client):
     for address in ("/health/live", "/nowhere", "/v1/documents?limit=0"):
         reply = await client.get(address, headers={"x-request-id": "mine-1"})

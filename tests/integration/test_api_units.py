@@ -25,12 +25,6 @@ def guide(version=""):
     return "# Guide\n\n" + "\n\n".join(section(name, version) for name in NAMES)
 
 
-@pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
-
-
 async def add(client, text, filename="guide.md", collection="default"):
     reply = await client.post("/v1/documents", json={"text": text, "filename": filename, "collection": collection})
     assert reply.status_code in (200, 202), reply.text

@@ -1,7 +1,5 @@
 """Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or dropped."""
 
-import pytest
-
 from api import schemas
 from shared.ledger.dead import Choice
 from tests.api import as_tenant, calling, with_keys, work
@@ -9,19 +7,6 @@ from tests.api import as_tenant, calling, with_keys, work
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 SECTIONS = "\n\n".join(f"# {name}\n\n" + f"{name} is about the {name} of the bay. " * 40 for name in ("tide", "mole"))
 NO_PDF = "%PDF-1.7 this is no PDF"
-
-
-@pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
-
-
-@pytest.fixture
-def rings(monkeypatch):
-    rung = []
-    monkeypatch.setattr("shared.doorbell.Doorbell.ring", lambda _, *queues: rung.extend(queues))
-    return rung
 
 
 async def submit(client, text, name, collection="default", headers=None):

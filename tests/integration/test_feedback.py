@@ -19,12 +19,6 @@ STRANGE = "May somebody stay home with sick children on the last Friday?"  # its
 
 
 @pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
-
-
-@pytest.fixture
 async def indexed(client, services, provider):
     """Two documents, and their ids by filename; the provider has counted nothing since."""
     ids = {}

@@ -18,12 +18,6 @@ QUESTION = {"question": "How many days of leave has everybody?"}
 
 
 @pytest.fixture
-async def client(services, settings, provider):
-    async with calling(settings) as client:
-        yield client
-
-
-@pytest.fixture
 async def indexed(client, services):
     await client.post("/v1/documents", json=LEAVE)
     await work(services)

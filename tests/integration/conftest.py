@@ -1,0 +1,28 @@
+"""What tests of the API share."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from shared.services import Services
+from shared.settings import Settings
+from tests.api import calling
+from tests.deployment import ScriptedProvider
+
+
+@pytest.fixture
+async def client(
+    services: Services, settings: Settings, provider: ScriptedProvider
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an API over an empty ledger and a provider without a fault."""
+    async with calling(settings) as client:
+        yield client
+
+
+@pytest.fixture
+def rings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queues that were rung for, instead of ringing."""
+    rung: list[str] = []
+    monkeypatch.setattr("shared.doorbell.Doorbell.ring", lambda _, *queues: rung.extend(queues))
+    return rung
