@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 import structlog
 from fastapi import APIRouter, Request
@@ -23,6 +23,7 @@ from api.replies import Json, event, event_stream
 from api.schemas import (
     Answered,
     Ask,
+    ChannelPlace,
     Citation,
     Explanation,
     FoundChunk,
@@ -44,6 +45,7 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 log = structlog.get_logger()
 
 _INT64 = 2**63
+_SHOWN = tuple(f.name for f in fields(RetrievedChunk) if f.name != "channels")
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
@@ -167,8 +169,13 @@ def _citation(number: int, chunk: RetrievedChunk) -> Citation:
 
 
 def _chunks(body: Retrieve, chunks: Sequence[RetrievedChunk]) -> list[FoundChunk]:
-    hidden = {} if body.explain else {"channels": None}
-    return [FoundChunk(**(asdict(chunk) | hidden)) for chunk in chunks]
+    return [_chunk(chunk, explain=body.explain) for chunk in chunks]
+
+
+def _chunk(chunk: RetrievedChunk, *, explain: bool) -> FoundChunk:
+    values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
+    places = {name: ChannelPlace(rank=place.rank, score=place.score) for name, place in chunk.channels.items()}
+    return FoundChunk(**values, channels=places if explain else None)
 
 
 def _metadata(body: Retrieve, retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:

@@ -116,13 +116,30 @@ async def ask(url: str, clients: int, texts: Texts) -> list[dict[str, float]]:
     return times
 
 
-def show(clients: int, times: list[dict[str, float]]) -> None:
+async def ask_nothing(url: str, clients: int) -> list[float]:
+    """The milliseconds of requests for which the API does nothing: what HTTP, this client and the processors take."""
+    requests = iter(range(REQUESTS))
+    times: list[float] = []
+
+    async def one(http: httpx.AsyncClient) -> None:
+        for _ in requests:
+            began = time.perf_counter()
+            (await http.get("/health/live")).raise_for_status()
+            times.append((time.perf_counter() - began) * 1000)
+
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
+        await asyncio.gather(*(one(http) for _ in range(clients)))
+    return times
+
+
+def show(clients: int, times: list[dict[str, float]], empty: list[float]) -> None:
     parts = {
         "total": [t["client"] for t in times],
         "embedding": [t["embed"] for t in times],
         "Qdrant": [t["search"] + t["fetch"] for t in times],
         "rest": [t["client"] - t["embed"] - t["search"] - t["fetch"] for t in times],
         "of it in the API": [t["total"] - t["embed"] - t["search"] - t["fetch"] for t in times],
+        "an empty request": empty,
     }
     print(f"{clients} clients, {len(times)} requests")
     for name, values in parts.items():
@@ -149,7 +166,7 @@ def main() -> None:
             url = str(deployment.client.base_url)
             asyncio.run(ask(url, 4, texts))  # caches and connections
             for clients in (1, 16):
-                show(clients, asyncio.run(ask(url, clients, texts)))
+                show(clients, asyncio.run(ask(url, clients, texts)), asyncio.run(ask_nothing(url, clients)))
     finally:
         provider.close()
 

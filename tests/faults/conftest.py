@@ -26,6 +26,7 @@ SETTINGS = {
     "retry_ceiling": 2,
     "reconcile_every": 0.5,
     "log_level": "info",
+    "calibrate": False,  # what it embeds would be counted as a scenario's
 }
 Begin = Callable[[str, str], Scenario]
 
@@ -45,9 +46,9 @@ def table(request: pytest.FixtureRequest) -> list[Row]:
     return request.config.stash.setdefault(TABLE, [])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """A deployment that scenarios share, since each start costs the processors seconds."""
+    """A deployment that scenarios share, since each start costs the processors seconds; no other test has it beside."""
     with Fleet(provider_process.settings(**SETTINGS), tmp_path_factory.mktemp("fleet")) as fleet:
         yield fleet
 
