@@ -128,11 +128,10 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         asked_embedder = LimitedEmbedder(embedder, limiters.embedding, patience=QUERY)
         sandbox = _sandbox(settings)
         stack.push_async_callback(sandbox.close)
-        work = _work(settings, database, chat)
+        ledger = _ledger(database, _work(settings, database, chat))
         uploads = Uploads(settings.data_dir / "uploads")
         policy = RetryPolicy(settings.max_attempts, settings.retry_base, settings.retry_ceiling)
         floor = settings.similarity_floor if settings.similarity_floor is not None else floor_for(embedder.name)
-        calibrations, feedback = Calibrations(database), Feedback(database)
         retriever = Retriever(
             asked_embedder,
             index,
@@ -143,29 +142,19 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         yield Services(
             settings=settings,
             database=database,
-            ledger=Ledger(
-                Collections(database),
-                Documents(database),
-                work,
-                Backlogs(database),
-                DeadLetters(database),
-                Audit(database),
-                Queries(database),
-                feedback,
-                calibrations,
-            ),
+            ledger=ledger,
             uploads=uploads,
             index=index,
             doorbell=doorbell,
             retriever=retriever,
-            calibrator=Calibrator(calibrations, feedback, retriever, asked_embedder, index),
+            calibrator=Calibrator(ledger.calibrations, ledger.feedback, retriever, asked_embedder, index),
             limiters=limiters,
             answerer_for=_answerers(settings, chat, limiters.llm, asked_embedder),
-            parser=Parser(settings, work, sandbox, uploads, doorbell, chat.name, policy),
-            questioner=Questioner(settings, work, chat, limiters.llm, doorbell, policy),
+            parser=Parser(settings, ledger.work, sandbox, uploads, doorbell, chat.name, policy),
+            questioner=Questioner(settings, ledger.work, chat, limiters.llm, doorbell, policy),
             indexer=Indexer(
                 settings,
-                work,
+                ledger.work,
                 LimitedEmbedder(embedder, limiters.embedding),
                 limiters.embedding,
                 index,
@@ -173,9 +162,23 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
                 policy,
                 floor,
                 uploads,
-                Feedback(database),
+                ledger.feedback,
             ),
         )
+
+
+def _ledger(database: Database, work: Work) -> Ledger:
+    return Ledger(
+        Collections(database),
+        Documents(database),
+        work,
+        Backlogs(database),
+        DeadLetters(database),
+        Audit(database),
+        Queries(database),
+        Feedback(database),
+        Calibrations(database),
+    )
 
 
 def _sandbox(settings: Settings) -> ParsingSandbox:
