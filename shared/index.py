@@ -181,7 +181,8 @@ class Index:
         """Remove a document's points, or those of its generations before `below`. No such collection: nothing to do."""
         selector = models.FilterSelector(filter=_document(tenant, document_id, below=below))
         with self._if_there():
-            _require_completed((await self._client.delete(name, selector, wait=True)).status)
+            result = await self._client.delete(name, selector, wait=True)
+            _require_completed(result.status)
 
     async def drop(self, name: str) -> None:
         self._known.discard(name)
@@ -272,14 +273,9 @@ class Index:
 
     async def discard(self, name: str, ids: Sequence[str]) -> None:
         """Remove points by their ids. No such collection: nothing to do."""
-        with self._errors():
-            try:
-                result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
-            except UnexpectedResponse as error:
-                if error.status_code == 404:  # noqa: PLR2004
-                    return
-                raise
-        _require_completed(result.status)
+        with self._if_there():
+            result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
+            _require_completed(result.status)
 
     async def show(self, name: str, points: Sequence[Stored]) -> None:
         """Let hidden points be seen, but not what a newer generation has put in their place."""

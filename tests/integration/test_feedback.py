@@ -1,14 +1,16 @@
 """Feedback: a user's question becomes one of its chunk, stays through generations, and goes again without a trace."""
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
 
 from api import schemas
 from shared.accepted import accepted_id
+from shared.index import Index
 from shared.stages import clean
-from shared.stages.indexing import _settle, index_batch
+from shared.stages.indexing import _settle, index_batch, remove_taken_back
 from shared.verification import Finding, Verification
 from tests.api import as_tenant, calling, with_keys, work
 
@@ -123,6 +125,23 @@ async def test_what_is_taken_back_is_undone(client, indexed, services, way):
     assert {name: chunk.score for name, chunk in after.items()} == {n: c.score for n, c in before.items()}
     assert await verified(services) == []
     assert (await accept(client)).outcome == "accepted"  # and it may come again
+
+
+async def test_what_is_taken_back_while_qdrant_is_away_goes_when_it_is_back(client, indexed, services):
+    given = await accept(client)
+    await work(services, "index")
+    await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
+    away = Index("http://127.0.0.1:9")  # discard: nobody listens
+    try:
+        await remove_taken_back(replace(services.indexer, index=away))
+    finally:
+        await away.aclose()
+    assert len(await points(services)) == 1
+
+    await clean(services.indexer)
+    assert await points(services) == {}
+    async with services.ledger.feedback.going() as leaving:
+        assert leaving.questions == []
 
 
 async def test_the_same_question_is_accepted_once(client, indexed, services):
