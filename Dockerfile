@@ -7,6 +7,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY api api
 COPY cli cli
 COPY embedded embedded
+COPY evaluation evaluation
 COPY shared shared
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from api.app import create
-from shared import log, memory
-from shared.errors import ForeaskError
+from shared.domain.errors import ForeaskError
+from shared.process import gc, logging
 from shared.services import build
 from shared.settings import Settings
 
@@ -35,7 +35,7 @@ class _Server(uvicorn.Server):
 def main() -> None:
     """Serve until asked to end."""
     settings = Settings()
-    log.configure(settings, "api")
+    logging.configure(settings, "api")
     app = create(settings)
     uvloop.run(_require_complete(settings))
     config = uvicorn.Config(
@@ -51,7 +51,7 @@ def main() -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
-    memory.settle()
+    gc.settle()
     structlog.get_logger().info("api_starting", host=settings.api_host, port=settings.api_port)
     _Server(config, app).run()
 

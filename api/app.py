@@ -7,24 +7,22 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from api import (
-    auth,
+from api.collection_cache import KnownCollections
+from api.http import auth, openapi, problems
+from api.http.middleware import Frontier
+from api.query_log import AskedQueries
+from api.routes import (
     calibration,
     collections,
-    dead,
+    dead_letters,
     documents,
     events,
     feedback,
     health,
-    openapi,
-    problems,
     queries,
     status,
     verification,
 )
-from api.asked import AskedQueries
-from api.frontier import Frontier
-from api.known import KnownCollections
 from shared.services import build
 from shared.settings import Settings
 
@@ -68,7 +66,18 @@ def create(settings: Settings) -> FastAPI:
     app.add_middleware(Frontier)
     problems.install(app)
     openapi.install(app)
-    for part in (documents, collections, calibration, dead, verification, queries, feedback, status, events, health):
+    for part in (
+        documents,
+        collections,
+        calibration,
+        dead_letters,
+        verification,
+        queries,
+        feedback,
+        status,
+        events,
+        health,
+    ):
         app.include_router(part.router)
     return app
 

@@ -9,12 +9,12 @@ from uuid import UUID
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from shared.answering import Form
-from shared.asking import validate_template
-from shared.errors import InvalidInput
-from shared.ledger.records import AcceptedState, ChunkState, DocumentState
-from shared.retrieval import CHANNELS, Channel, FusionName, Order, Source, Unit
-from shared.rewriting import MAX_QUERIES, Intent
+from shared.domain.errors import InvalidInput
+from shared.domain.records import AcceptedState, ChunkState, DocumentState
+from shared.ingest.generate import validate_template
+from shared.query.answer import Form
+from shared.query.retrieve import CHANNELS, Channel, FusionName, Order, Source, Unit
+from shared.query.rewrite import MAX_QUERIES, Intent
 
 _METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
 _METADATA_DEPTH = 8

@@ -14,10 +14,10 @@ from datetime import timedelta
 import uvloop
 from pydantic import SecretStr
 
-from shared.asking import AskingOptions, Subject, ask
-from shared.embedding import OpenAIEmbedder, pack
-from shared.llm import OpenAIChat
-from shared.provider import Provider
+from shared.ingest.generate import AskingOptions, Subject, ask
+from shared.providers.chat import OpenAIChat
+from shared.providers.embedding import OpenAIEmbedder, pack
+from shared.providers.provider import Provider
 from tests.deployment import corpus
 
 

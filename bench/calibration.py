@@ -21,13 +21,13 @@ import numpy as np
 import orjson
 
 from embedded.minilm import MiniLM
-from shared.bm25 import document_vector, query_vector
-from shared.embedding import Vectors
-from shared.index import Hit
-from shared.retrieval import CHANNELS, Channel, Found
-from shared.retrieval.background import above, background_of
-from shared.retrieval.calibration import EQUAL, _candidates, _lower_bound, _ndcg
-from shared.retrieval.channels import DEPTH, found_of, full_bm25
+from shared.providers.embedding import Vectors
+from shared.query.calibrate.weights import EQUAL, _candidates, _lower_bound, _ndcg
+from shared.query.retrieve import CHANNELS, Channel, Found
+from shared.query.retrieve.baseline import above, background_of
+from shared.query.retrieve.channels import DEPTH, found_of, full_bm25
+from shared.text.bm25 import document_vector, query_vector
+from shared.vectors.index import Hit
 
 SHARES = (0, 60, 90)  # per cent of the words
 BACKGROUNDS = (0.0, 0.3, 0.5, 0.7, 0.9)

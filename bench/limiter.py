@@ -15,7 +15,7 @@ import uvloop
 from redis.asyncio import Redis
 
 from embedded.stack import Stack
-from shared.limiter import Limiter, ProviderLimits, Rates
+from shared.providers.limiter import Limiter, ProviderLimits, Rates
 from shared.settings import Settings
 
 _SECONDS = 5

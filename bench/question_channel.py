@@ -21,15 +21,16 @@ import orjson
 import uvloop
 
 from embedded.stack import Stack
-from shared.drain import Drain, Limits
-from shared.embedding import Embedder, Vectors, pack
-from shared.ledger.records import CollectionOptions, NewDocument
+from shared.domain.records import CollectionOptions, NewDocument
+from shared.ingest.drain import Drain, Limits
+from shared.ingest.index.stage import indexing_stage
+from shared.ingest.parse.questions import ReadyQuestion
+from shared.ingest.parse.stage import parsing_stage
 from shared.ledger.schema import migrate
-from shared.parsing.questions import ReadyQuestion
-from shared.retrieval import Query
+from shared.providers.embedding import Embedder, Vectors, pack
+from shared.query.retrieve import Query
 from shared.services import Services, build
 from shared.settings import Settings
-from shared.stages import indexing_stage, parsing_stage
 
 Run = dict[str, dict[str, float]]
 

@@ -32,9 +32,7 @@ import orjson
 from embedded import llama
 from embedded.embeddings import MODEL as EMBEDDING_MODEL
 from embedded.minilm import MiniLM, Vectors
-from shared.answering import Passage
-from shared.answering.extractive import candidates
-from shared.asking import (
+from shared.ingest.generate import (
     Asked,
     AskingOptions,
     BadQuestions,
@@ -47,8 +45,10 @@ from shared.asking import (
     normalise,
     screen,
 )
-from shared.llm import OpenAIChat, Usage
-from shared.provider import Provider
+from shared.providers.chat import OpenAIChat, Usage
+from shared.providers.provider import Provider
+from shared.query.answer import Passage
+from shared.query.answer.extractive import candidates
 
 EVALDATA = Path(__file__).resolve().parents[1].parent / "shared" / "evaldata"
 

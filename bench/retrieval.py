@@ -21,11 +21,11 @@ from uuid import uuid4
 import httpx
 import numpy as np
 
-from shared.index import Index
+from shared.domain.records import AskedChunk, CollectionOptions, Lease
 from shared.ledger import Collections
 from shared.ledger.database import Database
-from shared.ledger.records import AskedChunk, CollectionOptions, Lease
-from shared.points import Point, points_of
+from shared.vectors.index import Index
+from shared.vectors.points import Point, points_of
 from tests.deployment import Deployment, ScriptedProvider
 
 DIMENSIONS = 384

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from shared.errors import InvalidInput, NotFound, TooLarge, Transient, Unauthorized, Unavailable
+from shared.domain.errors import InvalidInput, NotFound, TooLarge, Transient, Unauthorized, Unavailable
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from cli.ingestion import Batch, follow, upload
 from cli.launcher import Launcher, Plan, Stopped, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import Crew
-from shared.errors import Unavailable
+from shared.domain.errors import Unavailable
 from shared.settings import Settings
 
 COLLECTION = "demo"

@@ -19,17 +19,17 @@ from cli import served
 from cli.client import Client
 from cli.meter import Stages
 from cli.output import say
-from shared.answering import Answerer, ExtractiveAnswerer, GenerativeAnswerer
-from shared.evaluation import Change, Kept, Tools, baseline_of, chosen, evaluate, read, read_questions
-from shared.evaluation import markdown as as_markdown
-from shared.evaluation import page as as_html
-from shared.evaluation.results import FILE, Json
-from shared.evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_cells, heading, sentences
-from shared.evaluation.vectors import KeptEmbedder
-from shared.index import Index
-from shared.rewriting import Rewriter
+from evaluation import Change, Kept, Tools, baseline_of, chosen, evaluate, read, read_questions
+from evaluation import markdown as as_markdown
+from evaluation import page as as_html
+from evaluation.results import FILE, Json
+from evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_cells, heading, sentences
+from evaluation.vectors import KeptEmbedder
+from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
+from shared.query.rewrite import Rewriter
 from shared.services import EMBEDDED_MODEL, chat_of, embedder_of, require, reranker_of
 from shared.settings import Settings
+from shared.vectors.index import Index
 
 _TABLE_WIDTH = 120
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from shared.errors import InvalidInput
+from shared.domain.errors import InvalidInput
 
 _GLOB = frozenset("*?[")
 

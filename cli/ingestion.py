@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cli.client import Client, Json
 from cli.meter import Count
-from shared.errors import ForeaskError, Transient
+from shared.domain.errors import ForeaskError, Transient
 
 UPLOADS_AT_ONCE = 8
 ACTIVE = ("queued", "parsing", "asking", "indexing")

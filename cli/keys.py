@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 
-from shared.errors import InvalidInput
+from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
 
 _BYTES = 32

@@ -25,7 +25,7 @@ from cli.programs import Crew, Programs, children, reachable
 from embedded import llama
 from embedded.ports import free_port
 from embedded.stack import ENGINES, Engine, Stack
-from shared.errors import InvalidInput, Unavailable
+from shared.domain.errors import InvalidInput, Unavailable
 from shared.settings import Settings
 
 # What a stopping worker holds costs nothing where the model is ours, so nobody need wait long for it.

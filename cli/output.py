@@ -14,7 +14,7 @@ from rich.table import Table
 from cli.client import Event, Json
 from cli.explained import print_explanation
 from cli.ingestion import Batch
-from shared.errors import Unavailable
+from shared.domain.errors import Unavailable
 
 _STATES = ("queued", "parsing", "asking", "indexing", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from statistics import median
 
 from cli.client import Client, Json
-from shared.errors import InvalidInput, NotFound
-from shared.evaluation import LabelledSet, Strategy
-from shared.evaluation.labelled import Answers
-from shared.evaluation.metrics import CUTOFF, scores
-from shared.evaluation.results import Measured, Subject, results
+from evaluation import LabelledSet, Strategy
+from evaluation.labelled import Answers
+from evaluation.metrics import CUTOFF, scores
+from evaluation.results import Measured, Subject, results
+from shared.domain.errors import InvalidInput, NotFound
 
 _ALL_TOKENS = 1_000_000  # the most that a query may take
 _NAME_OF: Mapping[Answers, str] = {"chunk_ids": "chunk_id", "external_ids": "external_id"}

@@ -15,7 +15,7 @@ from pathlib import Path
 from embedded.health import postgres_ready
 from embedded.secret import kept_password, write_private
 from embedded.supervisor import Child
-from shared.errors import Unavailable
+from shared.domain.errors import Unavailable
 
 SYSTEM_USER = "embedded_postgres"
 ROLE = "foreask"

@@ -16,8 +16,8 @@ from embedded import embeddings, llama, postgres, valkey
 from embedded.ports import kept_ports
 from embedded.qdrant import process
 from embedded.supervisor import Child, Supervisor
-from shared.errors import InvalidInput
-from shared.provider import OPENAI_URL
+from shared.domain.errors import InvalidInput
+from shared.providers.provider import OPENAI_URL
 from shared.settings import Settings
 
 Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]

@@ -18,7 +18,7 @@ from typing import Self
 
 import structlog
 
-from shared.errors import Unavailable
+from shared.domain.errors import Unavailable
 
 GUARD = str(Path(__file__).with_name("guard.py"))
 POLL_SECONDS = 0.05

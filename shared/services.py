@@ -16,13 +16,14 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.answering import Answerer, ExtractiveAnswerer, GenerativeAnswerer
-from shared.asking import floor_for
-from shared.calibrator import Calibrator
-from shared.doorbell import Doorbell
-from shared.embedding import Embedder, OpenAIEmbedder
-from shared.errors import InvalidInput
-from shared.index import Index
+from shared.broker.wakeups import Doorbell
+from shared.domain.errors import InvalidInput
+from shared.domain.retry import RetryPolicy
+from shared.ingest.generate import floor_for
+from shared.ingest.generate.stage import Questioner
+from shared.ingest.index.stage import Indexer
+from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.ingest.parse.stage import Parser
 from shared.ledger import (
     Audit,
     Backlogs,
@@ -36,7 +37,9 @@ from shared.ledger import (
     Work,
 )
 from shared.ledger.database import Database
-from shared.limiter import (
+from shared.providers.chat import OpenAIChat
+from shared.providers.embedding import Embedder, OpenAIEmbedder
+from shared.providers.limiter import (
     NEUTRAL,
     PING,
     QUERY,
@@ -48,19 +51,16 @@ from shared.limiter import (
     Rates,
     provider_id,
 )
-from shared.llm import OpenAIChat
-from shared.parsing.sandbox import ParsingSandbox
-from shared.provider import OPENAI_URL, Provider
-from shared.reranking import Reranker
-from shared.retrieval import Retriever
-from shared.retry import RetryPolicy
-from shared.rewriting import Rewriter
+from shared.providers.provider import OPENAI_URL, Provider
+from shared.providers.reranking import Reranker
+from shared.providers.tokens import token_counter
+from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
+from shared.query.calibrate.calibrator import Calibrator
+from shared.query.retrieve import Retriever
+from shared.query.rewrite import Rewriter
 from shared.settings import Settings
-from shared.stages.asking import Questioner
-from shared.stages.indexing import Indexer
-from shared.stages.parsing import Parser
-from shared.tokens import token_counter
-from shared.uploads import Uploads
+from shared.storage.uploads import Uploads
+from shared.vectors.index import Index
 
 # May write questions, which are screened, but must not write answers, nor rewrite what users ask: of "Does orjson
 # support PyPy?" it makes "You can use it to test the moon on your computer.", in 4 to 40 seconds.

@@ -12,10 +12,12 @@ import httpx
 import uvicorn
 
 from api.app import create
-from shared.drain import Drain, Limits, Stage
+from shared.ingest.drain import Drain, Limits, Stage
+from shared.ingest.generate.stage import asking_stage
+from shared.ingest.index.stage import indexing_stage
+from shared.ingest.parse.stage import parsing_stage
 from shared.services import Services
 from shared.settings import ApiKey, Settings
-from shared.stages import asking_stage, indexing_stage, parsing_stage
 
 KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789" for tenant in ("alice", "bob")}
 

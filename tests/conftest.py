@@ -10,9 +10,9 @@ import pytest
 from redis.asyncio import Redis
 
 from embedded.stack import Stack
-from shared.ledger.records import Collection, Document, NewDocument
+from shared.domain.records import Collection, Document, NewDocument
+from shared.ingest.parse.questions import ReadyQuestion
 from shared.ledger.schema import migrate
-from shared.parsing.questions import ReadyQuestion
 from shared.services import Services, build
 from shared.settings import Settings
 from tests.deployment import ScriptedProvider

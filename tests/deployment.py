@@ -19,8 +19,8 @@ import httpx
 import psutil
 
 from embedded.stack import Stack
-from shared.points import question_id
 from shared.settings import Settings
+from shared.vectors.points import question_id
 
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = ("parse", "ask", "index", "scheduler")

@@ -1,4 +1,4 @@
-"""`python -m workers parse|ask|index|scheduler`: one worker process, or the reconciler."""
+"""`python -m workers parse|ask|index|scheduler`: one worker process, or the scheduler."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import structlog
 import uvloop
 from celery import signals
 
-from shared import log, memory
-from shared.doorbell import QUEUES, celery_app
-from shared.errors import ForeaskError
+from shared.broker.wakeups import QUEUES, celery_app
+from shared.domain.errors import ForeaskError
+from shared.process import gc, logging
 from shared.services import Services
 from shared.settings import Settings, load
-from workers import reconciler
+from workers import scheduler
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
@@ -24,9 +24,9 @@ ROLES = (*QUEUES, "scheduler")
 def main(role: str) -> None:
     """Run until asked to end."""
     settings = load()
-    log.configure(settings, role)
+    logging.configure(settings, role)
     if role == "scheduler":
-        uvloop.run(reconciler.run(settings))
+        uvloop.run(scheduler.run(settings))
     else:
         work(settings, role)
 
@@ -44,7 +44,7 @@ def work(settings: Settings, queue: str) -> None:
     if queue == "parse":
         loop.run(loop.services.parser.sandbox.warm())
     loop.run(_begin(loop.services))
-    memory.settle()
+    gc.settle()
     structlog.get_logger().info("worker_started", queue=queue)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
     arguments = [

@@ -8,10 +8,12 @@ from typing import Any
 import structlog
 from celery import Celery
 
-from shared.doorbell import Queue
-from shared.drain import Drain, Limits, Stage
-from shared.errors import Transient
-from shared.stages import asking_stage, indexing_stage, parsing_stage
+from shared.broker.wakeups import Queue
+from shared.domain.errors import Transient
+from shared.ingest.drain import Drain, Limits, Stage
+from shared.ingest.generate.stage import asking_stage
+from shared.ingest.index.stage import indexing_stage
+from shared.ingest.parse.stage import parsing_stage
 from workers.loop import WorkerLoop
 
 log = structlog.get_logger()

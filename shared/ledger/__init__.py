@@ -8,10 +8,10 @@ from shared.ledger.audit import Audit
 from shared.ledger.backlog import Backlogs
 from shared.ledger.calibrations import Calibrations
 from shared.ledger.collections import Collections
-from shared.ledger.dead import DeadLetters
+from shared.ledger.dead_letters import DeadLetters
 from shared.ledger.documents import Documents
 from shared.ledger.feedback import Feedback
-from shared.ledger.queries import Queries
+from shared.ledger.query_log import Queries
 from shared.ledger.work import Work
 
 

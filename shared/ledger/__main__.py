@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from shared.errors import ForeaskError
+from shared.domain.errors import ForeaskError
 from shared.ledger.database import Database
 from shared.ledger.schema import migrate
 from shared.settings import Settings, load

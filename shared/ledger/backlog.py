@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from shared.doorbell import QUEUES, Queue
+from shared.broker.wakeups import QUEUES, Queue
 from shared.ledger.database import Database
 
 _RATE_WINDOW = timedelta(minutes=1)

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from sqlalchemy import null, text
 
+from shared.domain.records import Collection
 from shared.ledger import tables as t
 from shared.ledger.collections import collection_of
 from shared.ledger.database import Database
-from shared.ledger.records import Collection
 
 _LOCK = 7_065_013  # any number, the same for all: one claim at a time
 

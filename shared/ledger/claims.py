@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from sqlalchemy import TextClause, text
 
-from shared.quarantine import SUSPECT_AFTER
+from shared.domain.poison import SUSPECT_AFTER
 
 # How often work was in a worker that ended: the leases that a claim has seen end, and the one that it sees now.
 _KILLS = "w.kills + (w.leased_by IS NOT NULL)::int"

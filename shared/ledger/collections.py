@@ -10,10 +10,10 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping, func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from shared.errors import NotFound
+from shared.domain.errors import NotFound
+from shared.domain.records import Collection, CollectionOptions
 from shared.ledger import tables as t
 from shared.ledger.database import Database
-from shared.ledger.records import Collection, CollectionOptions
 
 
 class Collections:

@@ -15,7 +15,7 @@ from sqlalchemy import event, exc
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from shared.errors import Permanent, Unavailable
+from shared.domain.errors import Permanent, Unavailable
 
 _RETRY_AFTER = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=20)

@@ -14,11 +14,8 @@ from sqlalchemy import RowMapping, Select, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.errors import Conflict, NotFound
-from shared.ledger import tables as t
-from shared.ledger.database import Collided, Database, again_after_collision
-from shared.ledger.dead import chosen_document, revive_chunks, revive_documents
-from shared.ledger.records import (
+from shared.domain.errors import Conflict, NotFound
+from shared.domain.records import (
     ChunkState,
     ChunkView,
     Collection,
@@ -28,6 +25,9 @@ from shared.ledger.records import (
     NewDocument,
     Progress,
 )
+from shared.ledger import tables as t
+from shared.ledger.database import Collided, Database, again_after_collision
+from shared.ledger.dead_letters import chosen_document, revive_chunks, revive_documents
 
 _d = t.documents.c
 _UNCLAIMED: dict[str, Any] = {"attempts": 0, "kills": 0, "lease_token": None, "leased_by": None, "error": None}

@@ -17,11 +17,11 @@ import orjson
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.accepted import accepted_id, plain
-from shared.errors import InvalidInput, NotFound
+from shared.domain.accepted import accepted_id, plain
+from shared.domain.errors import InvalidInput, NotFound
+from shared.domain.records import AcceptedState, AskedChunk, Collection
 from shared.ledger.audit import index_again
 from shared.ledger.database import Database, again_after_collision
-from shared.ledger.records import AcceptedState, AskedChunk, Collection
 
 Outcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
 

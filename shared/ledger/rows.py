@@ -10,12 +10,12 @@ from uuid import UUID
 import orjson
 from sqlalchemy import RowMapping
 
-from shared.errors import Permanent
+from shared.domain.errors import Permanent
+from shared.domain.outcomes import Failed, Indexed, Paid, Parsed
+from shared.domain.records import AcceptedQuestion, AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
+from shared.domain.retry import Dead, Retry
+from shared.ingest.parse.questions import ReadyQuestion
 from shared.ledger.collections import options_of
-from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
-from shared.ledger.records import AcceptedQuestion, AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
-from shared.parsing.questions import ReadyQuestion
-from shared.retry import Dead, Retry
 
 
 def as_json(value: object) -> str:

@@ -15,14 +15,14 @@ from uuid import UUID
 from sqlalchemy import exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.doorbell import QUEUES, Queue
+from shared.broker.wakeups import QUEUES, Queue
+from shared.domain.outcomes import Failed, Indexed, Paid, Parsed
+from shared.domain.records import AskedChunk, ClaimedDocument, Finishable, Lease, PendingChunk, Sweep
+from shared.domain.retry import Dead
 from shared.ledger import claims, feedback, rows
 from shared.ledger import statements as sql
 from shared.ledger.database import Database
-from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
-from shared.ledger.records import AskedChunk, ClaimedDocument, Finishable, Lease, PendingChunk, Sweep
-from shared.limiter.rates import Rates
-from shared.retry import Dead
+from shared.providers.limiter.rates import Rates
 
 NO_LIMITS = Rates()
 _ANY = 2**62  # a tenant that is named without limits has none, whatever others have

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import shared.ingest.generate.stage
 import shared.ledger.rows
-import shared.stages.asking
-from shared.index import Index
+from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work import Work
-from shared.parsing.sandbox import ParsingSandbox
+from shared.vectors.index import Index
 from workers.__main__ import main
 
 
@@ -35,7 +35,7 @@ class Point:
 POINTS = {
     "after the file was read": Point("parse", ParsingSandbox, "parse"),
     "after the claim": Point("ask", Work, "claim_pending"),
-    "after the answer": Point("ask", shared.stages.asking, "ask"),
+    "after the answer": Point("ask", shared.ingest.generate.stage, "ask"),
     "within its transaction": Point("ask", shared.ledger.rows, "paid_arrays"),
     "after its commit": Point("ask", Work, "settle_asked"),
     "before the upsert": Point("index", Index, "upsert", before=True),

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import shared.stages.asking
-from shared.asking import Subject
-from shared.parsing.sandbox import ParsingSandbox
+import shared.ingest.generate.stage
+from shared.ingest.generate import Subject
+from shared.ingest.parse.sandbox import ParsingSandbox
 from workers.__main__ import main
 
 
 def poison(text: str) -> None:
     """Have this process kill itself when it reads a file, or has a chunk asked for, with the text."""
-    parse, ask = ParsingSandbox.parse, shared.stages.asking.ask
+    parse, ask = ParsingSandbox.parse, shared.ingest.generate.stage.ask
 
     async def parse_or_die(sandbox: ParsingSandbox, path: Path, **named: Any) -> Any:
         if text in path.read_text(errors="replace"):
@@ -29,7 +29,7 @@ def poison(text: str) -> None:
         return await ask(model, subject, options)
 
     ParsingSandbox.parse = parse_or_die  # type: ignore[method-assign]
-    shared.stages.asking.ask = ask_or_die
+    shared.ingest.generate.stage.ask = ask_or_die
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from shared.points import question_id
+from shared.vectors.points import question_id
 from tests.deployment import ScriptedProvider
 from tests.faults.fleet import Fleet
 

@@ -3,8 +3,8 @@
 import pytest
 
 from api import schemas
-from shared.errors import Unavailable
-from shared.ledger.records import CollectionOptions
+from shared.domain.errors import Unavailable
+from shared.domain.records import CollectionOptions
 from tests.api import work
 
 
@@ -72,7 +72,7 @@ async def test_points_are_null_while_qdrant_is_away(client, monkeypatch):
     async def away(*_):
         raise Unavailable("away", component="qdrant")
 
-    monkeypatch.setattr("shared.index.Index.count", away)
+    monkeypatch.setattr("shared.vectors.index.Index.count", away)
 
     assert (await client.get("/v1/collections/a")).json()["points"] is None
 

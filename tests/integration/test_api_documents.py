@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from api import schemas
-from shared.errors import Unavailable
+from shared.domain.errors import Unavailable
 from shared.ledger.documents import Documents
 from tests.api import as_tenant, calling, left_behind, with_keys, work
 
@@ -50,7 +50,7 @@ async def test_the_row_is_there_before_the_bell_rings(client, monkeypatch):
         return submission
 
     monkeypatch.setattr(Documents, "submit", noted)
-    monkeypatch.setattr("shared.doorbell.Doorbell.ring", lambda *_: order.append("ring"))
+    monkeypatch.setattr("shared.broker.wakeups.Doorbell.ring", lambda *_: order.append("ring"))
 
     await submit(client)
 
@@ -235,7 +235,7 @@ async def test_a_full_disk_is_told_and_leaves_nothing(*, client, services, setti
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("shared.uploads.os.fsync", full)
+    monkeypatch.setattr("shared.storage.uploads.os.fsync", full)
     request_ = {"files": {"file": ("a", content.encode())}} if form else {"json": {"text": content}}
     reply = await client.post("/v1/documents", **request_)
 
@@ -263,7 +263,7 @@ async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, service
     async def broken(*_, **__):
         raise RuntimeError("30 days of secrets")
 
-    monkeypatch.setattr("api.known.KnownCollections.ensured", broken)
+    monkeypatch.setattr("api.collection_cache.KnownCollections.ensured", broken)
     for request_ in ({"json": JSON}, {"files": FORM}):
         reply = await client.post("/v1/documents", **request_)
 

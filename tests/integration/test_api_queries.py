@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from api import schemas
-from shared.answering import NOTHING_FOUND
-from shared.errors import BadReply, Unavailable
+from shared.domain.errors import BadReply, Unavailable
+from shared.query.answer import NOTHING_FOUND
 from tests.api import as_tenant, calling, events_of, serving, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
@@ -186,8 +186,8 @@ async def test_an_answer_that_fails_is_a_problem_or_an_event_of_one(client, inde
         yield "The "
         raise error
 
-    monkeypatch.setattr("shared.answering.GenerativeAnswerer.answer", fail)
-    monkeypatch.setattr("shared.answering.GenerativeAnswerer.stream", fail_later)
+    monkeypatch.setattr("shared.query.answer.GenerativeAnswerer.answer", fail)
+    monkeypatch.setattr("shared.query.answer.GenerativeAnswerer.stream", fail_later)
     reply = await client.post("/v1/query", json=QUESTION)
     assert reply.status_code == status
     assert "secret" not in reply.text
@@ -211,7 +211,7 @@ async def test_a_client_that_goes_away_stops_the_generation(services, settings, 
         finally:
             ended.set()
 
-    monkeypatch.setattr("shared.answering.GenerativeAnswerer.stream", endless)
+    monkeypatch.setattr("shared.query.answer.GenerativeAnswerer.stream", endless)
     async with serving(settings) as client:
         async with client.stream("POST", "/v1/query", json=QUESTION | {"stream": True}) as reply:
             async for _ in events_of(reply):

@@ -143,7 +143,7 @@ async def test_progress_is_told_as_it_happens(services, settings, provider):
 
 
 async def test_a_ledger_that_goes_away_is_told_to_who_listens(services, settings, provider, monkeypatch):
-    from shared.errors import Unavailable
+    from shared.domain.errors import Unavailable
     from shared.ledger.documents import Documents
 
     async def away(*_, **__):

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from api import schemas
-from shared.stages.indexing import index_batch
+from shared.ingest.index.stage import index_batch
 from tests.api import calling, work
 
 SIZES = {"chunk_max_chars": 300, "chunk_overlap_chars": 0, "section_max_chars": 1200}

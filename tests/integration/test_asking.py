@@ -7,10 +7,10 @@ import orjson
 import pytest
 from aiohttp import web
 
-from shared.asking import AskingOptions, BadQuestions, Subject, ask
-from shared.errors import RateLimited, Refused, Unavailable
-from shared.llm import OpenAIChat, Usage
-from shared.provider import Provider as Client
+from shared.domain.errors import RateLimited, Refused, Unavailable
+from shared.ingest.generate import AskingOptions, BadQuestions, Subject, ask
+from shared.providers.chat import OpenAIChat, Usage
+from shared.providers.provider import Provider as Client
 from tests.provider import Provider, Script
 
 SUBJECT = Subject("A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",))

@@ -10,15 +10,15 @@ import pytest
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from shared.doorbell import celery_app
-from shared.errors import InvalidInput
-from shared.ledger.records import CollectionOptions, Weights
-from shared.points import Point
-from shared.retrieval import Query
+from shared.broker.wakeups import celery_app
+from shared.domain.errors import InvalidInput
+from shared.domain.records import CollectionOptions, Weights
+from shared.query.retrieve import Query
+from shared.vectors.points import Point
 from tests.api import work
 from tests.provider import Provider, Script
 from workers.loop import WorkerLoop
-from workers.reconciler import reconcile
+from workers.scheduler import reconcile
 from workers.tasks import register
 
 COMMON = "the annual inspection of the vessel in the harbour was recorded by the keeper of the register as usual"

@@ -6,15 +6,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from shared.asking import AskingOptions, Subject, content_key
+from shared.domain.outcomes import Failed, Paid, Parsed
+from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
+from shared.domain.records import NewChunk
+from shared.domain.retry import Retry
+from shared.ingest.generate import AskingOptions, Subject, content_key
 from shared.ledger import Work
-from shared.ledger.outcomes import Failed, Paid, Parsed
-from shared.ledger.records import NewChunk
-from shared.limiter import Rates
-from shared.llm import Usage
-from shared.points import chunk_id
-from shared.quarantine import DEATHS_ALONE, SUSPECT_AFTER
-from shared.retry import Retry
+from shared.providers.chat import Usage
+from shared.providers.limiter import Rates
+from shared.vectors.points import chunk_id
 from tests.conftest import Library
 
 
@@ -170,11 +170,11 @@ async def test_a_tenant_holds_no_more_than_its_limits_let_begin(services):
 
 @pytest.mark.parametrize("kills", [0, SUSPECT_AFTER + DEATHS_ALONE - 1])
 async def test_nothing_is_set_aside_before_it_killed_alone(kills):
-    from shared import quarantine
+    from shared.domain import poison
 
-    quarantine.check(kills)
-    with pytest.raises(quarantine.Permanent):
-        quarantine.check(SUSPECT_AFTER + DEATHS_ALONE)
+    poison.check(kills)
+    with pytest.raises(poison.Permanent):
+        poison.check(SUSPECT_AFTER + DEATHS_ALONE)
 
 
 async def test_work_that_waits_for_its_time_is_not_due(services):

@@ -1,7 +1,7 @@
 """Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or dropped."""
 
 from api import schemas
-from shared.ledger.dead import Choice
+from shared.ledger.dead_letters import Choice
 from tests.api import as_tenant, calling, with_keys, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
@@ -197,7 +197,7 @@ async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(c
 
 
 async def test_a_retry_of_many_goes_through_in_groups(client, services, provider, monkeypatch):
-    monkeypatch.setattr("shared.ledger.dead._AT_ONCE", 2)
+    monkeypatch.setattr("shared.ledger.dead_letters._AT_ONCE", 2)
     provider.script(malformed_containing="tide")
     for number in range(5):
         await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
@@ -257,7 +257,7 @@ async def test_a_dropped_chunk_is_still_found_by_its_text(client, services, prov
 
 
 async def test_a_dropped_document_that_was_never_searchable_is_deleted(client, services, provider):
-    from shared.stages import clean
+    from shared.ingest.index.stage import clean
 
     failed, _ = await one_of_each(client, services, provider)
 

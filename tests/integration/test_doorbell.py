@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from shared.doorbell import Doorbell
+from shared.broker.wakeups import Doorbell
 
 
 async def test_a_ring_reaches_its_queue_and_many_rings_are_few_messages(settings):

@@ -18,7 +18,7 @@ import redis
 from pydantic import SecretStr
 
 from embedded.stack import Stack
-from shared.errors import InvalidInput, Unavailable
+from shared.domain.errors import InvalidInput, Unavailable
 from shared.settings import Settings
 
 STORES = ("postgres", "valkey", "qdrant")

@@ -7,9 +7,9 @@ from redis.exceptions import ResponseError
 from sqlalchemy import exc
 
 from api import schemas
-from shared.errors import Unavailable
+from shared.domain.errors import Unavailable
+from shared.domain.records import DocumentState
 from shared.ledger.database import _unavailable
-from shared.ledger.records import DocumentState
 from tests.api import calling, work
 
 

@@ -13,10 +13,10 @@ from cli import main
 from cli.client import Client
 from cli.evaluation import Wanted, run_served
 from embedded.stack import Stack
-from shared.evaluation import Kept, Tools, chosen, evaluate, markdown, read
-from shared.evaluation.vectors import embed_all
-from shared.index import Index
+from evaluation import Kept, Tools, chosen, evaluate, markdown, read
+from evaluation.vectors import embed_all
 from shared.services import embedder_of
+from shared.vectors.index import Index
 from tests.api import serving, work
 from tests.deployment import ScriptedProvider
 from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines

@@ -7,11 +7,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from api import schemas
-from shared.accepted import accepted_id
-from shared.index import Index
-from shared.stages import clean
-from shared.stages.indexing import _settle, index_batch, remove_taken_back
-from shared.verification import Finding, Verification
+from shared.domain.accepted import accepted_id
+from shared.ingest.index.stage import _settle, clean, index_batch, remove_taken_back
+from shared.maintenance.verification import Finding, Verification
+from shared.vectors.index import Index
 from tests.api import as_tenant, calling, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}

@@ -7,13 +7,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from shared.asking import AskingOptions, Subject, content_key
-from shared.errors import Conflict, NotFound
+from shared.domain.errors import Conflict, NotFound
+from shared.domain.outcomes import Failed, Indexed, Paid, Parsed
+from shared.domain.records import ChunkState, DocumentState, NewChunk
+from shared.domain.retry import Dead, Retry
+from shared.ingest.generate import AskingOptions, Subject, content_key
 from shared.ledger import Work
-from shared.ledger.outcomes import Failed, Indexed, Paid, Parsed
-from shared.ledger.records import ChunkState, DocumentState, NewChunk
-from shared.llm import Usage
-from shared.retry import Dead, Retry
+from shared.providers.chat import Usage
 
 NOW = timedelta()
 

@@ -12,13 +12,14 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from shared.drain import Drain, Limits
-from shared.embedding import OpenAIEmbedder
-from shared.errors import Unavailable
-from shared.limiter import NEUTRAL, PING, LimitedChat, LimitedEmbedder, Limiter, ProviderLimits, Rates, Window
-from shared.llm import ChatRequest, Message, OpenAIChat, Usage
-from shared.provider import Provider
-from shared.stages import asking_stage, parsing_stage
+from shared.domain.errors import Unavailable
+from shared.ingest.drain import Drain, Limits
+from shared.ingest.generate.stage import asking_stage
+from shared.ingest.parse.stage import parsing_stage
+from shared.providers.chat import ChatRequest, Message, OpenAIChat, Usage
+from shared.providers.embedding import OpenAIEmbedder
+from shared.providers.limiter import NEUTRAL, PING, LimitedChat, LimitedEmbedder, Limiter, ProviderLimits, Rates, Window
+from shared.providers.provider import Provider
 
 
 @pytest.fixture

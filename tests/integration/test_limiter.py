@@ -15,10 +15,10 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.errors import KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
-from shared.limiter import QUERY, Limiter, ProviderLimits, Rates, Window
-from shared.retry import Retry as TryAgain
-from shared.retry import RetryPolicy, decide
+from shared.domain.errors import KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.domain.retry import Retry as TryAgain
+from shared.domain.retry import RetryPolicy, decide
+from shared.providers.limiter import QUERY, Limiter, ProviderLimits, Rates, Window
 
 SHORT = Window(seconds=3.0, burst_seconds=0.05, jitter_seconds=0.05)
 DOWN = Unavailable("down", component="llm", answered=True)

@@ -17,10 +17,10 @@ import orjson
 import pytest
 import uvloop
 
-from shared.errors import Transient, Unreadable
-from shared.parsing import sandbox as sandboxes
-from shared.parsing.document import ChunkingOptions, ParsedDocument
-from shared.parsing.sandbox import ParsingSandbox
+from shared.domain.errors import Transient, Unreadable
+from shared.ingest.parse import sandbox as sandboxes
+from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
+from shared.ingest.parse.sandbox import ParsingSandbox
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "parsing"
 GOOD = sorted(path for path in SAMPLES.glob("good/*") if not path.name.endswith(".expected.md"))
@@ -411,7 +411,7 @@ async def test_a_child_dies_with_its_parent_even_while_it_parses(tmp_path):
     fifo = tmp_path / "endless"
     os.mkfifo(fifo)
     code = (
-        "import asyncio, pathlib; from shared.parsing.sandbox import *\n"
+        "import asyncio, pathlib; from shared.ingest.parse.sandbox import *\n"
         "async def main():\n"
         "    sandbox = ParsingSandbox()\n"
         f"    path = pathlib.Path({str(fifo)!r})\n"

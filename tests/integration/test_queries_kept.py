@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from tests.api import calling, events_of, work
 from tests.faults.proxy import Fault, Link
-from workers.reconciler import tidy
+from workers.scheduler import tidy
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
 QUESTION = {"question": "How many days of leave has everybody?"}
@@ -89,7 +89,7 @@ async def proxied(settings):
 
 @pytest.mark.parametrize("mode", ["cut", "hole"])
 async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, settings, indexed, monkeypatch, mode):
-    monkeypatch.setattr("api.known._SECONDS", 600.0)  # what a query needs of the ledger beside this
+    monkeypatch.setattr("api.collection_cache._SECONDS", 600.0)  # what a query needs of the ledger beside this
     link, through = await proxied(settings)
     async with contextlib.aclosing(link), calling(through) as client:
         assert (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]
@@ -108,7 +108,7 @@ async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, sett
 
 
 async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
-    monkeypatch.setattr("shared.ledger.queries._AT_ONCE", 2)
+    monkeypatch.setattr("shared.ledger.query_log._AT_ONCE", 2)
     for _ in range(6):
         await client.post("/v1/retrieve", json=QUESTION)
     async with services.database.begin() as connection:

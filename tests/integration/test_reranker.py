@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from shared.errors import BadReply, Unavailable
-from shared.provider import Provider
-from shared.reranking import Reranker
+from shared.domain.errors import BadReply, Unavailable
+from shared.providers.provider import Provider
+from shared.providers.reranking import Reranker
 
 DOCUMENTS = ["Salaries are paid monthly.", "Everybody has thirty days of leave.", "Leave is taken in days."]
 QUESTION = "thirty days of leave"

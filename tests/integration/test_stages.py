@@ -8,14 +8,15 @@ import numpy as np
 from qdrant_client import models
 from sqlalchemy import text
 
-from shared.drain import Drain, Limits
-from shared.index import visible
-from shared.ledger.records import ChunkState, CollectionOptions, DocumentState
-from shared.points import Point
-from shared.retrieval import Query
-from shared.stages import asking_stage, clean, indexing_stage, parsing_stage
-from shared.stages.indexing import _settle as settle_indexed
-from shared.stages.indexing import index_batch
+from shared.domain.records import ChunkState, CollectionOptions, DocumentState
+from shared.ingest.drain import Drain, Limits
+from shared.ingest.generate.stage import asking_stage
+from shared.ingest.index.stage import _settle as settle_indexed
+from shared.ingest.index.stage import clean, index_batch, indexing_stage
+from shared.ingest.parse.stage import parsing_stage
+from shared.query.retrieve import Query
+from shared.vectors.index import visible
+from shared.vectors.points import Point
 from tests.conftest import Library
 from tests.provider import Provider, Script
 

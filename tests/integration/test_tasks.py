@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from shared.doorbell import celery_app
-from shared.ledger.records import DocumentState
+from shared.broker.wakeups import celery_app
+from shared.domain.records import DocumentState
 from workers.loop import WorkerLoop
 from workers.tasks import register
 

@@ -5,7 +5,7 @@ import socket
 import pytest
 from kombu import Connection
 
-from shared.doorbell import celery_app
+from shared.broker.wakeups import celery_app
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 import pytest
 from qdrant_client import models
 
-from shared.ledger.records import DocumentState
-from shared.points import question_id
-from shared.verification import Finding, Verification, Verified
+from shared.domain.records import DocumentState
+from shared.maintenance.verification import Finding, Verification, Verified
+from shared.vectors.points import question_id
 from tests.api import as_tenant, calling, events_of, serving, with_keys, work
 
 NAMES = ("alpha", "beta", "gamma")
@@ -219,7 +219,7 @@ async def test_any_damage_is_named_and_mended(shelf, provider, seed):
 
 async def test_pages_of_any_size_find_the_same(shelf, provider, monkeypatch):
     for size in ("_POINTS", "_CHUNKS", "_DOCUMENTS"):
-        monkeypatch.setattr(f"shared.verification.{size}", 2)
+        monkeypatch.setattr(f"shared.maintenance.verification.{size}", 2)
     before = await shelf.points()
     gone = sorted(before)[::3]
     await shelf.remove(*gone)
@@ -241,7 +241,7 @@ async def test_questions_that_are_no_longer_paid_for_are_said_and_not_called_for
 
 
 async def test_documents_in_work_are_neither_reported_nor_touched(shelf, library, provider):
-    from shared.stages.indexing import index_batch
+    from shared.ingest.index.stage import index_batch
 
     await library.add(text("a third edition"), "0.md")
     services = shelf.services
@@ -325,7 +325,7 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
     gone = sorted(before)[:3]
     await shelf.remove(*gone)
     rings = []
-    monkeypatch.setattr("shared.doorbell.Doorbell.ring", lambda _, *queues: rings.extend(queues))
+    monkeypatch.setattr("shared.broker.wakeups.Doorbell.ring", lambda _, *queues: rings.extend(queues))
     async with serving(settings) as client:
         address = "/v1/collections/default/verify"
         told = (await client.post(address, json={})).json()
@@ -344,7 +344,7 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
 
 
 async def test_only_the_first_findings_are_told_in_detail(shelf, settings, monkeypatch):
-    monkeypatch.setattr("api.verification._DETAILED", 2)
+    monkeypatch.setattr("api.routes.verification._DETAILED", 2)
     before = await shelf.points()
     await shelf.remove(*before)
     async with calling(settings) as client:

@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.parsing.chunking import divide
-from shared.parsing.document import Chunk, ChunkingOptions, ExtractedText
-from shared.retrieval.units import joined
+from shared.ingest.parse.chunking import divide
+from shared.ingest.parse.document import Chunk, ChunkingOptions, ExtractedText
+from shared.query.retrieve.units import joined
 
 LINES = st.one_of(
     st.sampled_from(

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from shared.answering import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage
-from shared.answering.extractive import LEAD, MAX_SENTENCES, answer_floor
-from shared.errors import BadReply
-from shared.llm import Completion, Usage
+from shared.domain.errors import BadReply
+from shared.providers.chat import Completion, Usage
+from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage
+from shared.query.answer.extractive import LEAD, MAX_SENTENCES, answer_floor
 
 PASSAGES = [
     Passage(1, "A lease ends after sixty seconds. The worker renews it.", "Leases", ("Workers", "Claims")),

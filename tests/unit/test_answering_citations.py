@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.answering.citations import CitationCleaner
+from shared.query.answer.citations import CitationCleaner
 
 
 def cleaned(pieces, numbers=(1, 2, 3, 4)):

@@ -6,8 +6,8 @@ import pytest
 from starlette.requests import Request
 
 from api.app import create
-from api.auth import TENANT_WITHOUT_KEYS, tenant_of
-from shared.errors import InvalidInput, Unauthorized
+from api.http.auth import TENANT_WITHOUT_KEYS, tenant_of
+from shared.domain.errors import InvalidInput, Unauthorized
 from shared.settings import Settings
 from tests.api import KEYS, with_keys
 

@@ -5,11 +5,11 @@ import hashlib
 import pytest
 from starlette.requests import Request
 
-from api.multipart import read_form
-from api.problems import Malformed, UnsupportedMedia
-from shared.errors import InvalidInput, TooLarge
+from api.http.multipart import read_form
+from api.http.problems import Malformed, UnsupportedMedia
+from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
-from shared.uploads import Uploads
+from shared.storage.uploads import Uploads
 
 CONTENT = b"line\r\n--edg but not the edge\r\n--ed\r\n-\r\r\n" + bytes(range(256)) * 3
 

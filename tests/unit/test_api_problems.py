@@ -5,9 +5,9 @@ from datetime import timedelta
 import orjson
 import pytest
 
-from api.problems import KINDS, InvalidFields, Malformed, UnsupportedMedia, kind_of, reply_to
+from api.http.problems import KINDS, InvalidFields, Malformed, UnsupportedMedia, kind_of, reply_to
 from api.schemas import Problem
-from shared import errors
+from shared.domain import errors
 
 
 def every(cls):
@@ -52,7 +52,7 @@ def test_an_error_has_its_status(cls, status):
 
 
 @pytest.mark.parametrize(
-    "cls", [c for c in every(errors.ForeaskError) if c.__module__ == "shared.errors"], ids=lambda c: c.__name__
+    "cls", [c for c in every(errors.ForeaskError) if c.__module__ == "shared.domain.errors"], ids=lambda c: c.__name__
 )
 def test_every_class_of_errors_has_a_kind_of_its_own_or_its_parents(cls):
     assert kind_of(made(cls)) in KINDS.values()

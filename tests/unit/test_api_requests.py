@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import paging
-from api.bodies import checked, parsed
-from api.problems import InvalidFields, Malformed
+from api.http import paging
+from api.http.bodies import checked, parsed
+from api.http.problems import InvalidFields, Malformed
+from api.intake import content_hash, filename_of, media_type_of
 from api.schemas import Ask, CollectionChange, DocumentFields, NewDocument, Retrieve
-from api.uploads import content_hash, filename_of, media_type_of
-from shared.errors import InvalidInput
+from shared.domain.errors import InvalidInput
 
 QUESTION = {"question": "Why?"}
 

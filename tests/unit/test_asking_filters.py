@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shared.asking import Screened, Subject, apply_similarity, floor_for, normalise, screen
+from shared.ingest.generate import Screened, Subject, apply_similarity, floor_for, normalise, screen
 
 SUBJECT = Subject("The lease of a chunk ends after sixty seconds.", title="Leases")
 

@@ -4,10 +4,10 @@ import re
 import orjson
 import pytest
 
-from shared.asking import PROMPT_VERSION, AskingOptions, Subject, content_key, strategy_for, validate_template
-from shared.asking.asker import requests
-from shared.asking.prompts import render
-from shared.errors import InvalidInput
+from shared.domain.errors import InvalidInput
+from shared.ingest.generate import PROMPT_VERSION, AskingOptions, Subject, content_key, strategy_for, validate_template
+from shared.ingest.generate.generator import requests
+from shared.ingest.generate.prompts import render
 
 SUBJECT = Subject("A lease ends after {count} seconds. Not {this}.", "Leases {text}", ("Workers", "Claims"))
 STRATEGIES = ("list", "word-by-word")

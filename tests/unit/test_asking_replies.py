@@ -1,6 +1,6 @@
 import pytest
 
-from shared.asking.replies import Malformed, questions_in
+from shared.ingest.generate.replies import Malformed, questions_in
 
 TWO = ["What is a lease?", "Who rings the bell?"]
 JSON = '{"questions": ["What is a lease?", "Who rings the bell?"]}'

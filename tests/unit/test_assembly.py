@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.retrieval.assembly import Distinct, ordered, within_budget, without_overlaps
-from shared.retrieval.chunks import RetrievedChunk
-from shared.tokens import Estimate
+from shared.providers.tokens import Estimate
+from shared.query.retrieve.assembly import Distinct, ordered, within_budget, without_overlaps
+from shared.query.retrieve.chunks import RetrievedChunk
 
 DOCUMENT = " ".join(f"word{number:02}" for number in range(60))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.bm25 import document_vector, query_vector
+from shared.text.bm25 import document_vector, query_vector
 
 
 def test_a_query_finds_other_forms_of_its_words():

@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from shared.retrieval import Found, Weights, fuse
-from shared.retrieval.background import above, background_of
-from shared.retrieval.calibration import calibrate, judge
+from shared.query.calibrate.weights import calibrate, judge
+from shared.query.retrieve import Found, Weights, fuse
+from shared.query.retrieve.baseline import above, background_of
 
 
 def asked(count, right, wrong, noise=0.0, seed=7):

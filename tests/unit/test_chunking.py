@@ -3,9 +3,9 @@ from time import process_time
 
 import pytest
 
-from shared.parsing.blocks import scan, scan_plain
-from shared.parsing.chunking import divide
-from shared.parsing.document import Chunk, ChunkingOptions, ExtractedText
+from shared.ingest.parse.blocks import scan, scan_plain
+from shared.ingest.parse.chunking import divide
+from shared.ingest.parse.document import Chunk, ChunkingOptions, ExtractedText
 
 PROSE = "The harbour was quiet. A boat came in, then another. Nobody spoke of the storm. "
 

@@ -10,11 +10,14 @@ import httpx
 import pytest
 from rich.console import Console
 
-from cli import ask_command, dead_commands, demo, keys, library, main, output, verify_command
+from cli import demo, keys, library, main, output
 from cli.client import Client, Event
+from cli.commands import ask as ask_command
+from cli.commands import dead_letters as dead_commands
+from cli.commands import verify as verify_command
 from cli.ingestion import Batch
 from cli.output import duration
-from shared.errors import InvalidInput
+from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
 
 NOWHERE = "http://127.0.0.1:9"  # discard: nobody listens
@@ -356,8 +359,8 @@ def test_a_filter_must_name_a_value(capsys, monkeypatch, asked):
 def test_accepted_questions_are_lines_that_can_be_copied_from_and_removed_by_their_ids(capsys, monkeypatch):
     import httpx
 
-    from cli import accepted_commands
     from cli.client import Client
+    from cli.commands import accepted as accepted_commands
 
     own = {
         "id": "a1b7c0de-22b1-5c0e-8f9a-6a0f9d1e2b33",

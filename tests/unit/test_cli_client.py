@@ -7,7 +7,7 @@ import pytest
 
 from cli import client as module
 from cli.client import Client, Event, events
-from shared.errors import InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
+from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
 
 URL = "http://foreask.test"
 

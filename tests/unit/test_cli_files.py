@@ -3,7 +3,7 @@
 import pytest
 
 from cli.files import select
-from shared.errors import InvalidInput
+from shared.domain.errors import InvalidInput
 
 
 @pytest.fixture

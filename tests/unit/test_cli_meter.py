@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cli.ingestion import Batch, follow
 from cli.meter import Count, Meter, Rate, Stages
-from shared.errors import Unavailable
+from shared.domain.errors import Unavailable
 
 
 class Clock:

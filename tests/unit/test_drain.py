@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from shared.drain import Drain, Limits, Stage
-from shared.errors import Permanent, Unavailable
-from shared.ledger.records import Lease
+from shared.domain.errors import Permanent, Unavailable
+from shared.domain.records import Lease
+from shared.ingest.drain import Drain, Limits, Stage
 
 LIMITS = Limits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
 

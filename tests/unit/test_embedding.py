@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from shared.embedding import embed_each, pack
-from shared.errors import Refused, Unavailable
+from shared.domain.errors import Refused, Unavailable
+from shared.providers.embedding import embed_each, pack
 
 
 class Picky:

@@ -1,7 +1,7 @@
 import pickle
 from datetime import timedelta
 
-from shared.errors import InvalidInput, Unavailable
+from shared.domain.errors import InvalidInput, Unavailable
 
 
 def test_errors_keep_their_fields_across_processes():

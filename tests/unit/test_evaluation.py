@@ -5,15 +5,15 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from shared.answering import Answer
-from shared.asking import Asked
-from shared.errors import InvalidInput
-from shared.evaluation import Kept, changes, chosen, markdown, page, read, read_questions
-from shared.evaluation.labelled import Passage
-from shared.evaluation.layouts import Embedded, Footprint, collection, embedded, points
-from shared.evaluation.metrics import METRICS, scores
-from shared.evaluation.significance import interval, p_value
-from shared.llm import Usage
+from evaluation import Kept, changes, chosen, markdown, page, read, read_questions
+from evaluation.labelled import Passage
+from evaluation.layouts import Embedded, Footprint, collection, embedded, points
+from evaluation.metrics import METRICS, scores
+from shared.domain.errors import InvalidInput
+from shared.ingest.generate import Asked
+from shared.providers.chat import Usage
+from shared.query.answer import Answer
+from shared.query.calibrate.significance import interval, p_value
 from tests.labelled import write, write_lines
 
 

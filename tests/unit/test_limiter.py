@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shared.errors import BadReply, KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
-from shared.limiter import Rates, provider_id
-from shared.limiter.exchange import Exchange, Outcome, Terms
-from shared.limiter.limiter import outcome_of
-from shared.limiter.rates import UNLIMITED
+from shared.domain.errors import BadReply, KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.providers.limiter import Rates, provider_id
+from shared.providers.limiter.exchange import Exchange, Outcome, Terms
+from shared.providers.limiter.limiter import outcome_of
+from shared.providers.limiter.rates import UNLIMITED
 from shared.settings import Settings, TenantLimit
 
 
@@ -122,7 +122,7 @@ def test_a_limit_is_more_than_nothing(monkeypatch, name):
 
 
 def test_work_that_is_given_back_at_the_end_of_a_process_waits_for_nothing():
-    from shared.retry import Retry, RetryPolicy, decide
+    from shared.domain.retry import Retry, RetryPolicy, decide
 
     decision = decide(Stopping(), 3, RetryPolicy(), lambda: 0.9)
 

@@ -1,5 +1,5 @@
-from shared.parsing.document import Chunk
-from shared.parsing.questions import ReadyQuestion, assign
+from shared.ingest.parse.document import Chunk
+from shared.ingest.parse.questions import ReadyQuestion, assign
 
 CHUNKS = tuple(
     Chunk(ordinal, text, path, (0, 1), None)

@@ -2,8 +2,8 @@ import codecs
 
 import pytest
 
-from shared.errors import Unreadable
-from shared.parsing.text import decode
+from shared.domain.errors import Unreadable
+from shared.ingest.parse.text import decode
 
 SENTENCE = "Zürich liegt am See \u2013 „schön“, très joli, año."
 

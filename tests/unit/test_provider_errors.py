@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.provider import retry_after
+from shared.providers.provider import retry_after
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

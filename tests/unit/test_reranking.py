@@ -1,7 +1,7 @@
 import pytest
 
-from shared.errors import BadReply
-from shared.reranking import scores_in
+from shared.domain.errors import BadReply
+from shared.providers.reranking import scores_in
 
 RESULTS = [{"index": 2, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0}, {"index": 1, "score": -3.5}]
 

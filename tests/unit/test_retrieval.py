@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from shared.bm25 import query_vector
-from shared.errors import InvalidInput
-from shared.index import Hit
-from shared.retrieval import Match, Place, Weights, condition_of, fuse
-from shared.retrieval.channels import MatchedQuestion, found_of, full_bm25
-from shared.retrieval.diversity import diversified
+from shared.domain.errors import InvalidInput
+from shared.query.retrieve import Match, Place, Weights, condition_of, fuse
+from shared.query.retrieve.channels import MatchedQuestion, found_of, full_bm25
+from shared.query.retrieve.diversity import diversified
+from shared.text.bm25 import query_vector
+from shared.vectors.index import Hit
 
 
 def question(chunk, score, text="Why?", **payload):

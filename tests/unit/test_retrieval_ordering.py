@@ -1,8 +1,8 @@
 import pytest
 
-from shared.retrieval.channels import Found, merged
-from shared.retrieval.fusion import Match
-from shared.retrieval.ordering import favoured, on_one_scale, passage_of, reranked
+from shared.query.retrieve.channels import Found, merged
+from shared.query.retrieve.fusion import Match
+from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 
 
 def match(chunk_id, score):

@@ -2,8 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from shared.errors import BadReply, RateLimited, Transient, Unavailable
-from shared.retry import Dead, Retry, RetryPolicy, decide
+from shared.domain.errors import BadReply, RateLimited, Transient, Unavailable
+from shared.domain.retry import Dead, Retry, RetryPolicy, decide
 
 SECOND = timedelta(seconds=1)
 POLICY = RetryPolicy(max_attempts=4, base=SECOND, ceiling=timedelta(seconds=5))

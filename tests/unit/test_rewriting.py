@@ -4,11 +4,11 @@ from datetime import timedelta
 import orjson
 import pytest
 
-from shared.asking.replies import Malformed
-from shared.errors import Unavailable
-from shared.llm import Completion, Usage
-from shared.optional import Skipped, within
-from shared.rewriting import BadRewriting, Intent, Rewriting, Rewritten, read, request, rewrite
+from shared.domain.errors import Unavailable
+from shared.ingest.generate.replies import Malformed
+from shared.providers.chat import Completion, Usage
+from shared.query.rewrite import BadRewriting, Intent, Rewriting, Rewritten, read, request, rewrite
+from shared.query.time_budget import Skipped, within
 
 QUESTION = "How much time off do I get at Acme?"
 ALL = Rewriting(hyde=True, queries=3, step_back=True, intent=True, entities=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.sentences import MAX_CHARS, sentences
+from shared.text.sentences import MAX_CHARS, sentences
 
 
 def split(text):

@@ -1,0 +1,81 @@
+"""Who asks: the tenant follows from the key alone."""
+
+from __future__ import annotations
+
+import hashlib
+from hmac import compare_digest
+from ipaddress import ip_address
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+
+from shared.domain.errors import InvalidInput, Unauthorized
+from shared.settings import Settings
+
+TENANT_WITHOUT_KEYS = "default"
+
+
+def require_safe(settings: Settings) -> None:
+    """Refuse to serve others without keys.
+
+    Raises:
+        InvalidInput: no keys are set, and the API would listen on more than loopback.
+    """
+    if not settings.api_keys and not _is_loopback(settings.api_host):
+        raise InvalidInput(
+            f"Without keys the API serves this machine alone, and {settings.api_host} is more than that: set"
+            " FOREASK_API_KEYS=tenant:key, or FOREASK_API_HOST=127.0.0.1.",
+            field="api_host",
+        )
+
+
+async def tenant_of(request: Request) -> str:
+    """Return the tenant that the request's key speaks for.
+
+    Raises:
+        Unauthorized: there is no key, or one that is not known; or, where no keys are set, the request was made by a
+            page of another site in this machine's browser.
+    """
+    settings: Settings = request.app.state.settings
+    if not settings.api_keys:
+        _require_local(request)
+        return TENANT_WITHOUT_KEYS
+    key = _key(request)
+    if key is None:
+        raise Unauthorized("Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
+    digest = hashlib.sha256(key.encode()).digest()
+    found = None
+    for known in settings.api_keys:  # all of them, whichever fits, so that the time tells nothing
+        if compare_digest(known.sha256, digest):
+            found = known.tenant
+    if found is None:
+        raise Unauthorized("This key is not known.")
+    return found
+
+
+Tenant = Annotated[str, Depends(tenant_of)]
+
+
+def _key(request: Request) -> str | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    return request.headers.get("x-api-key") or None
+
+
+def _require_local(request: Request) -> None:
+    # A name that resolves to loopback, or a form that posts to it, would let any web page speak for this user.
+    origin = request.headers.get("origin")
+    hosts = [urlsplit(f"//{request.headers.get('host', '')}").hostname]
+    if origin is not None:
+        hosts.append(urlsplit(origin).hostname)
+    if not all(host and _is_loopback(host) for host in hosts):
+        raise Unauthorized("Without keys only local programs are served: call 127.0.0.1, or set FOREASK_API_KEYS.")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,102 @@
+"""Request bodies: read while their bytes are counted, and turned into requests or into sentences about them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+import orjson
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from api.http.problems import Malformed, UnsupportedMedia, invalid_fields
+from shared.domain.errors import InvalidInput, TooLarge
+
+M = TypeVar("M", bound=BaseModel)
+_NUL = b"\\u0000"
+
+
+def media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def counted(request: Request, max_bytes: int, limit: str) -> AsyncIterator[bytes]:
+    """Yield the body's pieces; `limit` is the setting that is named to the caller.
+
+    Raises:
+        TooLarge: more came than `max_bytes`, or is announced.
+        UnsupportedMedia: the body is compressed, so that its size could not be told.
+    """
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise UnsupportedMedia("Send the body without Content-Encoding.")
+    size = 0
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > max_bytes:
+        raise _too_large(max_bytes, limit)
+    async for piece in request.stream():
+        size += len(piece)
+        if size > max_bytes:
+            raise _too_large(max_bytes, limit)
+        if piece:
+            yield piece
+
+
+async def read_json(request: Request, model: type[M], max_bytes: int) -> M:
+    """Read a JSON body.
+
+    Raises:
+        UnsupportedMedia: it is not said to be JSON.
+        TooLarge: it has more than `max_bytes`.
+        Malformed: it is not JSON.
+        InvalidInput: it does not fit the model; `errors` names each field.
+    """
+    if media_type(request) != "application/json":
+        raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`.")
+    body = b"".join([piece async for piece in counted(request, max_bytes, "FOREASK_MAX_JSON_BYTES")])
+    return checked(model, parsed(body))
+
+
+def parsed(body: bytes, field: str | None = None) -> Any:
+    """Parse JSON strictly: no NaN, no lone surrogates, no bombs of nesting, and no NUL, which PostgreSQL refuses.
+
+    Raises:
+        Malformed: it is not JSON.
+        InvalidInput: a text has a NUL character.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Malformed(f"This is not JSON: {error.msg} at character {error.pos}.", field=field) from None
+    if _NUL in body and _has_nul(value):
+        raise InvalidInput("A text has a NUL character (\\u0000), which cannot be kept: remove it.", field=field)
+    return value
+
+
+def checked(model: type[M], value: Any) -> M:
+    """Turn parsed JSON into a request.
+
+    Raises:
+        InvalidInput: it does not fit; `errors` names each field.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise invalid_fields(error.errors(include_url=False, include_input=False)) from None
+
+
+def _has_nul(value: object) -> bool:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            if "\0" in item:
+                return True
+        elif isinstance(item, dict):
+            waiting += [*item, *item.values()]
+        elif isinstance(item, list):
+            waiting += item
+    return False
+
+
+def _too_large(max_bytes: int, limit: str) -> TooLarge:
+    return TooLarge(f"The request is larger than {max_bytes:,} bytes ({limit}).")

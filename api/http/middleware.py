@@ -1,0 +1,66 @@
+"""The outermost layer: every request has an id, every reply its headers, and no failure shows the inside."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from uuid import uuid4
+
+import structlog
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.http.problems import reply_to
+
+log = structlog.get_logger()
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
+
+
+class Frontier:
+    """ASGI middleware; Starlette's base class for it costs a task and a queue for each request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        started = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = request_id
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, send_on)
+            except Exception as error:  # noqa: BLE001  the border: nothing passes it
+                log_crash(error, scope["path"])
+                if started:
+                    raise ConnectionAbortedError("the reply was cut off") from None  # the server closes the connection
+                await reply_to(error, scope["path"])(scope, receive, send_on)
+
+
+def log_crash(error: Exception, path: str) -> None:
+    # Without the message, which may hold a caller's text; where it happened says enough.
+    frames = traceback.format_tb(error.__traceback__)[-12:]
+    log.error("request_crashed", kind=type(error).__name__, path=path, frames=frames)
+
+
+def _request_id(scope: Scope) -> str:
+    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return given.decode() if _REQUEST_ID.fullmatch(given) else uuid4().hex

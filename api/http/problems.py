@@ -1,0 +1,186 @@
+"""Errors as RFC 9457 problem details: the one place where an error becomes a status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from math import ceil
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from api.http.replies import Json
+from shared.domain.errors import (
+    BadReply,
+    Conflict,
+    ForeaskError,
+    InvalidInput,
+    NotFound,
+    Permanent,
+    RateLimited,
+    Refused,
+    Rejected,
+    TooLarge,
+    Transient,
+    Unauthorized,
+    Unavailable,
+)
+
+log = structlog.get_logger()
+
+
+class Malformed(InvalidInput):
+    """The request cannot even be read: broken JSON, a form that ends in the middle, a cursor that is none."""
+
+
+class UnsupportedMedia(InvalidInput):
+    """A body of a kind that this route does not take."""
+
+
+class InvalidFields(InvalidInput):
+    """Several parts of the request are wrong; `errors` names each."""
+
+    def __init__(self, errors: Sequence[Mapping[str, str]]) -> None:
+        first = errors[0]
+        super().__init__(_sentence(errors), field=first["field"] or None)
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    status: int
+    name: str
+    title: str
+
+
+_UNEXPECTED = Kind(500, "internal", "Something went wrong inside")
+
+# An error's own class decides, else the nearest class that it derives from.
+KINDS: Mapping[type[ForeaskError], Kind] = {
+    Malformed: Kind(400, "malformed", "The request cannot be read"),
+    Unauthorized: Kind(401, "unauthorized", "A key is needed"),
+    NotFound: Kind(404, "not-found", "There is no such thing"),
+    Conflict: Kind(409, "conflict", "The request is at odds with what is there"),
+    TooLarge: Kind(413, "too-large", "Too many bytes"),
+    UnsupportedMedia: Kind(415, "unsupported-media", "A body of another kind is needed"),
+    InvalidInput: Kind(422, "invalid-input", "The request cannot be done as it stands"),
+    Rejected: Kind(422, "invalid-input", "The request cannot be done as it stands"),
+    Refused: Kind(502, "refused", "A provider refused the request"),
+    BadReply: Kind(502, "bad-reply", "A model's reply could not be used"),
+    Permanent: Kind(502, "bad-gateway", "A part behind the API refused the request"),
+    # A provider's limit is not the caller's: 429 would tell callers that they had asked too often.
+    RateLimited: Kind(503, "rate-limited", "A provider asks for fewer requests"),
+    Unavailable: Kind(503, "unavailable", "A part that this needs is not available"),
+    Transient: Kind(503, "unavailable", "A part that this needs is not available"),
+    ForeaskError: _UNEXPECTED,
+}
+
+
+def kind_of(error: ForeaskError) -> Kind:
+    return next(KINDS[parent] for parent in type(error).__mro__ if parent in KINDS)
+
+
+def problem_of(error: Exception, instance: str | None = None) -> dict[str, Any]:
+    """The problem details of an error; one that is not ours shows nothing of itself."""
+    if not isinstance(error, ForeaskError):
+        return _problem(_UNEXPECTED, "This is a fault of the server; its log has more under the request id.", instance)
+    problem = _problem(kind_of(error), error.message, instance)
+    if isinstance(error, Rejected) and error.field:
+        problem["field"] = error.field
+    if isinstance(error, InvalidFields):
+        problem["errors"] = list(error.errors)
+    if isinstance(error, Unavailable):
+        problem["component"] = error.component
+    return problem
+
+
+def reply_to(error: Exception, instance: str | None = None) -> Response:
+    problem = problem_of(error, instance)
+    headers = {}
+    if isinstance(error, Unauthorized):
+        headers["www-authenticate"] = 'Bearer realm="foreask"'
+    if isinstance(error, Transient):
+        after = error.retry_after.total_seconds() if error.retry_after else 1
+        headers["retry-after"] = str(max(1, ceil(after)))
+    return _reply(problem, headers)
+
+
+def invalid_fields(errors: Sequence[Any]) -> InvalidFields:
+    """Turn pydantic's list into ours: a dotted field and a sentence each, never the value, which may be a text."""
+    return InvalidFields([{"field": _field(e["loc"]), "message": _message(e)} for e in errors])
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of the application leave it as problem details."""
+
+    async def ours(request: Request, error: Exception) -> Response:
+        if isinstance(error, (Transient, Permanent)):
+            log.warning("request_failed", kind=type(error).__name__, path=request.url.path)
+        return reply_to(error, request.url.path)
+
+    async def fields(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        errors = [{**e, "loc": e["loc"][1:]} for e in error.errors()]  # the first is `query` or `path`
+        return reply_to(invalid_fields(errors), request.url.path)
+
+    app.add_exception_handler(ForeaskError, ours)
+    app.add_exception_handler(RequestValidationError, fields)
+    app.add_exception_handler(HTTPException, _routing)
+    app.add_exception_handler(ClientDisconnect, _gone)
+
+
+async def _routing(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    details = {
+        404: "There is nothing at this address. /openapi.json lists what there is.",
+        405: f"{request.method} is not possible here. /openapi.json lists what is.",
+    }
+    kind = Kind(status, status.phrase.lower().replace(" ", "-"), status.phrase)
+    detail = details.get(status, str(error.detail))
+    return _reply(_problem(kind, detail, request.url.path), dict(error.headers or {}))
+
+
+async def _gone(request: Request, _: Exception) -> Response:
+    return reply_to(Malformed("The client went away before its request was whole."), request.url.path)
+
+
+def _problem(kind: Kind, detail: str, instance: str | None) -> dict[str, Any]:
+    problem = {
+        "type": f"urn:foreask:problem:{kind.name}",
+        "title": kind.title,
+        "status": int(kind.status),
+        "detail": detail,
+    }
+    return problem | ({"instance": instance} if instance else {})
+
+
+def _reply(problem: dict[str, Any], headers: dict[str, str]) -> Response:
+    return Json(problem, problem["status"], headers, media_type="application/problem+json")
+
+
+def _field(location: Sequence[object]) -> str:
+    return ".".join(str(part) for part in location)[:200]
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    match error["type"]:
+        case "extra_forbidden":
+            return "There is no such field."
+        case "missing":
+            return "This field is needed."
+        case "value_error":
+            return str(error["ctx"]["error"])
+    return f"{error['msg']}."
+
+
+def _sentence(errors: Sequence[Mapping[str, str]]) -> str:
+    first = errors[0]
+    said = f"{first['field']}: {first['message']}" if first["field"] else first["message"]
+    return said if len(errors) == 1 else f"{said} ({len(errors) - 1} more in `errors`)"

@@ -1,0 +1,142 @@
+"""Collections: listed, looked at, made and changed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.deps import Known, Services
+from api.http import paging
+from api.http.auth import Tenant
+from api.http.bodies import read_json
+from api.http.openapi import json_body, problems, replies
+from api.http.replies import Json
+from api.schemas import (
+    CalibrationView,
+    CollectionChange,
+    CollectionName,
+    CollectionOptionsView,
+    CollectionPage,
+    CollectionView,
+    Reindexing,
+)
+from shared.domain.errors import InvalidInput, Permanent, Transient
+from shared.domain.records import Collection, CollectionOptions, DocumentState
+from shared.settings import Settings
+from shared.vectors.index import Index
+
+router = APIRouter(prefix="/v1/collections", tags=["collections"])
+
+_POINTS_SECONDS = 2.0
+_AT_ONCE = 8
+
+
+@router.get("", response_model=CollectionPage, responses=problems(400, 401, 422, 503))
+async def page(tenant: Tenant, services: Services, limit: paging.Limit = 50, cursor: paging.Cursor = None) -> Response:
+    """List collections by name."""
+    after = paging.key_from(cursor, _name) or ""
+    rows = await services.ledger.collections.page(tenant, after=after, limit=limit + 1)
+    collections, following = paging.cut(rows, limit, lambda collection: (collection.name,))
+    return Json(CollectionPage(items=await _views(collections, services), next_cursor=following))
+
+
+@router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
+async def get(name: CollectionName, tenant: Tenant, services: Services) -> Response:
+    """Look at a collection: its options, and how much is in it."""
+    (view,) = await _views([await services.ledger.collections.get(tenant, name)], services)
+    return Json(view)
+
+
+@router.put(
+    "/{name}",
+    response_model=CollectionView,
+    responses=replies(
+        {201: {"model": CollectionView, "description": "It was made"}}, *(400, 401, 409, 413, 415, 422, 503)
+    ),
+    openapi_extra=json_body(CollectionChange),
+)
+async def put(request: Request, name: CollectionName, tenant: Tenant, services: Services, known: Known) -> Response:
+    """Make a collection, or replace its options; they hold for documents that are parsed from then on."""
+    change = await read_json(request, CollectionChange, services.settings.max_json_bytes)
+    _require_sizes_fit(change, services.settings)
+    before = await known.found(tenant, name)
+    collection = await services.ledger.collections.ensure(
+        tenant,
+        name,
+        embedding_model=services.settings.embedding_model or "",
+        options=CollectionOptions(**change.model_dump()),
+    )
+    known.remember(collection)
+    (view,) = await _views([collection], services)
+    return Json(view, 200 if before else 201)
+
+
+@router.post("/{name}/reindex", status_code=202, response_model=Reindexing, responses=problems(401, 404, 409, 422, 503))
+async def reindex(name: CollectionName, tenant: Tenant, services: Services, known: Known) -> Response:
+    """Parse, ask and index every document anew; until a document is done, queries see it as it was.
+
+    What is asked as before is paid for already; what a changed prompt, model or division makes new is called for.
+    """
+    collection = await known.found(tenant, name) or await services.ledger.collections.get(tenant, name)
+    documents = await services.ledger.documents.reindex(collection)
+    services.doorbell.ring("parse")
+    return Json(Reindexing(documents=documents), 202)
+
+
+def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
+    most = change.chunk_max_chars or settings.chunk_max_chars
+    overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars
+    if overlap * 2 > most:
+        raise InvalidInput(
+            f"Chunks of at most {most} characters can overlap by {most // 2} characters at most, not {overlap}.",
+            field="chunk_overlap_chars",
+        )
+    if change.section_max_chars is not None and change.section_max_chars < most:
+        raise InvalidInput(
+            f"A section of {change.section_max_chars} characters cannot hold a chunk of {most}:"
+            " set chunk_max_chars to a part of section_max_chars, such as a quarter.",
+            field="section_max_chars",
+        )
+
+
+async def _views(collections: Sequence[Collection], services: Services) -> list[CollectionView]:
+    documents = await services.ledger.collections.counts([c.id for c in collections])
+    points = await _points(collections, services.index)
+    return [
+        CollectionView(
+            name=collection.name,
+            embedding_model=collection.embedding_model,
+            options=CollectionOptionsView(**dataclasses.asdict(collection.options)),
+            created_at=collection.created_at,
+            documents={DocumentState(s): n for s, n in documents[collection.id].items()},
+            points=count,
+            calibration=None if collection.calibration is None else CalibrationView(**collection.calibration),
+        )
+        for collection, count in zip(collections, points, strict=True)
+    ]
+
+
+async def _points(collections: Sequence[Collection], index: Index) -> list[int | None]:
+    """How many points each collection has, None where Qdrant does not say so soon enough."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def count(collection: Collection) -> int | None:
+        async with gate:
+            try:
+                async with asyncio.timeout(_POINTS_SECONDS):
+                    return await index.count(collection.index_name, collection.tenant)
+            except (Transient, Permanent, TimeoutError):
+                return None
+
+    return list(await asyncio.gather(*(count(collection) for collection in collections)))
+
+
+def _name(key: list[str]) -> str:
+    (name,) = key
+    if not isinstance(name, str) or "\0" in name:
+        raise TypeError
+    return name

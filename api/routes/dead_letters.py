@@ -1,0 +1,122 @@
+"""Dead letters: listed, looked at, tried again, dropped."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from api.deps import Services
+from api.http import paging
+from api.http.auth import Tenant
+from api.http.bodies import read_json
+from api.http.openapi import json_body, problems
+from api.http.replies import Json
+from api.schemas import (
+    CollectionName,
+    DeadFilter,
+    DeadLetterHistory,
+    DeadLetterPage,
+    DeadLetterView,
+    DeadReasons,
+    DeadReasonView,
+    DeadSettled,
+    Reason,
+)
+from shared.domain.errors import InvalidInput
+from shared.domain.records import DeadLetter
+from shared.ledger.dead_letters import Choice
+
+router = APIRouter(prefix="/v1/dead", tags=["dead letters"])
+
+AnyCollection = Annotated[CollectionName | None, Query()]
+AnyDocument = Annotated[UUID | None, Query()]
+AnyReason = Annotated[Reason | None, Query()]
+_SETTLING = (400, 401, 404, 413, 415, 422, 503)
+
+
+@router.get("", response_model=DeadLetterPage, responses=problems(400, 401, 422, 503))
+async def page(
+    *,
+    tenant: Tenant,
+    services: Services,
+    collection: AnyCollection = None,
+    document_id: AnyDocument = None,
+    reason: AnyReason = None,
+    limit: paging.Limit = 50,
+    cursor: paging.Cursor = None,
+) -> Response:
+    """List failed documents and dead chunks, newest first."""
+    choice = Choice(document_id, collection, reason)
+    after = paging.key_from(cursor, paging.time_and_id)
+    rows = await services.ledger.dead.page(tenant, choice, after=after, limit=limit + 1)
+    letters, following = paging.cut(rows, limit, lambda letter: (letter.at.isoformat(), str(letter.id)))
+    items = [DeadLetterView(**_fields(letter)) for letter in letters]
+    return Json(DeadLetterPage(items=items, next_cursor=following))
+
+
+@router.get("/reasons", response_model=DeadReasons, responses=problems(401, 422, 503))
+async def reasons(
+    *,
+    tenant: Tenant,
+    services: Services,
+    collection: AnyCollection = None,
+    document_id: AnyDocument = None,
+    reason: AnyReason = None,
+) -> Response:
+    """Count dead letters by their reason."""
+    counts = await services.ledger.dead.reasons(tenant, Choice(document_id, collection, reason))
+    return Json(DeadReasons(items=[DeadReasonView(**dataclasses.asdict(count)) for count in counts]))
+
+
+@router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
+async def get(letter_id: UUID, tenant: Tenant, services: Services) -> Response:
+    """Look at a dead letter and the attempts that failed."""
+    letter = await services.ledger.dead.get(tenant, letter_id)
+    history = [dataclasses.asdict(attempt) for attempt in letter.history]
+    return Json(DeadLetterHistory(**_fields(letter), history=history))
+
+
+@router.post(
+    "/retry",
+    status_code=202,
+    response_model=DeadSettled,
+    responses=problems(*_SETTLING),
+    openapi_extra=json_body(DeadFilter),
+)
+async def retry(request: Request, tenant: Tenant, services: Services) -> Response:
+    """Give dead letters another round of attempts; what is paid for already is not called for again."""
+    chosen = await read_json(request, DeadFilter, services.settings.max_json_bytes)
+    settled = await services.ledger.dead.retry(tenant, _choice(chosen))
+    if settled.documents:
+        services.doorbell.ring("parse")
+    if settled.chunks:
+        services.doorbell.ring("ask", "index")
+    return Json(DeadSettled(**dataclasses.asdict(settled)), 202)
+
+
+@router.post("/drop", response_model=DeadSettled, responses=problems(*_SETTLING), openapi_extra=json_body(DeadFilter))
+async def drop(request: Request, tenant: Tenant, services: Services) -> Response:
+    """Give dead letters up for good.
+
+    A chunk stays found by its text if it was. A failed document goes back to the generation that queries see; one that
+    they never saw is deleted.
+    """
+    chosen = await read_json(request, DeadFilter, services.settings.max_json_bytes)
+    if not (chosen.all or chosen.is_narrowed):
+        raise InvalidInput(
+            'This would drop every dead letter. Say which, or {"all": true} if that is what you want.', field="all"
+        )
+    settled = await services.ledger.dead.drop(tenant, _choice(chosen))
+    return Json(DeadSettled(**dataclasses.asdict(settled)))
+
+
+def _choice(chosen: DeadFilter) -> Choice:
+    return Choice(chosen.document_id, chosen.collection, chosen.reason, chosen.letter_id)
+
+
+def _fields(letter: DeadLetter) -> dict[str, object]:
+    return {name: getattr(letter, name) for name in DeadLetterView.model_fields}

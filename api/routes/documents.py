@@ -1,0 +1,180 @@
+"""Documents: handed in, listed, looked at, retried, deleted."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from api import intake
+from api.deps import Known, Services
+from api.http import paging
+from api.http.auth import Tenant
+from api.http.openapi import json_or_form, problems, replies
+from api.http.replies import Json
+from api.schemas import (
+    Accepted,
+    ChunkCounts,
+    ChunkPage,
+    ChunkQuestion,
+    ChunkView,
+    CollectionName,
+    DocumentPage,
+    DocumentView,
+    ExternalId,
+    IngestUsage,
+    NewDocument,
+)
+from shared.domain.errors import Transient
+from shared.domain.records import ChunkView as Chunk
+from shared.domain.records import Document, DocumentState
+from shared.settings import Settings
+
+router = APIRouter(prefix="/v1/documents", tags=["documents"])
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=Accepted,
+    responses=replies(
+        {200: {"model": Accepted, "description": "The same content is there already"}},
+        *(400, 401, 409, 413, 415, 422, 503),
+    ),
+    openapi_extra=json_or_form(NewDocument),
+)
+async def submit(request: Request, tenant: Tenant, services: Services, known: Known) -> Response:
+    """Hand in a document, as a form with a `file` or as JSON.
+
+    202: it is durable and will be worked on; other content under the same `external_id` begins the next generation,
+    and queries see the old one until the new one is whole. 200: the same content is there already.
+    """
+    submission = await intake.receive(request, tenant, services, known)
+    document = submission.document
+    reply = Accepted(
+        document_id=document.id,
+        state=document.state,
+        generation=document.generation,
+        collection=document.collection,
+        external_id=document.external_id,
+    )
+    return Json(reply, 202 if submission.accepted else 200, {"location": f"/v1/documents/{document.id}"})
+
+
+@router.get("", response_model=DocumentPage, responses=problems(400, 401, 422, 503))
+async def page(
+    *,
+    tenant: Tenant,
+    services: Services,
+    collection: Annotated[CollectionName | None, Query()] = None,
+    state: Annotated[DocumentState | None, Query()] = None,
+    external_id: Annotated[ExternalId | None, Query()] = None,
+    limit: paging.Limit = 50,
+    cursor: paging.Cursor = None,
+) -> Response:
+    """List documents, newest first."""
+    rows = await services.ledger.documents.page(
+        tenant,
+        collection=collection,
+        state=state,
+        external_id=external_id,
+        after=paging.key_from(cursor, paging.time_and_id),
+        limit=limit + 1,
+    )
+    documents, following = paging.cut(rows, limit, lambda d: (d.created_at.isoformat(), str(d.id)))
+    items = [view(document, services.settings) for document in documents]
+    return Json(DocumentPage(items=items, next_cursor=following))
+
+
+@router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
+async def get(document_id: UUID, tenant: Tenant, services: Services) -> Response:
+    """Look at a document and its progress."""
+    return Json(view(await services.ledger.documents.get(tenant, document_id), services.settings))
+
+
+@router.get("/{document_id}/chunks", response_model=ChunkPage, responses=problems(400, 401, 404, 422, 503))
+async def chunks(
+    document_id: UUID, tenant: Tenant, services: Services, limit: paging.Limit = 50, cursor: paging.Cursor = None
+) -> Response:
+    """List a document's chunks in order, with their questions and what became of them."""
+    after = paging.key_from(cursor, _ordinal)
+    rows = await services.ledger.documents.chunks(
+        tenant, document_id, after=-1 if after is None else after, limit=limit + 1
+    )
+    shown, following = paging.cut(rows, limit, lambda chunk: (chunk.ordinal,))
+    return Json(ChunkPage(items=[_chunk(row) for row in shown], next_cursor=following))
+
+
+@router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
+async def delete(document_id: UUID, tenant: Tenant, services: Services) -> Response:
+    """Delete a document: it is gone for every caller at once, and while Qdrant is away, as soon as it is back."""
+    deleted = await services.ledger.documents.delete(tenant, document_id)
+    with suppress(Transient):  # the reconciler removes the points as well
+        await services.index.delete(deleted.index_name, deleted.tenant, deleted.id)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{document_id}/retry", status_code=202, response_model=DocumentView, responses=problems(401, 404, 409, 422, 503)
+)
+async def retry(document_id: UUID, tenant: Tenant, services: Services) -> Response:
+    """Give a failed document, or the dead chunks of a degraded one, another round of attempts."""
+    document = await services.ledger.documents.retry(tenant, document_id)
+    if document.state is DocumentState.QUEUED:
+        services.doorbell.ring("parse")
+    else:
+        services.doorbell.ring("ask", "index")
+    return Json(view(document, services.settings), 202)
+
+
+def view(document: Document, settings: Settings) -> DocumentView:
+    p = document.progress
+    cost = (p.prompt_tokens * settings.llm_input_price + p.completion_tokens * settings.llm_output_price) / 1_000_000
+    return DocumentView(
+        id=document.id,
+        external_id=document.external_id,
+        collection=document.collection,
+        title=document.title,
+        filename=document.filename,
+        media_type=document.media_type,
+        metadata=dict(document.metadata),
+        size_bytes=document.size_bytes,
+        state=document.state,
+        generation=document.generation,
+        live_generation=document.live_generation,
+        error=document.error,
+        created_at=document.created_at,
+        updated_at=document.updated_at,
+        chunks=ChunkCounts(total=p.total, asked=p.asked, indexed=p.indexed, dead=p.dead, dropped=p.dropped),
+        questions=p.questions,
+        usage=IngestUsage(
+            prompt_tokens=p.prompt_tokens,
+            completion_tokens=p.completion_tokens,
+            calls=p.calls,
+            cost=round(cost, 8),
+        ),
+    )
+
+
+def _chunk(chunk: Chunk) -> ChunkView:
+    return ChunkView(
+        id=chunk.id,
+        ordinal=chunk.ordinal,
+        text=chunk.text,
+        heading_path=list(chunk.heading_path),
+        span=chunk.span,
+        page=chunk.page,
+        state=chunk.state,
+        error=chunk.error,
+        questions=[ChunkQuestion(text=q["text"], kept=q.get("kept"), reason=q.get("reason")) for q in chunk.questions],
+    )
+
+
+def _ordinal(key: list[int]) -> int:
+    (ordinal,) = key
+    if type(ordinal) is not int or not 0 <= ordinal < 2**31:  # PostgreSQL's integer
+        raise ValueError
+    return ordinal

@@ -1,0 +1,100 @@
+"""Progress as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.deps import Services
+from api.http.auth import Tenant
+from api.http.openapi import replies
+from api.http.problems import problem_of
+from api.http.replies import HEARTBEAT, Events, encoded, event, event_stream
+from api.routes.documents import view
+from shared.domain.errors import Transient
+from shared.domain.records import DocumentState
+from shared.services import Services as SharedServices
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+_EVERY_SECONDS = 1.0
+_HEARTBEAT_SECONDS = 15.0
+# A row's time is that of its transaction's begin, and it is seen after its end.
+_OVERLAP = timedelta(seconds=10)
+
+
+@router.get(
+    "/events",
+    response_class=Events,
+    responses=replies(
+        {
+            200: {
+                "description": '`progress` ({"documents": {state: count}}) at first and on every change; `document`,'
+                " as GET /v1/documents/{id}, for each that changes; `error`, problem details, while the ledger is away",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            }
+        },
+        401,
+    ),
+)
+async def events(request: Request, tenant: Tenant, services: Services) -> Response:
+    """Follow the progress of the tenant's documents, from now on."""
+    return event_stream(_follow(request, tenant, services))
+
+
+async def _follow(request: Request, tenant: str, services: SharedServices) -> AsyncIterator[bytes]:
+    progress = _Progress(tenant, services)
+    spoke = time.monotonic()
+    while not request.app.state.stopping:
+        for piece in await progress.changes():
+            yield piece
+            spoke = time.monotonic()
+        if time.monotonic() - spoke >= _HEARTBEAT_SECONDS:
+            yield HEARTBEAT
+            spoke = time.monotonic()
+        await asyncio.sleep(_EVERY_SECONDS)
+
+
+class _Progress:
+    """What one listener has been told."""
+
+    def __init__(self, tenant: str, services: SharedServices) -> None:
+        self._tenant = tenant
+        self._services = services
+        self._since = datetime.now(UTC)
+        self._counts: dict[str, Any] | None = None
+        self._told: dict[UUID, int] = {}  # a document's view as it was last sent, by its hash
+
+    async def changes(self) -> list[bytes]:
+        try:
+            return [*await self._progress(), *await self._documents()]
+        except Transient as error:
+            return [event("error", problem_of(error, "/v1/events"))]
+
+    async def _progress(self) -> list[bytes]:
+        counted = await self._services.ledger.documents.counts(self._tenant)
+        counts = {state.value: count for state, count in counted.items() if state is not DocumentState.DELETING}
+        if counts == self._counts:
+            return []
+        self._counts = counts
+        return [event("progress", {"documents": counts})]
+
+    async def _documents(self) -> list[bytes]:
+        now = datetime.now(UTC)
+        documents = await self._services.ledger.documents.moved(self._tenant, since=self._since)
+        self._since = max(self._since, now - _OVERLAP)
+        told, pieces = {}, []
+        for document in reversed(documents):
+            shown = view(document, self._services.settings)
+            told[document.id] = hash(encoded(shown))
+            if self._told.get(document.id) != told[document.id]:
+                pieces.append(event("document", shown))
+        self._told = told
+        return pieces

@@ -1,0 +1,70 @@
+"""Whether the process lives, and whether what it needs answers. No key is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import structlog
+from fastapi import APIRouter
+from redis.exceptions import RedisError
+from sqlalchemy import text
+from starlette.responses import Response
+
+from api.deps import Services
+from api.http.replies import Json
+from api.schemas import Health, Live
+from shared.domain.errors import Permanent, Transient
+from shared.services import Services as SharedServices
+
+router = APIRouter(prefix="/health", tags=["health"])
+log = structlog.get_logger()
+
+_SECONDS = 2.0
+
+
+@router.get("/live", response_model=Live)
+async def live() -> Response:
+    """The process answers."""
+    return Json(Live())
+
+
+@router.get(
+    "/ready",
+    response_model=Health,
+    responses={503: {"model": Health, "description": "The ledger is down: nothing can be accepted"}},
+)
+async def ready(services: Services) -> Response:
+    """Name what is down.
+
+    200 `ready`, or `degraded` while the broker or Qdrant is down: uploads are still accepted and lose nothing, and
+    queries that cannot be answered say so themselves (503); taking every replica out of service would help neither.
+    503 `unavailable` while the ledger is down.
+    """
+    checks = {
+        "ledger": _ledger(services),
+        "broker": services.doorbell.ready(),
+        "qdrant": services.index.ready(),
+    }
+    up = dict(zip(checks, await asyncio.gather(*map(_answers, checks.values())), strict=True))
+    down = [name for name, answers in up.items() if not answers]
+    if down:
+        log.warning("not_ready", down=down)
+    status = "unavailable" if "ledger" in down else "degraded" if down else "ready"
+    components = {name: "up" if answers else "down" for name, answers in up.items()}
+    health = Health.model_validate({"status": status, "components": components, "down": down})
+    return Json(health, 503 if "ledger" in down else 200)
+
+
+async def _ledger(services: SharedServices) -> None:
+    async with services.database.begin() as connection:
+        await connection.execute(text("SELECT 1"))
+
+
+async def _answers(check: Awaitable[None]) -> bool:
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await check
+    except (Transient, Permanent, RedisError, OSError, TimeoutError):
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""What waits, what is in work, how fast it goes, and how much of each limit is used."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from api.deps import Services
+from api.http.auth import Tenant
+from api.http.openapi import problems
+from api.http.replies import Json
+from api.schemas import LimitView, StageView, StatusView
+from shared.domain.errors import Transient
+from shared.domain.records import DocumentState
+from shared.ledger.backlog import Waiting
+from shared.providers.limiter import LimitUse
+from shared.services import Services as SharedServices
+
+router = APIRouter(prefix="/v1", tags=["status"])
+
+
+@router.get("/status", response_model=StatusView, responses=problems(401, 503))
+async def status(tenant: Tenant, services: Services) -> Response:
+    """The tenant's open work by stage, its dead letters, its rate, and the limits that hold it.
+
+    `limits` is null while the broker, which keeps them, is away. A provider's own limits are those of all tenants
+    together.
+    """
+    counts = await services.ledger.documents.counts(tenant)
+    backlog = await services.ledger.backlogs.of(tenant)
+    return Json(
+        StatusView(
+            documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},
+            stages={queue: _stage(waiting) for queue, waiting in backlog.stages.items()},
+            dead=backlog.dead,
+            chunks_per_minute=round(backlog.rate, 1),
+            eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
+            limits=await _limits(services, tenant),
+        )
+    )
+
+
+def _stage(waiting: Waiting) -> StageView:
+    return StageView(
+        due=waiting.due,
+        in_flight=waiting.in_flight,
+        later=waiting.later,
+        oldest_seconds=None if waiting.oldest is None else round(waiting.oldest.total_seconds(), 1),
+    )
+
+
+async def _limits(services: SharedServices, tenant: str) -> list[LimitView] | None:
+    try:
+        uses = [
+            use
+            for limiter in (services.limiters.llm, services.limiters.embedding)
+            for use in await limiter.usage(tenant)
+        ]
+    except Transient:
+        return None
+    return [_limit(use) for use in uses]
+
+
+def _limit(use: LimitUse) -> LimitView:
+    return LimitView(
+        name=use.name,
+        per_minute=use.limit,
+        used=use.used,
+        in_flight=use.in_flight,
+        in_flight_limit=use.in_flight_limit,
+        breaker=use.breaker,
+        cooldown_seconds=round(use.cooldown.total_seconds(), 1),
+    )

@@ -1,0 +1,101 @@
+"""The command that measures strategies on a labelled set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.server import LOCAL, Key, Url, client_of, console_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cli.evaluation import Wanted
+    from evaluation.results import Json
+
+INTERRUPTED = 130
+
+
+def register(app: typer.Typer) -> None:
+    app.command(name="eval")(evaluate)
+
+
+def evaluate(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="A BEIR folder: corpus.jsonl, queries.jsonl, qrels.tsv; or the output of an earlier run."),
+    ] = None,
+    *,
+    output: Annotated[Path | None, typer.Option(help="Where results.json, .md and .html are written.")] = None,
+    strategies: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="Compare with this strategy; default: text.")] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Have the LLM write questions where the set has none.")] = False,
+    answers: Annotated[
+        bool, typer.Option("--answers", help="Score answers too: the LLM's if one is configured, else quotations.")
+    ] = False,
+    compare: Annotated[Path | None, typer.Option(help="The output of an earlier run to compare with.")] = None,
+    collection: Annotated[str | None, typer.Option("--collection", "-c", help="One on a server, not a folder.")] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="Questions to it: JSON lines of question and external_ids or chunk_ids.")
+    ] = None,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Measure ways of searching on questions whose answers are known, over one set of embeddings.
+
+    A folder needs no server: engines and models that the settings do not name are started for it. What is embedded or
+    asked for is kept, so that a run that was stopped goes on and another costs nothing. A collection is searched on its
+    server, as it stands.
+    """
+    from cli import evaluation  # noqa: PLC0415 - loaded when needed, so that help is quick
+    from evaluation.comparison import changes  # noqa: PLC0415
+    from evaluation.results import FILE, read  # noqa: PLC0415
+
+    _check(folder, collection, questions)
+    console = console_of()
+    earlier = read(compare) if compare else None
+    wanted = evaluation.Wanted(folder or Path(), strategies.split(",") if strategies else None, baseline, ask, answers)
+    if collection is not None and questions is not None:
+        with client_of(url, key) as client:
+            results = evaluation.run_served(client, collection, questions, wanted, console)
+        _report(console, results, output)
+    elif earlier is not None and (wanted.folder / FILE).is_file() and not (wanted.folder / "corpus.jsonl").exists():
+        results = read(wanted.folder)
+    else:
+        results = _run(console, wanted)
+        _report(console, results, output)
+    if earlier is not None:
+        evaluation.show_changes(changes(results, earlier), console)
+
+
+def _check(folder: Path | None, collection: str | None, questions: Path | None) -> None:
+    from shared.domain.errors import InvalidInput  # noqa: PLC0415
+
+    if (folder is None) == (collection is None):
+        raise InvalidInput("Give a folder, or a collection with --collection and --questions.", field="folder")
+    if (collection is None) != (questions is None):
+        raise InvalidInput("--collection and --questions go together.", field="questions")
+
+
+def _run(console: Console, wanted: Wanted) -> Json:
+    from cli import evaluation  # noqa: PLC0415
+    from shared.settings import load  # noqa: PLC0415
+
+    try:
+        return evaluation.run(wanted, load(), console)
+    except KeyboardInterrupt:
+        evaluation.say_stopped(console)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _report(console: Console, results: Json, output: Path | None) -> None:
+    from cli import evaluation  # noqa: PLC0415
+    from cli.output import say  # noqa: PLC0415
+    from shared.settings import load  # noqa: PLC0415
+
+    evaluation.show(results, console)
+    output = output or load().data_dir / "evaluation" / "results" / results["set"]
+    evaluation.write(results, output)
+    say(console, f"Written: {output / 'results.html'}, results.md, results.json")

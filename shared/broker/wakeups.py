@@ -1,0 +1,145 @@
+"""The doorbell: a message in the broker that wakes a worker. It carries no work, so losing it costs time only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Literal
+
+import structlog
+from celery import Celery
+from kombu.exceptions import KombuError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError, ResponseError
+
+Queue = Literal["parse", "ask", "index"]
+QUEUES: tuple[Queue, ...] = ("parse", "ask", "index")
+Bell = Literal["parse", "ask", "index", "calibrate"]
+BELLS: tuple[Bell, ...] = (*QUEUES, "calibrate")  # who indexes answers the last, between two drains
+
+# A ring that is still in the queue will be answered by a claim that begins later than now, so it stands for everything
+# that is committed already; and rings wait only where every worker is busy. More would only fill the broker.
+_ENOUGH = 4
+_QUIET_SECONDS = 0.05  # between two rounds of rings: what comes in meanwhile is rung for together
+_CLOSE_SECONDS = 1.0
+_PAUSE = timedelta(seconds=2)  # before a broker that failed is tried again; the reconciler rings anyway
+
+log = structlog.get_logger()
+
+
+def celery_app(redis_url: str) -> Celery:
+    """The Celery application that the API, the workers and the scheduler share."""
+    app = Celery("foreask", broker=redis_url)
+    app.conf.update(
+        task_default_queue="parse",
+        task_routes={f"foreask.{queue}": {"queue": queue} for queue in BELLS},
+        task_serializer="json",
+        accept_content=["json"],
+        result_backend="disabled://",
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        # A ring needs no redelivery: what a killed worker held becomes due by itself. So it is acknowledged at once.
+        broker_transport="shared.broker.transport:Transport",
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+        worker_send_task_events=False,
+        worker_enable_remote_control=False,
+        worker_soft_shutdown_timeout=30,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "socket_timeout": 5,  # without it a publish to a silent broker hangs for ever
+            "socket_connect_timeout": 5,
+            "socket_keepalive": True,
+            # A connection whose other end is gone without a word is dropped after twice this and a second.
+            "health_check_interval": 5,
+        },
+    )
+    return app
+
+
+class Doorbell:
+    """Rings workers without ever holding up the caller: rings are sent in the background, many as one."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._app = celery_app(redis_url)
+        self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
+        self._wanted: set[Bell] = set()
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._publisher = ThreadPoolExecutor(1, "doorbell")  # Celery keeps a connection for each thread that publishes
+
+    def ring_from_thread(self, *queues: Bell) -> None:
+        self._loop.call_soon_threadsafe(self.ring, *queues)
+
+    def ring(self, *queues: Bell) -> None:
+        """Let a worker of each queue look for work soon; never fails, never waits."""
+        self._want(queues)
+
+    def begin(self) -> None:
+        """Connect ahead of the first ring, by ringing for whatever came in while nobody was there."""
+        self._want(QUEUES)
+
+    def _want(self, queues: Iterable[Bell]) -> None:
+        self._wanted.update(queues)
+        self._wake.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._send_all(), name="doorbell")
+
+    async def ready(self) -> None:
+        """Raise `RedisError` or `OSError` unless the broker answers and takes what is written to it: it may be full."""
+        await self._redis.set("foreask:ready", 1, ex=60)
+
+    async def waiting(self) -> dict[Queue, int]:
+        """Return how many rings each queue holds."""
+        return {queue: int(await self._redis.llen(queue)) for queue in QUEUES}
+
+    async def aclose(self) -> None:
+        """Send what is still wanted, for a moment at most, and close."""
+        self._closing = True
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+            self._task.cancel()
+            # Not without a limit: a client that is cancelled while it connects may take that for a failure of its own.
+            await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+        await self._redis.aclose()
+        self._publisher.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._app.close)
+
+    async def _send_all(self) -> None:
+        while not self._closing or self._wanted:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._wanted:
+                await self._try(self._wanted.pop())
+            if not self._closing:
+                await asyncio.sleep(_QUIET_SECONDS)
+
+    async def _try(self, queue: Bell) -> None:
+        try:
+            await self._send(queue)
+        except (RedisError, KombuError, OSError) as error:
+            # The ledger has the work and the reconciler rings again: nothing is lost, so nobody need fail.
+            log.warning("broker_unavailable", queue=queue, reason=_reason(error))
+            if not self._closing:
+                await asyncio.sleep(_PAUSE.total_seconds())
+
+    async def _send(self, queue: Bell) -> None:
+        waiting = await self._redis.llen(queue)
+        if waiting < _ENOUGH:
+            await self._loop.run_in_executor(self._publisher, self._publish, queue)
+
+    def _publish(self, queue: Bell) -> None:
+        self._app.send_task(f"foreask.{queue}", retry=False)
+
+
+def _reason(error: Exception) -> str:
+    """What the broker itself said, such as that it is full; other messages may hold its URL."""
+    said = isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
+    return f"{type(error).__name__}: {error}" if said else type(error).__name__

@@ -1,0 +1,64 @@
+"""What a worker reports of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.domain.records import (
+    AcceptedQuestion,
+    AcceptedState,
+    AskedChunk,
+    ClaimedDocument,
+    Lease,
+    NewChunk,
+    PendingChunk,
+)
+from shared.domain.retry import Decision
+from shared.providers.chat import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A document's chunks; title and media type are those found in the file."""
+
+    document: ClaimedDocument
+    title: str | None
+    media_type: str
+    chunks: Sequence[NewChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """Questions that a model wrote for a chunk; the ledger keeps them under the chunk's content key."""
+
+    chunk: PendingChunk
+    model: str
+    questions: tuple[str, ...]
+    usage: Usage
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt that failed, and what follows; `usage` was spent all the same."""
+
+    lease: Lease
+    decision: Decision
+    usage: Usage = Usage()
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """A chunk whose points Qdrant has confirmed.
+
+    `questions` are `{"text", "kept", "reason"}`; `accepted` are those of users, each with the state that it has now.
+    """
+
+    chunk: AskedChunk
+    questions: Sequence[dict[str, Any]]
+    kept: int
+    error: str | None = None
+    accepted: Sequence[tuple[AcceptedQuestion, AcceptedState]] = ()

@@ -1,0 +1,301 @@
+"""What the ledger's rows say, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+from uuid import UUID
+
+from shared.ingest.parse.questions import ReadyQuestion
+
+
+class DocumentState(StrEnum):
+    QUEUED = "queued"
+    PARSING = "parsing"
+    ASKING = "asking"
+    INDEXING = "indexing"
+    READY = "ready"
+    DEGRADED = "degraded"  # searchable, but some chunks are dead
+    FAILED = "failed"
+    DELETING = "deleting"  # gone for every caller; its points are being removed
+
+
+class ChunkState(StrEnum):
+    PENDING = "pending"  # its questions are to be written
+    ASKED = "asked"  # its questions are paid for and wait to be indexed
+    INDEXED = "indexed"
+    DEAD = "dead"  # indexed by its text alone, if that; the reason stands with it
+    DROPPED = "dropped"  # dead, and given up by its owner
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionOptions:
+    """How a collection's documents are divided and asked; what is None follows the settings."""
+
+    questions_per_chunk: int | Literal["auto"] | None = None
+    prompt: str | None = None
+    chunk_max_chars: int | None = None
+    chunk_overlap_chars: int | None = None
+    prepend_questions: bool | None = None  # to the text, before it is embedded; None: no
+    section_max_chars: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each channel of retrieval counts; only their ratios matter, and 0 leaves one out."""
+
+    questions: float = 1.0
+    text: float = 1.0
+    bm25: float = 1.0
+
+    def of(self, channel: Literal["questions", "text", "bm25"]) -> float:
+        return {"questions": self.questions, "text": self.text, "bm25": self.bm25}[channel]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    id: UUID
+    tenant: str
+    name: str
+    options: CollectionOptions
+    embedding_model: str
+    index_name: str
+    created_at: datetime
+    calibration: Mapping[str, Any] | None = None  # the weights of its channels, and what speaks for them
+
+    @property
+    def weights(self) -> Weights:
+        return Weights() if self.calibration is None else Weights(**self.calibration["weights"])
+
+    @property
+    def background(self) -> float:
+        """The cosine of a question with a text that has nothing to do with it; 0 while it has not been measured."""
+        return 0.0 if self.calibration is None else float(self.calibration.get("background", 0.0))
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether somebody has calibrated it by questions whose answers they know."""
+        return self.calibration is not None and self.calibration.get("source", "labelled") == "labelled"
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document as it was handed in; its bytes are already in the upload store."""
+
+    collection: Collection
+    external_id: str
+    filename: str | None
+    title: str | None
+    media_type: str | None
+    metadata: Mapping[str, Any]
+    given_questions: tuple[ReadyQuestion, ...] | None
+    upload: str
+    size_bytes: int
+    content_hash: bytes
+    lane: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts over the chunks of a document's newest generation."""
+
+    total: int = 0
+    asked: int = 0
+    indexed: int = 0
+    dead: int = 0
+    dropped: int = 0
+    questions: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    id: UUID
+    external_id: str
+    collection: str
+    state: DocumentState
+    generation: int
+    live_generation: int | None
+    filename: str | None
+    title: str | None
+    media_type: str | None
+    metadata: Mapping[str, Any]
+    size_bytes: int
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkView:
+    """A chunk as its owner sees it; a question is `{"text", "kept", "reason"}`."""
+
+    id: UUID
+    ordinal: int
+    text: str
+    heading_path: tuple[str, ...]
+    span: tuple[int, int]
+    page: int | None
+    state: ChunkState
+    error: str | None
+    questions: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that failed; `at` is a time in ISO 8601."""
+
+    at: str
+    attempt: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A document that could not be parsed, or a chunk that was given up; `history` has the last attempts, in order."""
+
+    id: UUID
+    kind: Literal["document", "chunk"]
+    document_id: UUID
+    external_id: str
+    collection: str
+    ordinal: int | None
+    reason: str
+    attempts: int
+    at: datetime
+    history: tuple[Attempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadReason:
+    reason: str
+    documents: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A claim on a row; a settlement that names an old token is refused."""
+
+    id: UUID
+    generation: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDocument:
+    lease: Lease
+    tenant: str
+    collection_id: UUID
+    options: CollectionOptions
+    upload: str
+    filename: str | None
+    title: str | None
+    media_type: str | None
+    given_questions: tuple[ReadyQuestion, ...] | None
+    attempts: int
+    kills: int
+    live_generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunk:
+    """A chunk to be written with its document; `given_questions` make it ready to be indexed without a call."""
+
+    id: UUID
+    ordinal: int
+    text: str
+    heading_path: tuple[str, ...]
+    span: tuple[int, int]
+    page: int | None
+    content_key: bytes
+    given_questions: tuple[str, ...] | None = None
+    section: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChunk:
+    """A claimed chunk whose questions are to be written."""
+
+    lease: Lease
+    document_id: UUID
+    tenant: str
+    options: CollectionOptions
+    text: str
+    title: str | None
+    heading_path: tuple[str, ...]
+    content_key: bytes
+    attempts: int
+    kills: int
+
+
+class AcceptedState(StrEnum):
+    WAITING = "waiting"  # its point is to be written, with its chunk
+    INDEXED = "indexed"
+    REFUSED = "refused"  # the embedding model does not take it
+    GOING = "going"  # taken back; its point is being removed
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedQuestion:
+    """A user's question that became one of a chunk; its id is that of its point."""
+
+    id: UUID
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskedChunk:
+    """A claimed chunk whose questions wait to be indexed."""
+
+    lease: Lease
+    document_id: UUID
+    tenant: str
+    collection_id: UUID
+    index_name: str
+    embedding_model: str
+    options: CollectionOptions
+    external_id: str
+    filename: str | None
+    title: str | None
+    metadata: Mapping[str, Any]
+    ordinal: int
+    text: str
+    heading_path: tuple[str, ...]
+    span: tuple[int, int]
+    page: int | None
+    section: tuple[int, int] | None
+    pending: bool
+    questions: tuple[str, ...]
+    given: bool
+    error: str | None
+    attempts: int
+    kills: int
+    created_at: datetime
+    accepted: tuple[AcceptedQuestion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finishable:
+    """A document whose chunks have all ended: its older generations may go."""
+
+    id: UUID
+    tenant: str
+    index_name: str
+    generation: int
+    live_generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    id: int
+    index_name: str
+    tenant: str
+    document_id: UUID
+    below_generation: int

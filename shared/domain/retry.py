@@ -1,0 +1,59 @@
+"""What follows a failed attempt: a pure decision, so that its test is a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from shared.domain.errors import ForeaskError, Stopping, Transient
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    max_attempts: int = 8
+    base: timedelta = timedelta(seconds=1)
+    ceiling: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again `after` from now. What is not the work's own fault burns no attempt."""
+
+    after: timedelta
+    reason: str
+    burns_attempt: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    reason: str
+
+
+Decision = Retry | Dead
+
+
+def decide(error: ForeaskError, failed_before: int, policy: RetryPolicy, random: Callable[[], float]) -> Decision:
+    """When to try again, or why not.
+
+    Full jitter over an exponential ceiling (M. Brooker, "Exponential Backoff and Jitter", 2015), never earlier than the
+    provider's own `retry_after`.
+
+    Args:
+        error: what went wrong.
+        failed_before: attempts that failed before this one.
+        policy: the bounds.
+        random: uniform in [0, 1).
+    """
+    if not isinstance(error, Transient):
+        return Dead(reason=error.message)
+    if isinstance(error, Stopping):
+        return Retry(after=timedelta(), reason=error.message, burns_attempt=False)
+    attempt = failed_before + 1
+    if attempt >= policy.max_attempts and error.burns_attempt:
+        return Dead(reason=f"gave up after {attempt} attempts: {error.message}")
+    ceiling = min(policy.ceiling, policy.base * 2 ** min(attempt - 1, 30))
+    wait = ceiling * random()
+    if error.retry_after is not None:
+        wait += error.retry_after
+    return Retry(after=wait, reason=error.message, burns_attempt=error.burns_attempt)

@@ -1,0 +1,51 @@
+"""Have a model write the questions that a chunk answers."""
+
+from __future__ import annotations
+
+import hashlib
+
+import orjson
+
+from shared.ingest.generate import per_question, question_list
+from shared.ingest.generate.prompts import PROMPT_VERSION
+from shared.ingest.generate.types import Asked, AskingOptions, Strategy, Subject
+from shared.providers.chat import ChatModel, ChatRequest
+
+_SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
+
+
+def strategy_for(model_name: str) -> Strategy:
+    """How a model is best asked: very small ones word by word, all others for a list in one call."""
+    return "word-by-word" if model_name.lower().startswith(_SMALL_MODELS) else "list"
+
+
+def content_key(tenant: str, model: str, subject: Subject, options: AskingOptions) -> bytes:
+    """The key under which a chunk's questions are kept: 32 bytes that change whenever what would be sent does.
+
+    It covers all that requests are made of; `PROMPT_VERSION` stands for what is fixed in them: prompts, schemas,
+    parameters, repairs.
+    """
+    call = [tenant, model, PROMPT_VERSION, options.strategy, options.questions_per_chunk, options.template]
+    return hashlib.sha256(orjson.dumps([call, subject.title, subject.heading_path, subject.text])).digest()
+
+
+def requests(subject: Subject, options: AskingOptions) -> list[ChatRequest]:
+    """The calls that a chunk takes where no reply needs repair."""
+    if options.strategy == "word-by-word":
+        return per_question.requests(subject, options)
+    return [question_list.request(subject, options)]
+
+
+async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Asked:
+    """Have the questions of one chunk written; malformed replies are asked for again, at most twice.
+
+    What comes back is what the model wrote, not yet screened.
+
+    Raises:
+        Transient: worth another attempt later; nothing of this attempt is kept.
+        Refused: the provider will not answer this request.
+        BadQuestions: the replies stayed malformed; it says what they cost.
+    """
+    if options.strategy == "word-by-word":
+        return await per_question.ask(model, subject, options)
+    return await question_list.ask(model, subject, options)

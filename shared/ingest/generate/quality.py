@@ -1,0 +1,173 @@
+"""Which questions are worth keeping, and why the others are not: pure functions, no calls."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.ingest.generate.types import Subject
+
+Vectors = NDArray[np.float32]
+
+MIN_CHARS, MAX_CHARS = 8, 300
+QUESTION_MARKS = "?\uff1f\u061f;"  # Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon)
+
+_NUMBERING = re.compile(r"^(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|[-*•]|q(?:uestion)?\s*:)\s+", re.IGNORECASE)
+_WRAPPING = "*_\"'“”„«»`「」 "
+_ASKING = re.compile(
+    r"(?:what|who|whom|whose|when|where|why|how|which|is|are|was|were|do|does|did|can|could|should|will|would|has|have)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\w+")
+_TEXTS = r"(?:text|passage|chunk|excerpt|paragraph|snippet|document|article|section|question|sentence|author|context)s?"
+# "the text says", but not "the text adventure" nor "the author of Dune".
+_REFERENCE = re.compile(
+    rf"\b(?:(?:this|given|provided|above|following)\s+(?:given\s+|provided\s+|above\s+|following\s+)?{_TEXTS}\b"
+    rf"|the\s+{_TEXTS}(?=\s*(?:[?,.:;)]|$)|\s+(?:about|above|is|was|does|did|do|has|and|that|which|by|in|on|to|for|"
+    r"says?|said|state[sd]?|mention|mentions|mentioned|describes?|described|discuss|discusses|discussed|refers?|"
+    r"tells?|explains?|answers?|provided|given|give|gives|get|use|uses|convey|argue|argues|claim|claims)\b))",
+    re.IGNORECASE,
+)
+_ECHOES = re.compile(
+    r"\b(?:begins? with (?:what|who|when|where|how|which|why)|short question|question mark|json|"
+    r"questions? (?:about|for|that) the (?:chunk|text))\b",
+    re.IGNORECASE,
+)
+_NEAR_OVERLAP = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """A question and whether it is kept; `reason` says in a few words why it is not."""
+
+    text: str
+    kept: bool
+    reason: str | None = None
+
+
+def normalise(question: str) -> str:
+    """One line without numbering, quotes and emphasis around it, with one question mark at its end."""
+    text = " ".join(unicodedata.normalize("NFC", question).split())
+    text = _NUMBERING.sub("", text.strip(_WRAPPING)).strip(_WRAPPING)
+    bare = text.rstrip(QUESTION_MARKS + "!. ")
+    marks = text[len(bare) :].replace(" ", "")
+    if not marks and _ASKING.match(bare):
+        return f"{bare}?"
+    return bare + next((mark for mark in marks if mark in QUESTION_MARKS), marks[:1])
+
+
+def is_question(question: str) -> bool:
+    """Whether a normalised text is of a question's length and ends as one."""
+    return MIN_CHARS <= len(question) <= MAX_CHARS and question.endswith((*QUESTION_MARKS, "か。"))
+
+
+def screen(questions: Sequence[str], subject: Subject) -> list[Screened]:
+    """Judge each question by its text alone.
+
+    Returns:
+        One entry per question, in order, its text normalised.
+    """
+    kept: list[frozenset[str]] = []
+    screened = []
+    for question in map(normalise, questions):
+        words = frozenset(_words(question))
+        reason = _fault(question, subject) or _repetition(words, kept)
+        if reason is None:
+            kept.append(words)
+        screened.append(Screened(question, kept=reason is None, reason=reason))
+    return screened
+
+
+def _fault(question: str, subject: Subject) -> str | None:
+    if len(question) < MIN_CHARS:
+        return "too short"
+    if len(question) > MAX_CHARS:
+        return "too long"
+    if not is_question(question):
+        return "not a question"
+    return _emptiness(question, subject)
+
+
+def _emptiness(question: str, subject: Subject) -> str | None:
+    if _ECHOES.search(question) and not _ECHOES.search(subject.text):
+        return "repeats the prompt"
+    if _REFERENCE.search(question):
+        return "speaks of the text, not of its subject"
+    if _goes_round(list(_words(question))):
+        return "repeats itself"
+    return None
+
+
+def _goes_round(words: Sequence[str]) -> bool:
+    """Whether any three words in a row come twice."""
+    triples = list(zip(words, words[1:], words[2:], strict=False))
+    return len(set(triples)) < len(triples)
+
+
+def _repetition(words: frozenset[str], earlier: Sequence[frozenset[str]]) -> str | None:
+    for others in earlier:
+        if words == others:
+            return "repeats an earlier question"
+        if len(words & others) >= _NEAR_OVERLAP * len(words | others):
+            return "almost repeats an earlier question"
+    return None
+
+
+def _words(text: str) -> Iterator[str]:
+    return (match[0] for match in _WORD.finditer(text.casefold()))
+
+
+# The lowest similarity of question and own chunk, by embedding model. MiniLM: a fifth of a 135M model's questions fall
+# below 0.1, hardly any of people's. Other models spread theirs otherwise; without a measurement there is no floor.
+_FLOORS = {"all-minilm-l6-v2": 0.1}
+_SAME_MEANING = 0.95
+
+
+def floor_for(model_name: str) -> float | None:
+    """The measured floor of an embedding model, None where there is no measurement."""
+    name = model_name.lower().rsplit("/", 1)[-1]
+    return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), None)
+
+
+def apply_similarity(
+    screened: Sequence[Screened], question_vectors: Vectors, chunk_vector: Vectors, floor: float | None
+) -> list[Screened]:
+    """Drop what is far from its own chunk, and what means the same as an earlier question.
+
+    Args:
+        screened: what `screen` returned.
+        question_vectors: shape `(n, dimensions)`, unit length; row i belongs to `screened[i]`.
+        chunk_vector: shape `(dimensions,)`, unit length.
+        floor: the lowest similarity to the chunk that is kept; None keeps all.
+    """
+    if not screened:
+        return []
+    to_chunk = question_vectors @ chunk_vector
+    to_each_other = question_vectors @ question_vectors.T
+    judged: list[Screened] = []
+    kept: list[int] = []
+    for index, question in enumerate(screened):
+        reason = question.reason
+        if question.kept:
+            reason = _distance(float(to_chunk[index]), floor) or _same_meaning(to_each_other[index, kept])
+        if reason is None:
+            kept.append(index)
+        judged.append(replace(question, kept=reason is None, reason=reason))
+    return judged
+
+
+def _distance(similarity: float, floor: float | None) -> str | None:
+    if floor is None or similarity >= floor:
+        return None
+    return f"unlike its chunk (similarity {similarity:.2f}, floor {floor:.2f})"
+
+
+def _same_meaning(similarities: Vectors) -> str | None:
+    if similarities.size and float(similarities.max()) > _SAME_MEANING:
+        return "means the same as an earlier question"
+    return None

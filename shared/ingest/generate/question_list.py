@@ -1,0 +1,80 @@
+"""The `list` strategy: one call a chunk, whose reply is a JSON list of questions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, render
+from shared.ingest.generate.quality import is_question, normalise
+from shared.ingest.generate.replies import Malformed, questions_in
+from shared.ingest.generate.types import Asked, AskingOptions, BadQuestions, Subject
+from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
+
+MAX_REPAIRS = 2
+
+# The common subset of providers' strict schemas: an object root, everything required, no lengths.
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"questions": {"type": "array", "items": {"type": "string"}}},
+    "required": ["questions"],
+    "additionalProperties": False,
+}
+
+# Room for models that think before they answer: an unused allowance costs nothing.
+_TOKENS_A_QUESTION = 100
+_TOKENS_BESIDE = 1_500
+_REMINDER = "\n\nNothing but that JSON object: no introduction, no code fence, no other fields."
+
+
+class Cut(Malformed):
+    """A reply that stopped at the token limit."""
+
+
+def request(subject: Subject, options: AskingOptions) -> ChatRequest:
+    count = options.count_for(subject)
+    prompt = render(options.template or LIST_TEMPLATE, subject, count=count, text=delimited(subject.text))
+    return ChatRequest(
+        messages=(Message("system", LIST_SYSTEM), Message("user", prompt)),
+        schema=SCHEMA,
+        max_tokens=_TOKENS_BESIDE + _TOKENS_A_QUESTION * count,
+    )
+
+
+async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Asked:
+    usage = Usage()
+    call = request(subject, options)
+    for calls in range(1, MAX_REPAIRS + 2):
+        completion = await model.complete(call)
+        usage += completion.usage
+        try:
+            return Asked(_questions(completion, options.count_for(subject)), usage, calls)
+        except Malformed as fault:
+            reason = str(fault)
+            options, call = _repaired(fault, call, subject, options)
+    raise BadQuestions(
+        f"the model's reply stayed malformed after {MAX_REPAIRS} repairs: {reason}", usage=usage, calls=calls
+    )
+
+
+def _questions(completion: Completion, count: int) -> tuple[str, ...]:
+    if completion.finish_reason == "length":
+        raise Cut("cut at the token limit")
+    questions = questions_in(completion.text)
+    if not any(is_question(normalise(question)) for question in questions):
+        raise Malformed("no question in the reply")
+    return tuple(questions[: 2 * count])
+
+
+def _repaired(
+    fault: Malformed, call: ChatRequest, subject: Subject, options: AskingOptions
+) -> tuple[AskingOptions, ChatRequest]:
+    """What to ask next: fewer questions with more room after a cut, else the same with the shape spelled out.
+
+    An identical request would often bring an identical reply: greedy and cached servers exist.
+    """
+    if not isinstance(fault, Cut):
+        return options, replace(call, messages=(Message("system", LIST_SYSTEM + _REMINDER), *call.messages[1:]))
+    fewer = replace(options, questions_per_chunk=max(1, options.count_for(subject) // 2))
+    assert call.max_tokens is not None
+    return fewer, replace(request(subject, fewer), max_tokens=call.max_tokens * 2)

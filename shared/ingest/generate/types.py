@@ -1,0 +1,57 @@
+"""What is asked about, how, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.domain.errors import BadReply
+from shared.providers.chat import Usage
+
+Strategy = Literal["list", "word-by-word"]
+QuestionCount = int | Literal["auto"]
+
+_CHARS_PER_QUESTION = 200
+_FEWEST, _MOST = 3, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A chunk, and where in its document it stands: `heading_path` from the outermost heading inwards."""
+
+    text: str
+    title: str | None = None
+    heading_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AskingOptions:
+    """How a collection has its questions written; `template` replaces the default prompt of the strategy."""
+
+    strategy: Strategy = "list"
+    questions_per_chunk: QuestionCount = "auto"
+    template: str | None = None
+
+    def count_for(self, subject: Subject) -> int:
+        """How many questions to ask for: what is configured, or one per 200 characters, from 3 to 10."""
+        if self.questions_per_chunk != "auto":
+            return self.questions_per_chunk
+        return min(_MOST, max(_FEWEST, round(len(subject.text) / _CHARS_PER_QUESTION)))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The questions as the model wrote them, not yet screened, and what all calls together cost."""
+
+    questions: tuple[str, ...]
+    usage: Usage
+    calls: int
+
+
+class BadQuestions(BadReply):
+    """The model's replies held no questions, after repairs; `usage` and `calls` were spent all the same."""
+
+    def __init__(self, message: str, *, usage: Usage, calls: int) -> None:
+        super().__init__(message)
+        self.usage = usage
+        self.calls = calls

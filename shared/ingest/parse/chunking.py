@@ -1,0 +1,210 @@
+"""A text divided into chunks, by its structure first.
+
+Headings make sections; a section that fits is one chunk, and one too short to be asked about joins its neighbour. A
+longer section is packed from whole blocks; only a block that does not fit by itself is cut, where it hurts least.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from shared.ingest.parse.blocks import Block, scan, scan_plain
+from shared.ingest.parse.cutting import Piece, cut
+from shared.ingest.parse.document import Chunk, ChunkingOptions, ExtractedText
+from shared.text.headings import common_path
+
+SHORT_CHARS = 200
+"""A section with less text than this is too short to be asked about."""
+
+EARLIEST_CUT = 0.6
+"""A section that does not fit is cut between this share of `max_chars` and all of it.
+
+Measured on 60 texts of 200 paragraphs without a heading, one paragraph edited near the top: filling every chunk changes
+39 % of the chunks, 0.8 34 %, 0.6 9 % for 17 % more chunks, 0.4 5 % for 32 % more. A changed chunk is paid for again.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What is never divided: a block, or a piece of a block that does not fit by itself."""
+
+    piece: Piece
+    path: tuple[str, ...]
+    heading: bool
+
+    @property
+    def start(self) -> int:
+        return self.piece.start
+
+    @property
+    def end(self) -> int:
+        return self.piece.end
+
+
+@dataclass(slots=True)
+class _Section:
+    """Units under one heading, or several where short ones joined; `level` is the first one's, `last` the last's."""
+
+    level: int
+    last: int
+    units: list[_Unit] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return self.units[-1].end - self.units[0].start
+
+    @property
+    def bodiless(self) -> bool:
+        return all(unit.heading for unit in self.units)
+
+
+def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[Chunk, ...]:
+    """The chunks of a text, in order.
+
+    Every character that is not white space lies in the span of a chunk. The cuts of a long section are chosen by
+    content, so that an edit moves the cuts near it and leaves the later ones where they were.
+    """
+    blocks = scan(extracted.text) if extracted.markdown else scan_plain(extracted.text)
+    page_of = _page_finder(extracted.page_starts)
+    runs = _runs(_joined(_sections(blocks, extracted.text, options), options), extracted.text, options)
+    return tuple(_chunk(ordinal, *run, extracted.text, page_of) for ordinal, run in enumerate(runs))
+
+
+def _runs(
+    sections: Iterable[_Section], text: str, options: ChunkingOptions
+) -> Iterator[tuple[Sequence[_Unit], tuple[int, int] | None]]:
+    """The units of each chunk, and the span of what is returned where its section is asked for."""
+    for section in sections:
+        if options.section_max_chars is None:
+            yield from ((run, None) for run in _packed(section.units, text, options.max_chars))
+        else:
+            for part in _packed(section.units, text, options.section_max_chars):
+                yield from ((run, _span(part)) for run in _packed(part, text, options.max_chars))
+
+
+def _span(run: Sequence[_Unit]) -> tuple[int, int]:
+    first = run[0].piece
+    return first.start - first.overlap_chars, run[-1].end
+
+
+def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> Iterator[_Section]:
+    section = _Section(0, 0)
+    open_headings: list[Block] = []
+    for block in blocks:
+        if block.kind == "heading":
+            if section.units:
+                yield section
+            section = _Section(block.level, block.level)
+            while open_headings and open_headings[-1].level >= block.level:
+                open_headings.pop()
+            open_headings.append(block)
+            path = tuple(heading.title for heading in open_headings if heading.title)
+        elif not section.units:
+            path = ()
+        section.units += [_Unit(piece, path, block.kind == "heading") for piece in cut(block, text, options)]
+    if section.units:
+        yield section
+
+
+def _joined(sections: Iterable[_Section], options: ChunkingOptions) -> list[_Section]:
+    """Sections, the short ones put to the next sibling or child, else to the one before, where that does no harm."""
+    short_chars = min(SHORT_CHARS, options.max_chars // 4)
+    done: list[_Section] = []
+    waiting: _Section | None = None
+    for section in sections:
+        if waiting and _may_join_next(waiting, section, options):
+            current = _Section(waiting.level, section.last, waiting.units + section.units)
+        else:
+            if waiting:
+                _settle(waiting, done, options)
+            current = section
+        waiting = current if current.size < short_chars else None
+        if not waiting:
+            done.append(current)
+    if waiting:
+        _settle(waiting, done, options)
+    return done
+
+
+def _may_join_next(short: _Section, following: _Section, options: ChunkingOptions) -> bool:
+    if following.level < short.level:
+        return False
+    return short.bodiless or _harmless(short, following, options)
+
+
+def _harmless(first: _Section, second: _Section, options: ChunkingOptions) -> bool:
+    """Whether two sections together fit, or one of them has to be cut anyway."""
+    together = second.units[-1].end - first.units[0].start
+    return together <= options.max_chars or max(first.size, second.size) > options.max_chars
+
+
+def _settle(short: _Section, done: list[_Section], options: ChunkingOptions) -> None:
+    if done and short.level >= done[-1].last and _harmless(done[-1], short, options):
+        done[-1].units += short.units
+        done[-1].last = short.last
+    else:
+        done.append(short)
+
+
+def _packed(units: Sequence[_Unit], text: str, max_chars: int) -> Iterator[Sequence[_Unit]]:
+    first = 0
+    while first < len(units):
+        after = _cut_after(units, first, text, max_chars)
+        yield units[first:after]
+        first = after
+
+
+def _cut_after(units: Sequence[_Unit], first: int, text: str, max_chars: int) -> int:
+    """Where the run that begins with unit `first` ends: the index of the next one's first unit."""
+    begin = units[first].start
+    room = begin + max_chars - units[first].piece.repeated_chars
+    earliest = begin + int(max_chars * EARLIEST_CUT)
+    candidates: list[int] = []
+    fits = first + 1
+    while fits < len(units) and units[fits].end <= room:
+        if units[fits - 1].end >= earliest:
+            candidates.append(fits)
+        fits += 1
+    if fits == len(units):
+        return fits
+    return min([*candidates, fits], key=lambda index: _harm(units, index, text))
+
+
+def _harm(units: Sequence[_Unit], index: int, text: str) -> tuple[int, int, int]:
+    """How bad it is to cut before a unit; among equals a checksum decides, so that cuts follow the content."""
+    unit = units[index]
+    tail_is_short = units[-1].end - unit.start < SHORT_CHARS
+    place = 3 if units[index - 1].heading else 0 if unit.heading else 2 if unit.piece.inside_block else 1
+    return tail_is_short, place, crc32(text[unit.start : unit.start + 64].encode("utf-8", "surrogatepass"))
+
+
+def _chunk(
+    ordinal: int,
+    run: Sequence[_Unit],
+    section: tuple[int, int] | None,
+    text: str,
+    page_of: Callable[[int], int | None],
+) -> Chunk:
+    start, end = _span(run)
+    header = run[0].piece.header
+    repeated = text[slice(*header)] + "\n" if header else ""
+    return Chunk(ordinal, repeated + text[start:end], _common_path(run), (start, end), page_of(start), section)
+
+
+def _common_path(run: Sequence[_Unit]) -> tuple[str, ...]:
+    """The headings that stand above everything in the chunk that is not itself a heading."""
+    return common_path({unit.path for unit in run if not unit.heading} or {run[-1].path})
+
+
+def _page_finder(page_starts: Sequence[tuple[int, int]]) -> Callable[[int], int | None]:
+    offsets = [offset for offset, _ in page_starts]
+
+    def page_of(position: int) -> int | None:
+        if not page_starts:
+            return None
+        return page_starts[max(0, bisect_right(offsets, position) - 1)][1]
+
+    return page_of

@@ -1,0 +1,131 @@
+"""A block that does not fit into a chunk, cut where it hurts least: between rows, lines, sentences, words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from shared.ingest.parse.blocks import Block, is_table_rule
+from shared.ingest.parse.document import ChunkingOptions
+
+SMALLEST_PIECE_CHARS = 80
+"""Sentences and lines shorter than this stay with the next one: pieces are for packing, not for reading."""
+
+_SENTENCE_END = re.compile(r"[.!?\u2026]['\")\]\u00bb\u201d\u2019]*\s+|[\u3002\uff01\uff1f]|\n")
+_JOINERS = frozenset("\u200d\ufe0e\ufe0f")
+_LONGEST_CLUSTER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a block.
+
+    Args:
+        start: first character.
+        end: one past the last.
+        inside_block: whether the same block goes on before it.
+        overlap_chars: how many characters before `start` a chunk that begins here repeats.
+        header: span of the table header that a chunk that begins here repeats.
+    """
+
+    start: int
+    end: int
+    inside_block: bool = False
+    overlap_chars: int = 0
+    header: tuple[int, int] | None = None
+
+    @property
+    def repeated_chars(self) -> int:
+        header_chars = self.header[1] - self.header[0] + 1 if self.header else 0
+        return header_chars + self.overlap_chars
+
+
+def cut(block: Block, text: str, options: ChunkingOptions) -> Iterable[Piece]:
+    """The block in one piece where it fits, else pieces of which each, with what it repeats, fits."""
+    if block.end - block.start <= options.max_chars:
+        return (Piece(block.start, block.end),)
+    if block.kind in ("paragraph", "heading"):
+        return _prose(block, text, options)
+    return _lines(block, text, options)
+
+
+def _prose(block: Block, text: str, options: ChunkingOptions) -> Iterator[Piece]:
+    overlap = min(options.overlap_chars, options.max_chars // 2)
+    ends = (match.end() for match in _SENTENCE_END.finditer(text, block.start, block.end))
+    floor = block.start
+    for start, end in _spans(block.start, block.end, ends, text, options.max_chars - overlap):
+        yield Piece(start, end, start > block.start, _overlap_chars(text, max(floor, start - overlap), start))
+        floor = start + 1
+
+
+def _lines(block: Block, text: str, options: ChunkingOptions) -> Iterator[Piece]:
+    header = _table_header(block, text, options) if block.kind == "table" else None
+    room = options.max_chars - (header[1] - header[0] + 1 if header else 0)
+    for start, end in _spans(block.start, block.end, _line_ends(text, block.start, block.end), text, room):
+        inside = start > block.start
+        yield Piece(start, end, inside, header=header if inside and header and start >= header[1] else None)
+
+
+def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
+    while (newline := text.find("\n", start, end)) >= 0:
+        start = newline + 1
+        yield start
+
+
+def _table_header(block: Block, text: str, options: ChunkingOptions) -> tuple[int, int] | None:
+    """The span of a table's first row and the rule under it, unless it would fill half of every chunk."""
+    first = text.find("\n", block.start, block.end)
+    second = text.find("\n", first + 1, block.end) if first >= 0 else -1
+    if second < 0 or second - block.start > options.max_chars // 2 or not is_table_rule(text[first + 1 : second]):
+        return None
+    return block.start, second
+
+
+def _spans(start: int, end: int, ends: Iterable[int], text: str, room: int) -> Iterator[tuple[int, int]]:
+    """From `start` to `end` in spans that fit, cut at `ends` where they are far enough apart, without white space."""
+    for boundary in (*ends, end):
+        if boundary - start < min(SMALLEST_PIECE_CHARS, room) and boundary < end:
+            continue
+        yield from _words(start, boundary, text, room)
+        start = boundary
+
+
+def _words(start: int, end: int, text: str, room: int) -> Iterator[tuple[int, int]]:
+    while start < end:
+        stop = end if end - start <= room else _last_space(text, start, start + room)
+        trimmed = text[start:stop].rstrip()
+        if trimmed.strip():
+            yield start + len(trimmed) - len(trimmed.lstrip()), start + len(trimmed)
+        start = stop
+
+
+def _last_space(text: str, start: int, stop: int) -> int:
+    """After the last space before `stop`, or, in a word that goes on for half the room, between two characters."""
+    space = max(text.rfind(space, start + (stop - start) // 2, stop) for space in " \n\t\u3000")
+    if space >= 0:
+        return space + 1
+    for at in range(stop, max(start, stop - _LONGEST_CLUSTER), -1):
+        if not _continues(text, at):
+            return at
+    return stop
+
+
+def _continues(text: str, at: int) -> bool:
+    """Whether a reader sees the characters on both sides of `at` as one."""
+    char = text[at]
+    return (
+        char in _JOINERS
+        or text[at - 1] == "\u200d"
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+        or unicodedata.combining(char) > 0
+    )
+
+
+def _overlap_chars(text: str, earliest: int, start: int) -> int:
+    """How much to repeat before a piece: whole words from `earliest` on, or part of one that is longer."""
+    if earliest >= start:
+        return 0
+    spaces = (text.find(mark, max(0, earliest - 1), start) for mark in " \n\t")
+    return start - 1 - min((at for at in spaces if at >= 0), default=earliest - 1)

@@ -1,0 +1,203 @@
+"""A file to Markdown: the one place that knows kreuzberg.
+
+It is imported when a file first needs it (0.13 s); plain text and Markdown never do.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from shared.domain.errors import Unreadable
+from shared.ingest.parse import feeds, kinds, pages
+from shared.ingest.parse.blocks import TITLE_CHARS, scan
+from shared.ingest.parse.document import ExtractedText
+from shared.ingest.parse.markup import nesting, page_text, page_title
+from shared.ingest.parse.text import clean, decode
+
+_FRONT_TITLE = re.compile(r"^title:[ \t]*(\S[^\n]*)$", re.MULTILINE)
+MAX_NESTING = 60
+
+_MIN_KEPT_WORDS = 0.8
+"""A conversion that loses more of the words than this is worse than the plain text."""
+
+
+def extract(path: Path, *, filename: str | None, media_type: str | None, max_text_chars: int) -> ExtractedText:
+    """The text of the file at `path` as Markdown.
+
+    Raises:
+        Unreadable: with a sentence that says what is wrong and what to do.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(kinds.HEAD_BYTES)
+    except OSError as error:
+        raise Unreadable(f"the stored file cannot be opened: {error.strerror}") from error
+    kind = kinds.detect(path, head, filename=filename, media_type=media_type)
+    extracted = _ROUTES[kind.route](path, kind, _charset(media_type))
+    if len(extracted.text) > max_text_chars:
+        raise Unreadable(
+            f"the file holds {len(extracted.text):,} characters of text, more than the {max_text_chars:,} allowed; "
+            "divide it"
+        )
+    if not extracted.text.strip():
+        raise Unreadable(_why_empty(kind, len(extracted.page_starts)))
+    return extracted
+
+
+def _charset(media_type: str | None) -> str | None:
+    found = re.search(r"charset=\"?([\w.:-]{1,40})", media_type or "", re.IGNORECASE)
+    return found[1] if found else None
+
+
+def _text(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+    text = decode(path.read_bytes(), charset=charset)
+    return ExtractedText(text, _title(text, None), kind.media_type)
+
+
+def _code(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+    return ExtractedText(decode(path.read_bytes(), charset=charset), None, kind.media_type, markdown=False)
+
+
+def _html(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+    html = decode(path.read_bytes(), charset=charset)
+    text = html_to_markdown(html)
+    return ExtractedText(text, _title(text, page_title(html)), kind.media_type)
+
+
+def _feed(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+    feed = feeds.read(path.read_bytes())
+    if not feed:
+        return _converted(path, kinds.XML, charset)
+    text = html_to_markdown(feed.html)
+    return ExtractedText(text, feed.title or _title(text, None), kind.media_type)
+
+
+def _converted(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+    """Text in a notation; where the conversion fails or drops most of it, the notation itself is the text."""
+    plain = decode(path.read_bytes(), charset=charset)
+    try:
+        result = _kreuzberg().from_bytes(plain.encode(), kind.media_type)
+    except Unreadable:
+        return ExtractedText(plain, None, kind.media_type, markdown=False)
+    text = clean(result.content)
+    if len(text) < len(plain) // 20:
+        return ExtractedText(plain, None, kind.media_type, markdown=False)
+    return ExtractedText(text, _title(text, result.metadata.get("title")), kind.media_type)
+
+
+def _native(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
+    result = _kreuzberg().from_file(path, kind)
+    if kind is kinds.PDF:
+        text, starts = pages.of_pdf(result, min_kept_words=_MIN_KEPT_WORDS)
+    else:
+        text, starts = pages.of_markers(clean(result.content))
+    title = result.metadata.get("title") or result.metadata.get("subject" if kind in (kinds.EML, kinds.MSG) else "")
+    return ExtractedText(text, _title(text, title), kind.media_type, page_starts=starts)
+
+
+_ROUTES = {
+    "text": _text,
+    "code": _code,
+    "html": _html,
+    "feed": _feed,
+    "converted": _converted,
+    "native": _native,
+}
+
+
+def html_to_markdown(html: str) -> str:
+    """A page's Markdown.
+
+    The converter drops without a word what lies more than 64 elements deep, so such a page gives its plain text.
+    """
+    if nesting(html) >= MAX_NESTING:
+        return clean(page_text(html))
+    text = clean(_kreuzberg().from_bytes(html.encode(), kinds.HTML.media_type).content)
+    if text.startswith("---\n\n## title:"):  # metadata that it took for a heading
+        text = text.split("\n", 3)[3].lstrip("\n")
+    return text
+
+
+def _title(text: str, stated: object) -> str | None:
+    """What the metadata say, else the first heading near the top."""
+    if isinstance(stated, str) and stated.strip():
+        return " ".join(stated.split())[:TITLE_CHARS]
+    if text.startswith("---\n") and (found := _FRONT_TITLE.search(text[:4096].partition("\n---")[0])):
+        return found[1].strip("\"' ")[:TITLE_CHARS]
+    headings = (block.title for block in scan(text[:4096]) if block.kind == "heading")
+    return next((title for title in headings if title), None)
+
+
+def _why_empty(kind: kinds.Kind, page_count: int) -> str:
+    if page_count:
+        pages_ = "1 page" if page_count == 1 else f"{page_count:,} pages"
+        return f"the {kind.name} has {pages_} but no text; run OCR on it first"
+    return f"the {kind.name} file has no text inside"
+
+
+def native_files() -> int:
+    """How many files native code has read in this process."""
+    return _kreuzberg().files if _kreuzberg.cache_info().currsize else 0
+
+
+@cache
+def _kreuzberg() -> _Kreuzberg:
+    return _Kreuzberg()
+
+
+class _Kreuzberg:
+    """The extractor, with OCR, caches and everything that reaches for the network off."""
+
+    def __init__(self) -> None:
+        import kreuzberg  # noqa: PLC0415 - most files of a bulk load never need it
+
+        self.files = 0
+        self._module = kreuzberg
+        self._config = self._options()
+        self._pdf_config = self._options(include_document_structure=True)
+
+    def _options(self, **more: Any) -> Any:
+        module = self._module
+        return module.ExtractionConfig(
+            use_cache=False,
+            enable_quality_processing=False,
+            output_format="markdown",
+            pages=module.PageConfig(extract_pages=True, insert_page_markers=True, marker_format=pages.MARKER),
+            concurrency=module.ConcurrencyConfig(max_threads=1),
+            postprocessor=module.PostProcessorConfig(enabled=False),
+            **more,
+        )
+
+    def from_bytes(self, data: bytes, media_type: str) -> Any:
+        self.files += 1
+        try:
+            return self._module.extract_bytes_sync(data, media_type, config=self._config)
+        except self._module.KreuzbergError as error:
+            raise _explained(error, media_type) from error
+
+    def from_file(self, path: Path, kind: kinds.Kind) -> Any:
+        self.files += 1
+        config = self._pdf_config if kind is kinds.PDF else self._config
+        try:
+            return self._module.extract_file_sync(str(path), mime_type=kind.media_type, config=config)
+        except self._module.KreuzbergError as error:
+            raise _explained(error, kind.name) from error
+
+
+_REASONS = (
+    (("password", "encrypt", "decrypt"), "is protected with a password; remove the password and add it again"),
+    (("security limit", "exceeds", "too large", "zip bomb", "ratio"), "is too large inside; divide it"),
+    (("unsupported", "not supported"), "is of a form that cannot be read; save it in a newer one, or as PDF"),
+)
+
+
+def _explained(error: Exception, name: str) -> Unreadable:
+    """A reason for a person; kreuzberg has one exception for all of them, so its words have to decide."""
+    words = str(error).lower()
+    for marks, reason in _REASONS:
+        if any(mark in words for mark in marks):
+            return Unreadable(f"the {name} file {reason}")
+    return Unreadable(f"the {name} file is damaged and cannot be read; make or fetch it again")

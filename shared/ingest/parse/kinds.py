@@ -1,0 +1,256 @@
+"""What kind of file it is: by its content first, then what the sender declares, then its name."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Literal
+
+from shared.domain.errors import Unreadable
+from shared.ingest.parse.text import is_text
+
+Route = Literal["text", "code", "html", "feed", "converted", "native"]
+
+HEAD_BYTES = 64 * 1024
+MAX_ENTRIES = 20_000
+MAX_UNPACKED_BYTES = 512 * 1024 * 1024
+"""An archive's directory is believed where it says that it is too large; the sandbox's limits hold where it lies."""
+
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_ODF = "application/vnd.oasis.opendocument."
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of file.
+
+    Args:
+        media_type: as reported, and as the extractor wants it.
+        name: as a person calls it.
+        route: `text` is Markdown or plain, `code` has no markup, `converted` is text that the extractor makes
+            Markdown of, `native` is not text at all.
+    """
+
+    media_type: str
+    name: str
+    route: Route
+
+
+PDF = Kind("application/pdf", "PDF", "native")
+DOCX = Kind(_OFFICE + "wordprocessingml.document", "Word document", "native")
+XLSX = Kind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "native")
+PPTX = Kind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "native")
+ODT = Kind(_ODF + "text", "OpenDocument text", "native")
+ODS = Kind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "native")
+EPUB = Kind("application/epub+zip", "EPUB", "native")
+DOC = Kind("application/msword", "Word 97 document", "native")
+XLS = Kind("application/vnd.ms-excel", "Excel 97 workbook", "native")
+PPT = Kind("application/vnd.ms-powerpoint", "PowerPoint 97 presentation", "native")
+MSG = Kind("application/vnd.ms-outlook", "Outlook message", "native")
+RTF = Kind("application/rtf", "RTF", "native")
+EML = Kind("message/rfc822", "e-mail", "native")
+IPYNB = Kind("application/x-ipynb+json", "notebook", "converted")
+HTML = Kind("text/html", "HTML", "html")
+FEED = Kind("application/rss+xml", "feed", "feed")
+XML = Kind("application/xml", "XML", "converted")
+JSON = Kind("application/json", "JSON", "converted")
+CSV = Kind("text/csv", "CSV", "converted")
+TSV = Kind("text/tab-separated-values", "TSV", "converted")
+RST = Kind("text/x-rst", "reStructuredText", "converted")
+ORG = Kind("text/x-org", "Org", "converted")
+LATEX = Kind("application/x-latex", "LaTeX", "converted")
+MARKDOWN = Kind("text/markdown", "Markdown", "text")
+TEXT = Kind("text/plain", "text", "text")
+CODE = Kind("text/x-source", "source code", "code")
+
+_SUFFIXES = (
+    (PDF, "pdf"),
+    (DOCX, "docx docm dotx"),
+    (XLSX, "xlsx xlsm"),
+    (PPTX, "pptx pptm ppsx"),
+    (ODT, "odt"),
+    (ODS, "ods"),
+    (EPUB, "epub"),
+    (DOC, "doc"),
+    (XLS, "xls"),
+    (PPT, "ppt"),
+    (MSG, "msg"),
+    (RTF, "rtf"),
+    (EML, "eml"),
+    (IPYNB, "ipynb"),
+    (HTML, "html htm xhtml"),
+    (FEED, "rss atom"),
+    (XML, "xml"),
+    (JSON, "json"),
+    (CSV, "csv"),
+    (TSV, "tsv"),
+    (RST, "rst"),
+    (ORG, "org"),
+    (LATEX, "tex"),
+    (MARKDOWN, "md markdown mdx"),
+    (TEXT, "txt text log"),
+    (CODE, "jsonl ndjson yaml yml toml ini cfg conf sql css sh bat py js ts jsx tsx java c h cc cpp hpp cs go rs rb"),
+    (CODE, "php swift kt scala r jl lua pl hs ex erl clj proto"),
+)
+_BY_SUFFIX = {suffix: kind for kind, suffixes in _SUFFIXES for suffix in suffixes.split()}
+_BY_MEDIA_TYPE = {
+    **{kind.media_type: kind for kind, _ in _SUFFIXES},
+    "text/rtf": RTF,
+    "application/xhtml+xml": HTML,
+    "application/atom+xml": FEED,
+    "text/xml": XML,
+    "text/x-markdown": MARKDOWN,
+    "application/x-ndjson": CODE,
+    "application/yaml": CODE,
+    "text/x-python": CODE,
+}
+_PICTURES = {
+    b"\x89PNG": "PNG",
+    b"\xff\xd8\xff": "JPEG",
+    b"GIF8": "GIF",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+    b"BM": "BMP",
+}
+_ARCHIVES = {b"\x1f\x8b": "gzip", b"7z\xbc\xaf": "7-Zip", b"Rar!": "RAR", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OLE_STREAMS = (("WordDocument", DOC), ("PowerPoint Document", PPT), ("Workbook", XLS), ("Book", XLS))
+_ZIP_FOLDERS = (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX))
+_ZIP_TYPES = {kind.media_type: kind for kind in (ODT, ODS, EPUB)}
+_MAIL_HEADER = re.compile(
+    r"(?:From|To|Subject|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To):", re.IGNORECASE
+)
+_MAIL_MUST = re.compile(r"^(?:From|Message-ID|MIME-Version):", re.IGNORECASE | re.MULTILINE)
+_MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b", re.IGNORECASE)
+
+
+def detect(path: Path, head: bytes, *, filename: str | None, media_type: str | None) -> Kind:
+    """The kind of the file at `path`.
+
+    Args:
+        path: where it is; its own name says nothing.
+        head: its first `HEAD_BYTES`.
+        filename: what the sender calls it.
+        media_type: what the sender declares, parameters allowed.
+
+    Raises:
+        Unreadable: empty, encrypted, a picture, an archive, damaged so that nothing can be told, or of no known kind.
+    """
+    if not head:
+        raise Unreadable("the file is empty")
+    suffix = PurePath(filename or "").suffix.removeprefix(".").lower()
+    if kind := _by_magic(path, head):
+        return kind
+    stated = _BY_MEDIA_TYPE.get((media_type or "").partition(";")[0].strip().lower())
+    if not is_text(head[:4096]):
+        raise Unreadable(_unknown(suffix))
+    return _textual(_preview(head), stated, _BY_SUFFIX.get(suffix))
+
+
+def _by_magic(path: Path, head: bytes) -> Kind | None:
+    if b"%PDF-" in head[:1024]:
+        return PDF
+    if head.startswith(b"{\\rtf"):
+        return RTF
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _zipped(path)
+    if head.startswith(_OLE):
+        return _compound(path)
+    _refuse(head)
+    return None
+
+
+def _refuse(head: bytes) -> None:
+    for magic, name in _PICTURES.items():
+        if head.startswith(magic) and not is_text(head[:4096]):
+            raise Unreadable(f"the file is a picture ({name}); run OCR on it first")
+    for magic, name in _ARCHIVES.items():
+        if head.startswith(magic) and not is_text(head[:4096]):
+            raise Unreadable(f"the file is a {name} archive; unpack it and add the files in it")
+
+
+def _zipped(path: Path) -> Kind:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            _refuse_bomb(entries)
+            return _inside(archive, [entry.filename for entry in entries])
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, KeyError) as error:
+        raise Unreadable("the file is damaged: its archive cannot be opened; make or fetch it again") from error
+
+
+def _refuse_bomb(entries: list[zipfile.ZipInfo]) -> None:
+    unpacked = sum(entry.file_size for entry in entries)
+    if unpacked > MAX_UNPACKED_BYTES or len(entries) > MAX_ENTRIES:
+        raise Unreadable(
+            f"the file is too large inside: {len(entries):,} parts, {unpacked / 2**20:,.0f} MB unpacked; divide it"
+        )
+
+
+def _inside(archive: zipfile.ZipFile, names: list[str]) -> Kind:
+    if "mimetype" in names and archive.getinfo("mimetype").file_size < 200:  # noqa: PLR2004 - a media type, no bomb
+        declared = archive.read("mimetype").decode("ascii", "replace").strip().removesuffix("-template")
+        if kind := _ZIP_TYPES.get(declared):
+            return kind
+    for folder, kind in _ZIP_FOLDERS:
+        if any(name.startswith(folder) for name in names):
+            return kind
+    if "META-INF/container.xml" in names:
+        return EPUB
+    raise Unreadable("the file is a ZIP archive and no document; unpack it and add the files in it")
+
+
+def _compound(path: Path) -> Kind:
+    """The kind of a Microsoft compound file, by the names in its directory, which may lie anywhere in it."""
+    data = path.read_bytes()
+    if "EncryptedPackage".encode("utf-16-le") in data:
+        raise Unreadable("the file is protected with a password; remove the password and add it again")
+    for stream, kind in _OLE_STREAMS:
+        if (stream + "\0").encode("utf-16-le") in data:
+            return kind
+    if "__properties_version1.0".encode("utf-16-le") in data:
+        return MSG
+    raise Unreadable("the file is an old Microsoft file, but no Word, Excel, PowerPoint or Outlook one")
+
+
+def _textual(preview: str, stated: Kind | None, named: Kind | None) -> Kind:
+    found = _by_shape(preview, {stated, named})
+    if found:
+        return found
+    for kind in (stated, named):
+        if kind in (EML, HTML) or (kind and kind.route in ("text", "code", "converted") and kind is not TEXT):
+            return kind
+    for kind in (stated, named):
+        if kind and kind.route == "native":
+            raise Unreadable(f"the file is called a {kind.name} but does not begin like one: it is damaged or misnamed")
+    return TEXT
+
+
+def _by_shape(preview: str, claims: Iterable[Kind | None]) -> Kind | None:
+    start = preview.lstrip()
+    if IPYNB in claims or (start.startswith("{") and '"nbformat"' in preview and '"cells"' in preview):
+        return IPYNB if start.startswith("{") else None
+    if markup := _MARKUP.match(start):
+        return _marked_up(markup[1].lower(), start[:2048].lower())
+    if _MAIL_HEADER.match(start) and (EML in claims or _MAIL_MUST.search(start[:4096].partition("\n\n")[0])):
+        return EML
+    return None
+
+
+def _marked_up(tag: str, start: str) -> Kind:
+    if tag in ("rss", "feed", "rdf:rdf") or "<rss" in start or "<feed" in start:
+        return FEED
+    return XML if tag == "?xml" and "<html" not in start else HTML
+
+
+def _preview(head: bytes) -> str:
+    """Enough of the text to tell markup and headers, whatever the encoding."""
+    return head[:8192].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
+
+
+def _unknown(suffix: str) -> str:
+    called = f"of the kind .{suffix}" if suffix and suffix not in _BY_SUFFIX else "of no known kind, or damaged"
+    return f"the file is {called} and cannot be read; convert it to PDF, DOCX, HTML, Markdown or text"

@@ -1,0 +1,285 @@
+"""Parsing in processes of its own, where a hostile file can harm nothing and nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import orjson
+
+from shared.domain.errors import Transient, Unreadable
+from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
+from shared.ingest.parse.protocol import LENGTH, READY, Reply, Request, pack, restore
+
+START_TIMEOUT = timedelta(seconds=60)
+MAX_NATIVE_FILES = 200
+"""A child is replaced after as many files that native code has read, for what that code may have leaked."""
+
+BYTES_PER_CHAR = 16
+"""A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
+
+NEAR_LIMIT = 0.75
+"""A child that dies with this share of its limit in memory died of it."""
+
+_ROOT = str(Path(__file__).resolve().parents[3])
+_OUT_OF_MEMORY = (b"memory allocation of", b"MemoryError", b"bad_alloc", b"out of memory")
+_MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+class ParsingSandbox:
+    """Children that parse, each one file at a time and many after each other.
+
+    A file that breaks its child costs that child and nothing else. Belongs to the event loop that first uses it.
+
+    Args:
+        workers: how many files are parsed at once.
+        timeout: how long one file may take, in wall-clock and in processor time.
+        memory_bytes: what one child may allocate.
+        max_text_chars: a file with more text is refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        timeout: timedelta = timedelta(seconds=30),
+        memory_bytes: int = 1024 * 1024 * 1024,
+        max_text_chars: int = 20_000_000,
+    ) -> None:
+        self._timeout = timeout
+        self._memory_bytes = memory_bytes
+        self._max_text_chars = max_text_chars
+        self._places = asyncio.Semaphore(workers)
+        self._idle: list[_Child] = []
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the children; files being parsed come to an end first, later ones are turned away."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().end()
+
+    async def parse(
+        self, path: Path, *, filename: str | None, media_type: str | None, options: ChunkingOptions
+    ) -> ParsedDocument:
+        """The document in the file at `path`.
+
+        Raises:
+            Unreadable: the file's text cannot be had, or reading it took too much time or memory, or crashed.
+            Transient: no child could be started.
+        """
+        request = Request(
+            path=str(path.absolute()),  # noqa: ASYNC240 - reads no disk
+            filename=filename,
+            media_type=media_type,
+            max_chars=options.max_chars,
+            overlap_chars=options.overlap_chars,
+            section_max_chars=options.section_max_chars,
+            max_text_chars=self._max_text_chars,
+            cpu_seconds=ceil(self._timeout.total_seconds()),
+        )
+        async with self._places:
+            reply = await self._exchange(request)
+        return _document(reply, self._memory_bytes)
+
+    async def _exchange(self, request: Request) -> Reply:
+        """The answer of a child; what a used one dies of may be left from earlier files, so a fresh one has a try."""
+        if self._closed:
+            raise Transient("the parsing sandbox is closed")
+        if used := await self._used_child():
+            outcome = await self._ask(used, request)
+            if not isinstance(outcome, _Death) and outcome["outcome"] != "memory":
+                return outcome
+        outcome = await self._ask(await _Child.start(self._memory_bytes), request)
+        if isinstance(outcome, _Death):
+            raise Unreadable(_cause(outcome, self._timeout, self._memory_bytes))
+        return outcome
+
+    async def _ask(self, child: _Child, request: Request) -> Reply | _Death:
+        try:
+            async with asyncio.timeout(self._timeout.total_seconds()):
+                reply = await child.ask(request, max_bytes=self._max_text_chars * BYTES_PER_CHAR + 65_536)
+        except TimeoutError as error:
+            await child.end()
+            raise Unreadable(_took_too_long(self._timeout)) from error
+        except (EOFError, OSError):
+            return await child.end()
+        except BaseException:
+            await child.end()
+            raise
+        await self._give_back(child, reply)
+        return reply
+
+    async def warm(self) -> None:
+        """Start a child ahead of the first file."""
+        self._idle.append(await _Child.start(self._memory_bytes))
+
+    async def _used_child(self) -> _Child | None:
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            await child.end()
+        return None
+
+    async def _give_back(self, child: _Child, reply: Reply) -> None:
+        worn = reply["native_files"] >= MAX_NATIVE_FILES or reply["resident_bytes"] > self._memory_bytes // 2
+        if worn or self._closed or reply["outcome"] == "memory":
+            await child.end()
+        else:
+            self._idle.append(child)
+
+
+def _document(reply: Reply, memory_bytes: int) -> ParsedDocument:
+    match reply["outcome"]:
+        case "document" if reply["document"]:
+            return restore(reply["document"])
+        case "unreadable":
+            raise Unreadable(reply["reason"])
+        case "memory":
+            raise Unreadable(_needed_too_much(memory_bytes))
+        case _:
+            raise Unreadable(f"the file could not be parsed ({reply['reason']})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """How a child ended."""
+
+    status: int
+    peak_bytes: int
+    last_words: bytes
+
+
+class _Child:
+    """One process and the socket to it."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        scratch: IO[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process = process
+        self._scratch = scratch
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def start(cls, memory_bytes: int) -> _Child:
+        """A child that has said that it is ready.
+
+        It is started by the event loop's own thread: Linux kills it when the thread that started it ends.
+        """
+        ours, theirs = socket.socketpair()
+        scratch = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the child is buried
+        try:
+            process = _spawn(theirs, scratch, memory_bytes)
+        except OSError as error:
+            ours.close()
+            scratch.close()
+            raise Transient(f"no process to parse in can be started: {error.strerror}") from error
+        finally:
+            theirs.close()
+        ours.setblocking(False)  # noqa: FBT003 - its only parameter
+        child = cls(process, scratch, *await asyncio.open_connection(sock=ours))
+        await child._greet()
+        return child
+
+    async def _greet(self) -> None:
+        try:
+            async with asyncio.timeout(START_TIMEOUT.total_seconds()):
+                await self._reader.readexactly(len(READY))
+        except (TimeoutError, EOFError, OSError) as error:
+            death = await self.end()
+            words = death.last_words.decode(errors="replace").strip().rpartition("\n")[2]
+            raise Transient(f"the process to parse in did not start (status {death.status}): {words}") from error
+        except BaseException:
+            await self.end()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        return not self._reader.at_eof()
+
+    async def ask(self, request: Request, *, max_bytes: int) -> Reply:
+        """The child's answer; an EOFError or OSError means that it is gone, or has lost its wits."""
+        self._writer.write(pack(request))
+        (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+        if length > max_bytes:
+            raise EOFError(f"a reply of {length} bytes")
+        reply: Reply = orjson.loads(await self._reader.readexactly(length))
+        return reply
+
+    async def end(self) -> _Death:
+        """End it and its whole session, whatever it does; one that had died before keeps its own exit status."""
+        self._writer.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        return await asyncio.shield(asyncio.to_thread(self._bury))
+
+    def _bury(self) -> _Death:
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        with self._scratch as scratch:
+            scratch.seek(0)
+            return _Death(self._process.returncode, usage.ru_maxrss * _MAXRSS_UNIT, scratch.read(65_536))
+
+
+def _spawn(channel: socket.socket, scratch: IO[bytes], memory_bytes: int) -> subprocess.Popen[bytes]:
+    """Start a child that inherits no secret: its environment is what Python needs to find the same modules."""
+    return subprocess.Popen(  # noqa: S603 - this interpreter, this package
+        [sys.executable, "-P", "-m", "shared.ingest.parse.child", str(memory_bytes)],
+        stdin=channel.fileno(),
+        stdout=scratch,
+        stderr=scratch,
+        cwd="/",
+        env={
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys((_ROOT, *filter(os.path.isabs, sys.path)))),
+            "LANG": "C.UTF-8",
+            "RUST_BACKTRACE": "0",
+            "MALLOC_ARENA_MAX": "2",
+        },
+        start_new_session=True,
+    )
+
+
+def _cause(death: _Death, timeout: timedelta, memory_bytes: int) -> str:
+    """Why a child died, for a person; a native library that gets no memory aborts or crashes in its own way."""
+    if death.status == -signal.SIGXCPU:
+        return _took_too_long(timeout)
+    out_of_memory = any(words in death.last_words for words in _OUT_OF_MEMORY)
+    if out_of_memory or death.peak_bytes > memory_bytes * NEAR_LIMIT:
+        return _needed_too_much(memory_bytes)
+    if death.status < 0:
+        return f"the file crashed the parser (signal {-death.status})"
+    return f"the file crashed the parser (status {death.status})"
+
+
+def _took_too_long(timeout: timedelta) -> str:
+    return f"the file took longer than {timeout.total_seconds():g} s to read"
+
+
+def _needed_too_much(memory_bytes: int) -> str:
+    return f"the file needed more than {memory_bytes / 2**30:.1f} GB of memory to read"

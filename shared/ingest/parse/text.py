@@ -1,0 +1,105 @@
+"""Bytes to text, where the bytes are text."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from shared.domain.errors import Unreadable
+
+SAMPLE_BYTES = 4096
+BINARY_SHARE = 0.1
+"""More control characters than this and it is not text; text that went through a broken tool has a few."""
+
+FEW_BYTES = 2
+"""As many are no evidence in a file however short."""
+
+WIDE_SHARE = 0.4
+"""Every other byte of UTF-16 text in a European language is NUL, and of this many at the least."""
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\v\f\r\x1b") + b"\x7f"
+_DECLARED = re.compile(rb"""(?:charset|encoding)\s{0,3}=\s{0,3}["']?([A-Za-z0-9_.:-]{2,40})""")
+
+
+def is_text(sample: bytes) -> bool:
+    """Whether the first bytes of a file look like text, in whatever encoding."""
+    if _mark(sample) or _wide(sample):
+        return True
+    return len(sample) - len(sample.translate(None, _CONTROLS)) <= max(FEW_BYTES, len(sample) * BINARY_SHARE)
+
+
+def decode(data: bytes, *, charset: str | None = None) -> str:
+    """The text of a file: what its byte order mark says, else UTF-8, else what is declared, else Windows-1252.
+
+    Line ends become line feeds, NUL characters go, and bytes that mean nothing become U+FFFD: text with a few damaged
+    characters is still worth asking about.
+
+    Args:
+        data: the whole file.
+        charset: what the sender declared; a page's own `charset=` or `encoding=` comes after it.
+
+    Raises:
+        Unreadable: it is not text.
+    """
+    if not is_text(data[:SAMPLE_BYTES]):
+        raise Unreadable("the file is not text, and not of a kind that can be read; convert it to PDF, DOCX or text")
+    return clean(_decode(data, charset))
+
+
+def clean(text: str) -> str:
+    """Text as all of parsing expects it: a line feed ends a line, and every character is one."""
+    text = text.removeprefix("\ufeff")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.replace("\0", "")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _decode(data: bytes, charset: str | None) -> str:
+    if encoding := _mark(data) or _wide(data[:SAMPLE_BYTES]):
+        return data.decode(encoding, "replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _decode_other(data, charset)
+
+
+def _decode_other(data: bytes, charset: str | None) -> str:
+    declared = _DECLARED.search(data[:1024])
+    for name in (charset, declared and declared[1].decode("ascii")):
+        if name and (encoding := _known(name)):
+            return data.decode(encoding, "replace")
+    lenient = data.decode("utf-8", "replace")
+    beyond_ascii = sum(byte >= 0xC2 for byte in data[: 1 << 20])  # noqa: PLR2004 - the first byte of a UTF-8 sequence
+    damaged = lenient[: 1 << 20].count("\ufffd")
+    return lenient if damaged * 2 < beyond_ascii else data.decode("cp1252", "replace")
+
+
+def _known(name: str) -> str | None:
+    """The codec of a declared charset, if it is one for text and not UTF-8, which has been tried."""
+    try:
+        codec = codecs.lookup(name)
+    except LookupError:
+        return None
+    return codec.name if codec._is_text_encoding and codec.name != "utf-8" else None  # noqa: SLF001 - no public way
+
+
+def _mark(data: bytes) -> str | None:
+    return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
+
+
+def _wide(sample: bytes) -> str | None:
+    """UTF-16 without a byte order mark."""
+    half = len(sample) // 2
+    if half < 2:  # noqa: PLR2004 - two characters are no evidence
+        return None
+    if sample[1::2].count(0) >= half * WIDE_SHARE > sample[::2].count(0):
+        return "utf-16-le"
+    return "utf-16-be" if sample[::2].count(0) >= half * WIDE_SHARE > sample[1::2].count(0) else None

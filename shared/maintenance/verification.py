@@ -1,0 +1,268 @@
+"""Whether Qdrant holds what the ledger says, and how what differs is mended.
+
+Two passes, each in bounded memory. The first goes over every stored point for what nobody expects, the second over
+every document for what is expected and not there. Work in progress is never reported: a difference counts only where
+the document's row was the same before and after Qdrant was asked, and it is mended only while that row is held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from shared.domain.records import Collection
+from shared.ledger.audit import Audit, Expected, Held, Standing
+from shared.vectors.index import Index, Stored
+from shared.vectors.points import question_id
+
+_POINTS = 1000  # looked at together
+_CHUNKS = 200
+_DOCUMENTS = 100
+
+Kind = Literal["missing", "stale", "orphaned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A point that differs.
+
+    `repaired`: it was removed or shown, or its chunk is due to be indexed again.
+    """
+
+    kind: Kind
+    why: str
+    point_id: str
+    document_id: UUID | None
+    chunk_id: UUID | None
+    repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How much was looked at so far, and how many points differ."""
+
+    documents: int
+    points: int
+    missing: int
+    stale: int
+    orphaned: int
+    repaired: int
+
+    @property
+    def unrepaired(self) -> int:
+        return self.missing + self.stale + self.orphaned - self.repaired
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    kind: Kind
+    why: str
+    point_id: str
+    document_id: UUID | None
+    chunk_id: UUID | None
+    stored: Stored | None
+    rewrite: bool = False  # only writing its chunk again mends it
+
+
+class Verification:
+    """One comparison of a collection.
+
+    Args:
+        repair: mend what differs; without it nothing is changed.
+    """
+
+    def __init__(self, audit: Audit, index: Index, collection: Collection, *, repair: bool) -> None:
+        self._audit = audit
+        self._index = index
+        self._collection = collection
+        self._repair = repair
+        self._documents = 0
+        self._points = 0
+        self._found: Counter[str] = Counter()
+
+    @property
+    def so_far(self) -> Verified:
+        found = self._found
+        return Verified(
+            self._documents, self._points, found["missing"], found["stale"], found["orphaned"], found["repaired"]
+        )
+
+    async def run(self) -> AsyncIterator[Finding | Verified]:
+        """Compare; yield what differs as it is found, and between that how far it is.
+
+        Raises:
+            Unavailable: the ledger or Qdrant went away; what was mended until then stays so.
+        """
+        # What must go goes first: a document that is being indexed again is in work, and then left alone.
+        async for item in self._strays():
+            yield item
+        async for item in self._gaps():
+            yield item
+
+    async def _strays(self) -> AsyncIterator[Finding | Verified]:
+        """Points that nobody expects."""
+        after: str | None = None
+        while True:
+            page, after = await self._index.stored(
+                self._collection.index_name, self._collection.tenant, after=after, limit=_POINTS
+            )
+            self._points += len(page)
+            for finding in await self._mend_strays(page):
+                yield finding
+            yield self.so_far
+            if after is None:
+                return
+
+    async def _mend_strays(self, points: Sequence[Stored]) -> list[Finding]:
+        _, suspects = await self._judge_strays(points)
+        if not suspects:
+            return []
+        # The points were read before the ledger was, so they may have been replaced by now: look again.
+        ids = [difference.point_id for difference in suspects]
+        again = await self._index.look_up(self._collection.index_name, ids)
+        before, strays = await self._judge_strays(list((await self._fresh(again)).values()))
+        now = await self._audit.standings(list(before))
+        return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
+
+    async def _fresh(self, points: Mapping[str, Stored]) -> dict[str, Stored]:
+        """Those that no sweep will remove by itself."""
+        swept = await self._audit.swept_below([p.document_id for p in points.values() if p.document_id])
+        return {
+            identity: point
+            for identity, point in points.items()
+            if point.document_id is None or (point.generation or 0) >= swept.get(point.document_id, 0)
+        }
+
+    async def _judge_strays(self, points: Sequence[Stored]) -> tuple[dict[UUID, Standing], list[_Difference]]:
+        standings = await self._audit.standings(list({p.document_id for p in points if p.document_id}))
+        expected = await self._audit.expected_of(list({p.chunk_id for p in points if p.chunk_id}))
+        judged = (
+            _stray(
+                point,
+                standings.get(point.document_id) if point.document_id else None,
+                expected.get(point.chunk_id) if point.chunk_id else None,
+            )
+            for point in points
+        )
+        return standings, [difference for difference in judged if difference]
+
+    async def _remove(self, strays: Sequence[_Difference], standings: Mapping[UUID, Standing]) -> list[Finding]:
+        if not (self._repair and strays):
+            return [self._told(stray, repaired=False) for stray in strays]
+        of = {stray.document_id for stray in strays}
+        async with self._audit.holding([standing for i, standing in standings.items() if i in of]) as held:
+            # A document that is gone cannot come back: its id is not given again.
+            safe = [s for s in strays if s.document_id in held.ids or s.document_id not in standings]
+            await self._index.remove(self._collection.index_name, [s.stored for s in safe if s.stored])
+        return [self._told(stray, repaired=True) for stray in safe]
+
+    async def _gaps(self) -> AsyncIterator[Finding | Verified]:
+        """Points that are expected and not there, or not as they should be."""
+        after = ""
+        while True:
+            page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
+            if not page:
+                return
+            settled = [s for s in page if s.is_settled and s.live_generation is not None]
+            self._documents += len(settled)
+            for finding in await self._mend_gaps(settled):
+                yield finding
+            yield self.so_far
+            after = page[-1].external_id
+
+    async def _mend_gaps(self, documents: Sequence[Standing]) -> list[Finding]:
+        gaps = await self._find_gaps([document.id for document in documents])
+        if not gaps:
+            return []
+        before = {document.id: document for document in documents}
+        now = await self._audit.standings([gap.document_id for gap in gaps if gap.document_id])
+        gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now)]
+        if not (self._repair and gaps):
+            return [self._told(gap, repaired=False) for gap in gaps]
+        async with self._audit.holding([now[i] for i in {gap.document_id for gap in gaps} if i]) as held:
+            gaps = [gap for gap in gaps if gap.document_id in held.ids]
+            mended = await self._fill(gaps, held)
+        return [self._told(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
+
+    async def _find_gaps(self, document_ids: Sequence[UUID]) -> list[_Difference]:
+        gaps: list[_Difference] = []
+        after: tuple[UUID, int] | None = None
+        while True:
+            chunks = await self._audit.expected(document_ids, after=after, limit=_CHUNKS)
+            wanted = {point: chunk for chunk in chunks for point in _required(chunk)}
+            stored = await self._look_up(list(wanted))
+            judged = (_gap(point, chunk, stored.get(point)) for point, chunk in wanted.items())
+            gaps += [difference for difference in judged if difference]
+            if len(chunks) < _CHUNKS:
+                return gaps
+            after = (chunks[-1].document_id, chunks[-1].ordinal)
+
+    async def _look_up(self, ids: Sequence[str]) -> dict[str, Stored]:
+        stored: dict[str, Stored] = {}
+        for start in range(0, len(ids), _POINTS):
+            stored |= await self._index.look_up(self._collection.index_name, ids[start : start + _POINTS])
+        return stored
+
+    async def _fill(self, gaps: Sequence[_Difference], held: Held) -> set[UUID]:
+        await self._index.show(self._collection.index_name, [g.stored for g in gaps if g.stored and not g.rewrite])
+        return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
+
+    def _told(self, difference: _Difference, *, repaired: bool) -> Finding:
+        self._found[difference.kind] += 1
+        self._found["repaired"] += repaired
+        d = difference
+        return Finding(d.kind, d.why, d.point_id, d.document_id, d.chunk_id, repaired)
+
+
+def _unchanged(document_id: UUID | None, before: Mapping[UUID, Standing], now: Mapping[UUID, Standing]) -> bool:
+    return document_id is None or before.get(document_id) == now.get(document_id)
+
+
+def _required(chunk: Expected) -> list[str]:
+    """The points that must be there."""
+    questions = [*_questions(chunk), *map(str, chunk.accepted)] if chunk.required else []
+    return [str(chunk.id), *questions] if chunk.text_required else questions
+
+
+def _allowed(chunk: Expected) -> set[str]:
+    """The points that may be there."""
+    return {str(chunk.id), *_questions(chunk), *map(str, chunk.accepted), *map(str, chunk.accepted_open)}
+
+
+def _questions(chunk: Expected) -> list[str]:
+    return [question_id(chunk.id, number) for number in range(chunk.kept)]
+
+
+def _stray(point: Stored, document: Standing | None, chunk: Expected | None) -> _Difference | None:
+    """What is wrong with a stored point that nobody expects; None where somebody does, or may."""
+
+    def found(kind: Kind, why: str) -> _Difference:
+        return _Difference(kind, why, point.id, point.document_id, point.chunk_id, point)
+
+    if document is None:
+        return found("orphaned", "its document is not in the ledger")
+    if not document.is_settled:
+        return None
+    if chunk is not None and chunk.document_id == document.id and point.id in _allowed(chunk):
+        return None  # whether it is as it should be is seen when the document is looked at
+    if document.live_generation is not None and (point.generation or 0) < document.live_generation:
+        return found("stale", f"of generation {point.generation}, and queries see {document.live_generation}")
+    return found("orphaned", "its chunk or question is not in the ledger")
+
+
+def _gap(point_id: str, chunk: Expected, stored: Stored | None) -> _Difference | None:
+    """What is wrong with a point that is expected; None where it is as it should be."""
+
+    def found(kind: Kind, why: str, *, rewrite: bool) -> _Difference:
+        return _Difference(kind, why, point_id, chunk.document_id, chunk.id, stored, rewrite)
+
+    if stored is None:
+        return found("missing", "not stored", rewrite=True)
+    if stored.generation is None or stored.generation < chunk.generation:
+        return found("stale", f"of generation {stored.generation}, and queries see {chunk.generation}", rewrite=True)
+    if stored.pending:
+        return found("stale", "hidden, though its generation is live", rewrite=False)
+    return None

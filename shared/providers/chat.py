@@ -1,0 +1,127 @@
+"""Chat models: what is asked of them, what comes back, and the adapter to OpenAI-compatible endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from shared.domain.errors import Refused, Unavailable
+from shared.providers.provider import Provider, provider_errors
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a provider says it billed."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One call. With a `schema` (JSON Schema, object root) the reply is asked for in strict JSON of that shape."""
+
+    messages: tuple[Message, ...]
+    schema: Mapping[str, Any] | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+    def body(self, model: str) -> dict[str, Any]:
+        """The request as the chat completions API takes it; what it says is what is paid for."""
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": [{"role": m.role, "content": m.content} for m in self.messages],
+        }
+        if self.schema is not None:
+            schema = {"name": "reply", "strict": True, "schema": self.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if self.max_tokens is not None:
+            body["max_completion_tokens"] = self.max_tokens
+        if self.temperature is not None:
+            body["temperature"] = self.temperature
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """`finish_reason` is `stop`, or `length` where the reply was cut at the token limit."""
+
+    text: str
+    finish_reason: str
+    usage: Usage
+
+
+class ChatModel(Protocol):
+    """A model that completes chats."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Make one call.
+
+        Raises:
+            Transient: worth another attempt later.
+            Refused: the provider will not answer this request.
+        """
+        ...
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
+        """Yield the reply's text in pieces, and its usage at the end where the provider tells it."""
+        ...
+
+
+class OpenAIChat:
+    """A `ChatModel` behind `/chat/completions`."""
+
+    def __init__(self, provider: Provider, model: str) -> None:
+        self._provider = provider
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        reply = await self._provider.post("/chat/completions", request.body(self._model))
+        return _completion(reply)
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
+        with provider_errors(self._provider.component):
+            events = await self._provider.chat.completions.create(
+                **request.body(self._model), stream=True, stream_options={"include_usage": True}
+            )
+            async for event in events:
+                if event.usage is not None:
+                    yield Usage(event.usage.prompt_tokens, event.usage.completion_tokens)
+                if event.choices and event.choices[0].delta.content:
+                    yield event.choices[0].delta.content
+
+
+def _completion(reply: Mapping[str, Any]) -> Completion:
+    try:
+        choice = reply["choices"][0]
+        message = choice["message"]
+        finish_reason = choice.get("finish_reason") or "stop"
+    except (KeyError, IndexError, TypeError) as error:
+        raise Unavailable("the llm provider sent a reply without choices", component="llm", answered=True) from error
+    if message.get("refusal"):
+        raise Refused(f"the model refused: {str(message['refusal'])[:300]}")
+    if finish_reason == "content_filter":
+        raise Refused("the provider's content filter stopped the reply")
+    usage = reply.get("usage") or {}
+    return Completion(
+        text=message.get("content") or "",
+        finish_reason=finish_reason,
+        usage=Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)),
+    )

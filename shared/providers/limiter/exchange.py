@@ -1,0 +1,221 @@
+"""What a process and the shared script tell each other: calls wanted and calls ended; grants and waits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from importlib.resources import files
+from typing import Any
+
+import orjson
+from redis.asyncio import Redis
+
+from shared.providers.limiter.rates import Bucket
+
+_PREFIX = "foreask:limits"
+_NOT_NOW, _OPEN, _TENANT = -1, -2, -10
+_UNTOLD = -1
+
+
+class Breaker(IntEnum):
+    CLOSED = 0
+    OPEN = 1
+    HALF_OPEN = 2
+
+
+class Outcome(StrEnum):
+    """How a call ended, as far as the limits are concerned."""
+
+    OK = "ok"  # it was answered, be it with a refusal of this request
+    LIMITED = "limited"  # 429
+    REFUSED = "refused"  # the key is not accepted
+    FAILED = "failed"  # 5xx or unreachable
+    TIMEOUT = "timeout"
+    DROPPED = "dropped"  # given up by its caller
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call that wants to begin. `completion_tokens` bounds what is not known yet; None leaves that to experience."""
+
+    id: str
+    tenant: str
+    prompt_tokens: int
+    completion_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Leave to make one call; with `probe` the call must be a neutral one."""
+
+    id: str
+    tenant: str
+    at: int  # Redis' own time in milliseconds
+    reserved_tokens: int
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A granted call that is over; tokens are None where the provider did not tell them."""
+
+    grant: Grant
+    outcome: Outcome
+    tokens: int | None = None
+    completion_tokens: int | None = None
+    retry_after_seconds: float | None = None
+
+    def told(self, tenant: int) -> list[Any]:
+        after = _UNTOLD if self.retry_after_seconds is None else int(self.retry_after_seconds * 1000)
+        return [
+            self.grant.id,
+            self.grant.at,
+            tenant,
+            self.grant.reserved_tokens,
+            _UNTOLD if self.tokens is None else self.tokens,
+            _UNTOLD if self.completion_tokens is None else self.completion_tokens,
+            self.outcome.value,
+            after,
+            int(self.grant.probe),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not now. With `tenant` it is the tenant's own limit that must wait, for so long."""
+
+    tenant: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """The breaker is open."""
+
+
+Answer = Grant | Wait | Blocked
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the script answered.
+
+    Args:
+        breaker: its state after this pass.
+        pause_seconds: how long the breaker lets nobody through.
+        cooldown_seconds: how long the provider asked everyone to wait.
+        wait_seconds: when to ask again for what was not granted; 0 where the provider's limits held nothing back.
+        in_flight: calls of the whole pool.
+        in_flight_limit: their limit, 0 where a rate is declared instead.
+        answers: one for each call wanted, in order.
+    """
+
+    breaker: Breaker
+    pause_seconds: float
+    cooldown_seconds: float
+    wait_seconds: float
+    in_flight: int
+    in_flight_limit: int
+    answers: Sequence[Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What limits a provider's calls.
+
+    Args:
+        provider: tells providers apart; it shows in keys, so it must hold no secret.
+        buckets: requests and tokens of the provider.
+        in_flight: the limit of calls in flight to begin with, where no rate of requests is declared.
+        probe_seconds: how long a probe may take.
+    """
+
+    provider: str
+    buckets: tuple[Bucket, Bucket]
+    in_flight: int
+    probe_seconds: float
+
+
+class Exchange:
+    """The script, with its keys."""
+
+    def __init__(self, redis: Redis, terms: Terms) -> None:
+        self._redis = redis
+        self._terms = terms
+        self._script = redis.register_script((files("shared.providers.limiter") / "limiter.lua").read_text())
+
+    async def __call__(
+        self,
+        wanted: Sequence[Wanted],
+        ended: Sequence[Ended],
+        renew: Sequence[str],
+        tenants: dict[str, tuple[Bucket, Bucket]],
+    ) -> Reply:
+        """Settle and grant.
+
+        Args:
+            wanted: calls to begin, the most urgent first.
+            ended: calls that are over.
+            renew: calls that are still under way.
+            tenants: the buckets of those among their tenants that have limits of their own.
+
+        Raises:
+            RedisError: the broker is away; whether anything was done is not known, and doing it again is safe.
+        """
+        names = {tenant: number for number, tenant in enumerate(tenants, 1)}
+        request = {
+            "buckets": self._terms.buckets,
+            "in_flight": self._terms.in_flight,
+            "probe": int(self._terms.probe_seconds * 1000),
+            "tenants": list(tenants.values()),
+            "wanted": [
+                [
+                    w.id,
+                    names.get(w.tenant, 0),
+                    w.prompt_tokens,
+                    _UNTOLD if w.completion_tokens is None else w.completion_tokens,
+                ]
+                for w in wanted
+            ],
+            "ended": [e.told(names.get(e.grant.tenant, 0)) for e in ended],
+            "renew": renew,
+        }
+        keys = [self.key("state"), self.key("flight"), *(self.key(f"tenant:{tenant}") for tenant in tenants)]
+        return _reply(await self._script(keys=keys, args=[orjson.dumps(request)]), wanted)
+
+    def key(self, name: str) -> str:
+        """All keys of a provider are in one slot of a cluster."""
+        return f"{_PREFIX}:{{{self._terms.provider}}}:{name}"
+
+
+def provider_id(*parts: str) -> str:
+    """A short name for a provider that shows nothing of its parts."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _reply(numbers: Sequence[int], wanted: Sequence[Wanted]) -> Reply:
+    now, breaker, pause, cooldown, wait, in_flight, limit, probe, *answers = numbers
+    return Reply(
+        breaker=Breaker(breaker),
+        pause_seconds=pause / 1000,
+        cooldown_seconds=cooldown / 1000,
+        wait_seconds=wait / 1000,
+        in_flight=in_flight,
+        in_flight_limit=limit,
+        answers=[
+            _answer(call, number, now, probe=place == probe)
+            for place, (call, number) in enumerate(zip(wanted, answers, strict=True), 1)
+        ],
+    )
+
+
+def _answer(call: Wanted, number: int, now: int, *, probe: bool) -> Answer:
+    if number >= 0:
+        return Grant(call.id, call.tenant, now, number, probe)
+    if number == _OPEN:
+        return Blocked()
+    if number == _NOT_NOW:
+        return Wait()
+    return Wait(tenant=True, seconds=(_TENANT - number) / 1000)

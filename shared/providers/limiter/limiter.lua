@@ -1,0 +1,252 @@
+#!lua flags=allow-oom
+-- One pass over what a pool shares about a provider: settle the calls that ended, then grant what every limit allows.
+--
+-- KEYS  1 the provider's state (hash), 2 its calls in flight (sorted set: call, end of its lease),
+--       then a state (hash) for each tenant with limits
+-- ARGV  1 JSON, written by shared/providers/limiter/exchange.py, which also reads the reply:
+--       milliseconds now, breaker (0 closed, 1 open, 2 half-open), pause, cooldown and wait in milliseconds, calls in
+--       flight, the limit of those (0: none), the place of a grant that must probe (0: none), and then for each call
+--       asked for the tokens reserved for it, or why it was not granted:
+--       -1 not now, -2 the breaker is open, -10 - n its tenant must wait n milliseconds
+--
+-- A bucket is {units a millisecond, capacity}; the first has {0, 0} where there is no such limit.
+
+local OPENS_AFTER = 10              -- failures in a row, anywhere in the pool
+local OPEN, OPEN_MOST = 2000, 60000 -- how long the breaker stays open, doubling
+local COOLDOWN, COOLDOWN_MOST = 1000, 3600000
+local UNTOLD_COOLDOWN_MOST = 60000  -- the longest that is made up where a 429 names no time
+local PACED = 5000                  -- how long calls come back at an even pace after a cooldown
+local LEASE = 15000                 -- how long a call counts as in flight unless its process says again that it is
+local KEPT = 86400000               -- a state that nobody asks for is forgotten
+local UNKNOWN_COMPLETION = 500      -- tokens, before there is an average and where a request sets no bound
+local SLOT = 10000                  -- what was used is counted in slots of ten seconds, of which there are seven
+
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+local input = cjson.decode(ARGV[1])
+local flight = KEYS[2]
+
+local function load(key)
+  local fields, values = redis.call('HGETALL', key), {}
+  for i = 1, #fields, 2 do values[fields[i]] = tonumber(fields[i + 1]) end
+  if (values.seen or now) > now + 1000 then values = {} end -- the clock was set back: its times mean nothing
+  values.seen = now
+  return values
+end
+
+local function save(key, values)
+  local flat = {}
+  for field, value in pairs(values) do
+    flat[#flat + 1] = field
+    flat[#flat + 1] = string.format('%.17g', value)
+  end
+  redis.call('DEL', key)
+  redis.call('HSET', key, unpack(flat))
+  redis.call('PEXPIRE', key, KEPT)
+end
+
+-- A bucket that is not there starts empty: what was spent before the broker lost it is not known.
+local function refill(values, name, bucket)
+  local at = values[name .. '_at']
+  if at == nil or bucket[2] == 0 then
+    values[name], values[name .. '_at'] = 0, now
+  elseif now > at then
+    values[name] = math.min(bucket[2], values[name] + (now - at) * bucket[1])
+    values[name .. '_at'] = now
+  end
+end
+
+local function count(values, requests, tokens)
+  local slot = math.floor(now / SLOT)
+  local place = slot % 7
+  if values['slot' .. place] ~= slot then
+    values['slot' .. place], values['requests' .. place], values['tokens' .. place] = slot, 0, 0
+  end
+  values['requests' .. place] = values['requests' .. place] + requests
+  values['tokens' .. place] = values['tokens' .. place] + tokens
+end
+
+local s = load(KEYS[1])
+local requests, tokens = input.buckets[1], input.buckets[2]
+local tenants = {}
+for i, buckets in ipairs(input.tenants) do
+  tenants[i] = { values = load(KEYS[2 + i]), requests = buckets[1], tokens = buckets[2] }
+end
+for _, tenant in ipairs(tenants) do
+  refill(tenant.values, 'r', tenant.requests)
+  refill(tenant.values, 't', tenant.tokens)
+end
+refill(s, 'r', requests)
+refill(s, 't', tokens)
+
+redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
+for _, call in ipairs(input.renew) do redis.call('ZADD', flight, 'XX', now + LEASE, call) end
+local in_flight = redis.call('ZCARD', flight)
+s.limit = s.limit or input.in_flight
+s.cooldown = s.cooldown or 0
+local in_use = in_flight >= 0.8 * math.floor(s.limit)
+
+-- What ended -----------------------------------------------------------------------------------------------------
+
+local function close(half_open)
+  if half_open then s.open, s.opens, s.failures, s.closed_at = nil, 0, 0, now end
+end
+
+local function open()
+  s.opens = (s.opens or 0) + 1
+  s.open, s.probing = now + math.min(OPEN_MOST, OPEN * 2 ^ math.min(s.opens - 1, 10)), 0
+end
+
+local function failed(call)
+  if s.open then
+    if call.probe then open() end -- any other began before it opened
+  elseif call.at >= (s.closed_at or 0) then
+    s.failures = (s.failures or 0) + 1
+    if s.failures >= OPENS_AFTER then open() end
+  end
+end
+
+local function rest(milliseconds)
+  s.cooldown = math.max(s.cooldown, now + math.min(milliseconds, COOLDOWN_MOST))
+  -- From then on calls come as a bucket fills that was empty: paced, not as a herd.
+  s.r, s.r_at = math.min(s.r, 0), s.cooldown
+  s.p, s.p_at = 0, s.cooldown
+end
+
+-- Of the calls that were under way together only the first says something new.
+local function overloaded(call)
+  if call.at <= (s.lowered_at or 0) then return false end
+  s.limit, s.lowered, s.lowered_at = math.max(1, s.limit * 0.7), 1, now
+  return true
+end
+
+local function limited(call)
+  if overloaded(call) then s.in_a_row = (s.in_a_row or 0) + 1 end
+  local untold = math.min(UNTOLD_COOLDOWN_MOST, COOLDOWN * 2 ^ math.min((s.in_a_row or 1) - 1, 10))
+  rest(call.retry_after >= 0 and call.retry_after or untold)
+end
+
+local function succeeded(call, held)
+  s.failures = 0
+  if call.at > (s.lowered_at or 0) then s.in_a_row = 0 end
+  if held and in_use then s.limit = s.limit + (s.lowered and 1 / s.limit or 1) end
+end
+
+local function give_back(values, bucket, back)
+  values.t = math.min(math.max(bucket[2], values.t), values.t + back)
+  count(values, 0, -back)
+end
+
+local function settle(call)
+  local tenant = tenants[call.tenant]
+  local back = call.reserved - call.tokens
+  give_back(s, tokens, back)
+  if tenant then give_back(tenant.values, tenant.tokens, back) end
+  if call.completion >= 0 then
+    s.average = s.average and s.average + 0.1 * (call.completion - s.average) or call.completion
+  end
+end
+
+for _, e in ipairs(input.ended) do
+  local call = {
+    at = e[2], tenant = e[3], reserved = e[4], tokens = e[5], completion = e[6], retry_after = e[8], probe = e[9] == 1,
+  }
+  local outcome = e[7]
+  local held = redis.call('ZREM', flight, e[1]) == 1
+  if held and call.tokens >= 0 then settle(call) end
+  if outcome == 'ok' then
+    succeeded(call, held)
+    close(call.probe)
+  elseif outcome == 'limited' then
+    limited(call)
+    s.failures = 0
+    close(call.probe)
+  elseif outcome == 'refused' then -- its key is not accepted, which no other call would change
+    rest(call.retry_after >= 0 and call.retry_after or UNTOLD_COOLDOWN_MOST)
+    close(call.probe)
+  elseif outcome == 'failed' then
+    failed(call)
+  elseif outcome == 'timeout' then
+    overloaded(call)
+    failed(call)
+  elseif call.probe and s.open then -- given up: another may probe
+    s.probing = 0
+  end
+end
+
+-- What may begin -------------------------------------------------------------------------------------------------
+
+in_flight = redis.call('ZCARD', flight)
+local pace = { s.limit / 1000, 1 }
+local paced = requests[2] == 0 and now < s.cooldown + PACED
+refill(s, 'p', pace)
+
+local function until_filled(values, name, bucket, wanted)
+  local missing = wanted - values[name]
+  if missing <= 0 then return 0 end
+  return math.max(1, math.ceil(missing / bucket[1])) + math.max(0, values[name .. '_at'] - now)
+end
+
+-- Tokens may go into debt by one call, so that one larger than the bucket is possible at all and none waits for ever.
+local function until_free(values, requests_bucket, tokens_bucket)
+  local wait = 0
+  if requests_bucket[2] > 0 then wait = until_filled(values, 'r', requests_bucket, 1) end
+  if tokens_bucket[2] > 0 then wait = math.max(wait, until_filled(values, 't', tokens_bucket, 1)) end
+  return wait
+end
+
+local function providers_wait()
+  if now < s.cooldown then return s.cooldown - now end
+  if requests[2] == 0 then
+    if in_flight >= math.max(1, math.floor(s.limit)) then return 100 end
+    if paced and s.p < 1 then return until_filled(s, 'p', pace, 1) end
+  end
+  return until_free(s, requests, tokens)
+end
+
+local function take(values, reserved)
+  values.r, values.t = values.r - 1, values.t - reserved
+  count(values, 1, reserved)
+end
+
+local function grant(asked)
+  local expected = s.average or UNKNOWN_COMPLETION
+  if asked[4] >= 0 then expected = s.average and math.min(expected, asked[4]) or asked[4] end
+  local reserved = math.ceil(asked[3] + expected)
+  take(s, reserved)
+  s.p = s.p - 1
+  local tenant = tenants[asked[2]]
+  if tenant then take(tenant.values, reserved) end
+  redis.call('ZADD', flight, now + LEASE, asked[1])
+  in_flight = in_flight + 1
+  return reserved
+end
+
+local wait, probe, answers = 0, 0, {}
+local function answer(place, asked)
+  if s.open and now < s.open then return -2 end
+  if wait > 0 then return -1 end -- in order: what is behind a call that must wait does not overtake it
+  wait = providers_wait()
+  if s.open and now < (s.probing or 0) then wait = math.max(wait, 250) end
+  if wait > 0 then return -1 end
+  local tenant = tenants[asked[2]]
+  local tenants_wait = tenant and until_free(tenant.values, tenant.requests, tenant.tokens) or 0
+  if tenants_wait > 0 then return -10 - tenants_wait end
+  if s.open then probe, s.probing = place, now + input.probe end
+  return grant(asked)
+end
+for place, asked in ipairs(input.wanted) do answers[place] = answer(place, asked) end
+
+save(KEYS[1], s)
+for i, tenant in ipairs(tenants) do save(KEYS[2 + i], tenant.values) end
+if in_flight > 0 then redis.call('PEXPIRE', flight, LEASE) end
+
+local breaker, pause = 0, 0
+if s.open then
+  breaker = now < s.open and 1 or 2
+  pause = math.max(s.open, s.probing or 0) - now
+end
+local limit = requests[2] == 0 and math.floor(s.limit) or 0
+return {
+  now, breaker, math.max(0, pause), math.max(0, s.cooldown - now), wait, in_flight, limit, probe, unpack(answers),
+}

@@ -1,0 +1,272 @@
+"""A provider's limits, kept by everyone who calls it: requests, tokens, calls in flight, cooldown and breaker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import ceil
+
+import structlog
+from redis.asyncio import Redis
+
+from shared.domain.errors import ForeaskError, KeyRefused, RateLimited, Stopping, TimedOut, Transient, Unavailable
+from shared.providers.limiter import usage
+from shared.providers.limiter.exchange import Breaker, Ended, Exchange, Grant, Outcome, Terms
+from shared.providers.limiter.pump import Pump, is_down
+from shared.providers.limiter.rates import Bucket, Rates
+from shared.providers.limiter.usage import LimitUse
+
+_FRESH_SECONDS = 1.0  # what was last heard of the state holds for so long
+_REFRESH_SECONDS = 0.5
+_PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
+_ROOM_SECONDS = 5.0  # how far ahead of its rate work is taken up
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a caller waits for leave to call.
+
+    Args:
+        at_most: then it fails with `RateLimited`; None waits as long as it takes.
+        broker: how long it waits for a broker that is away before it calls without leave; None never does.
+    """
+
+    at_most: timedelta | None = None
+    broker: timedelta | None = None
+
+
+INGEST = Patience()  # fails closed: work can wait, a limit is a promise
+QUERY = Patience(timedelta(seconds=5), timedelta(seconds=0.5))  # fails open: somebody waits, and it is one call
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that was granted; tell what it took once the provider has said so."""
+
+    tokens: int | None = None
+    completion_tokens: int | None = None
+
+    def took(self, prompt_tokens: int, completion_tokens: int) -> None:
+        if prompt_tokens + completion_tokens > 0:
+            self.tokens, self.completion_tokens = prompt_tokens + completion_tokens, completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderLimits:
+    """What is known of a provider's limits.
+
+    Args:
+        component: `llm` or `embedding`, for messages.
+        provider: tells providers apart in the shared state; holds no secret.
+        rates: the provider's own.
+        tenant_rates: for each tenant.
+        tenants: those that differ from it.
+        in_flight: calls in flight to begin with, where no rate of requests is declared.
+        probe_timeout: how long a provider that was away may take to answer the first call.
+    """
+
+    component: str
+    provider: str
+    rates: Rates = field(default_factory=Rates)
+    tenant_rates: Rates = field(default_factory=Rates)
+    tenants: Mapping[str, Rates] = field(default_factory=dict)
+    in_flight: int = 64
+    probe_timeout: timedelta = timedelta(seconds=30)
+
+    def of(self, tenant: str) -> Rates:
+        return self.tenants.get(tenant, self.tenant_rates)
+
+
+class Limiter:
+    """Keeps one provider's limits together with every other process of the pool.
+
+    Args:
+        redis: where the pool shares them; not closed here.
+        limits: the limits.
+        probe: makes a tiny neutral call, to see whether a provider that failed is back.
+    """
+
+    def __init__(self, redis: Redis, limits: ProviderLimits, probe: Callable[[], Awaitable[object]]) -> None:
+        self._redis = redis
+        self._limits = limits
+        self._probe = probe
+        self._requests_a_millisecond = limits.rates.buckets()[0][0]
+        self._tenant_buckets: dict[str, tuple[Bucket, Bucket] | None] = {}
+        terms = Terms(
+            limits.provider, limits.rates.buckets(), limits.in_flight, limits.probe_timeout.total_seconds() + 5
+        )
+        self._exchange = Exchange(redis, terms)
+        self._pump = Pump(self._exchange, self._buckets_of, limits.component)
+
+    @asynccontextmanager
+    async def call(
+        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience = INGEST
+    ) -> AsyncIterator[Call]:
+        """Make one call to the provider inside this context, once every limit allows it.
+
+        Args:
+            tenant: whose call it is.
+            prompt_tokens: an estimate.
+            completion_tokens: the most that the reply may take, None where the request does not bound it.
+            patience: how long to wait for leave.
+
+        Raises:
+            RateLimited: leave would come too late; burns no attempt.
+            Unavailable: the breaker is open, or the broker is away; burns no attempt.
+            Stopping: the process is asked to end.
+        """
+        grant = await self._granted(tenant, prompt_tokens, completion_tokens, patience)
+        call = Call()
+        try:
+            yield call
+        except ForeaskError as error:
+            await self._failed(grant, call, error)
+            raise
+        except BaseException:
+            self._end(grant, Outcome.DROPPED, call)
+            raise
+        else:
+            self._end(grant, Outcome.OK, call)
+
+    async def paused(self) -> bool:
+        """Whether there is no use in taking up work: the provider is left alone, or the limits cannot be asked for."""
+        if time.monotonic() - self._pump.replied_at > _FRESH_SECONDS and not await self._pump.refresh(_REFRESH_SECONDS):
+            return True
+        reply = self._pump.reply
+        assert reply is not None
+        left = max(reply.pause_seconds, reply.cooldown_seconds - _PAUSING_COOLDOWN_SECONDS)
+        return self._pump.replied_at + left > time.monotonic()
+
+    def room(self, wanted: int) -> int:
+        """How much of so much more work to take up now: no more than the declared rate lets begin within seconds."""
+        if self._requests_a_millisecond == 0:
+            return wanted
+        ahead = ceil(self._requests_a_millisecond * 1000 * _ROOM_SECONDS)
+        return max(0, min(wanted, ahead - self._pump.waiting))
+
+    async def usage(self, tenant: str) -> list[LimitUse]:
+        """How much of the provider's and the tenant's limits is used.
+
+        Raises:
+            Unavailable: the broker is away.
+        """
+        limits = self._limits
+        return await usage.read(
+            self._redis, self._exchange, limits.component, limits.rates, (tenant, limits.of(tenant))
+        )
+
+    def stop(self) -> None:
+        """Begin no call from now on: who waits, now or later, is told `Stopping`."""
+        self._pump.fail(Stopping)
+
+    async def aclose(self) -> None:
+        self.stop()
+        await self._pump.aclose()
+
+    async def _granted(
+        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
+    ) -> Grant | None:
+        """Leave for one call of somebody's work; None where it is made without."""
+        while True:
+            grant = await self._asked(tenant, prompt_tokens, completion_tokens, patience)
+            if grant is None or not grant.probe:
+                return grant
+            await self._try(grant)
+
+    async def _asked(
+        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
+    ) -> Grant | None:
+        acquiring = self._pump.acquire(tenant, prompt_tokens, completion_tokens)
+        if patience.at_most is None:
+            return await acquiring
+        began = time.monotonic()
+        waiting = asyncio.ensure_future(acquiring)
+        try:
+            if patience.broker is not None:
+                reached = await self._pump.refresh(patience.broker.total_seconds())
+                if not reached and not waiting.done():
+                    log.warning("called_without_leave", component=self._limits.component)
+                    return None
+            await asyncio.wait([waiting], timeout=patience.at_most.total_seconds() - (time.monotonic() - began))
+            if not waiting.done():
+                raise self._too_late()
+            return await waiting
+        finally:
+            waiting.cancel()
+
+    def _too_late(self) -> RateLimited:
+        reply = self._pump.reply
+        wait = max(1.0, reply.wait_seconds if reply is not None else 0.0)
+        return RateLimited(
+            f"the {self._limits.component} provider's limits leave no room now", retry_after=timedelta(seconds=wait)
+        )
+
+    async def _try(self, grant: Grant) -> None:
+        """Make the neutral call that shows whether the provider is back."""
+        component = self._limits.component
+        try:
+            async with asyncio.timeout(self._limits.probe_timeout.total_seconds()):
+                await self._probe()
+        except TimeoutError:
+            late = TimedOut(f"the {component} provider did not answer in time", component=component, answered=True)
+            await self._failed(grant, Call(), late)
+        except Transient as error:
+            await self._failed(grant, Call(), error)
+        except ForeaskError:
+            self._end(grant, Outcome.OK, Call())  # it refuses this request, so it answers
+        except BaseException:
+            self._end(grant, Outcome.DROPPED, Call())
+            raise
+        else:
+            self._end(grant, Outcome.OK, Call())
+
+    async def _failed(self, grant: Grant | None, call: Call, error: ForeaskError) -> None:
+        """Tell of an error; where it is the provider's and the breaker is open, it is not the work that is at fault.
+
+        Raises:
+            Unavailable: the breaker is open.
+        """
+        if grant is None:
+            return
+        outcome = outcome_of(error)
+        after = error.retry_after.total_seconds() if isinstance(error, Transient) and error.retry_after else None
+        if outcome in {Outcome.OK, Outcome.DROPPED}:
+            self._end(grant, outcome, call)
+            return
+        tokens = 0 if outcome is Outcome.LIMITED else call.tokens
+        reply = await self._pump.end_badly(Ended(grant, outcome, tokens, None, after), _REFRESH_SECONDS)
+        if outcome in {Outcome.FAILED, Outcome.TIMEOUT} and reply is not None and reply.breaker is not Breaker.CLOSED:
+            raise is_down(self._limits.component, reply) from error
+
+    def _end(self, grant: Grant | None, outcome: Outcome, call: Call) -> None:
+        if grant is not None:
+            self._pump.end(Ended(grant, outcome, call.tokens, call.completion_tokens))
+
+    def _buckets_of(self, tenant: str) -> tuple[Bucket, Bucket] | None:
+        if tenant not in self._tenant_buckets:
+            rates = self._limits.of(tenant)
+            self._tenant_buckets[tenant] = rates.buckets() if rates.declared else None
+        return self._tenant_buckets[tenant]
+
+
+def outcome_of(error: ForeaskError) -> Outcome:
+    """What an error says about its provider; the class decides."""
+    match error:
+        case RateLimited():
+            return Outcome.LIMITED
+        case KeyRefused():
+            return Outcome.REFUSED
+        case TimedOut():
+            return Outcome.TIMEOUT
+        case Unavailable():
+            return Outcome.FAILED
+        case Transient():
+            return Outcome.DROPPED
+        case _:
+            return Outcome.OK

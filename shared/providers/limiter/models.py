@@ -1,0 +1,77 @@
+"""Models whose every call keeps the pool's limits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
+from shared.providers.embedding import Embedder, Vectors, estimated_tokens
+from shared.providers.limiter.limiter import INGEST, Limiter, Patience
+
+PING = "ping"
+NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # shows nothing of anybody's work
+
+_TOKENS_A_MESSAGE = 4  # what the chat format adds
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedChat:
+    """A `ChatModel` that waits for leave before each call, on a tenant's account."""
+
+    chat: ChatModel
+    limiter: Limiter
+    tenant: str
+    patience: Patience = INGEST
+
+    @property
+    def name(self) -> str:
+        return self.chat.name
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        async with self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.patience) as call:
+            completion = await self.chat.complete(request)
+            call.took(completion.usage.prompt_tokens, completion.usage.completion_tokens)
+            return completion
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
+        async with (
+            self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.patience) as call,
+            aclosing(self.chat.stream(request)) as events,  # type: ignore[type-var]
+        ):
+            async for event in events:
+                if isinstance(event, Usage):
+                    call.took(event.prompt_tokens, event.completion_tokens)
+                yield event
+
+
+@dataclass(slots=True)
+class LimitedEmbedder:
+    """An `Embedder` that waits for leave before each request. One request may hold the texts of many tenants."""
+
+    embedder: Embedder
+    limiter: Limiter
+    tenant: str = ""
+    patience: Patience = INGEST
+    seen: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.embedder.name
+
+    async def dimensions(self) -> int:
+        if self.seen is None:
+            await self.embed([PING])
+        assert self.seen is not None
+        return self.seen
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        async with self.limiter.call(self.tenant, sum(map(estimated_tokens, texts)), 0, self.patience):
+            vectors = await self.embedder.embed(texts)
+        self.seen = vectors.shape[1]
+        return vectors
+
+
+def _tokens(request: ChatRequest) -> int:
+    return sum(estimated_tokens(message.content) + _TOKENS_A_MESSAGE for message in request.messages)

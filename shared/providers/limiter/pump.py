@@ -1,0 +1,341 @@
+"""One process' traffic with the shared script: all that waits and all that ended goes together in one call of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from uuid import uuid4
+
+import structlog
+from redis.exceptions import RedisError
+
+from shared.domain.errors import ForeaskError, RateLimited, Unavailable
+from shared.providers.limiter.exchange import (
+    Answer,
+    Blocked,
+    Breaker,
+    Ended,
+    Exchange,
+    Grant,
+    Outcome,
+    Reply,
+    Wait,
+    Wanted,
+)
+from shared.providers.limiter.rates import Bucket
+
+_QUIET_SECONDS = 0.005  # between two exchanges: what comes in meanwhile goes together
+_LINGER_SECONDS = 0.02  # a call that ended well is told about within this time
+_ASK_AGAIN_SECONDS = (0.05, 1.0)  # the shortest and the longest pause before what had to wait is asked for again
+_RENEW_SECONDS = 5.0  # a third of the lease of a call in flight
+_AWAY_PAUSE_SECONDS = 0.25
+_AWAY_SECONDS = 5.0  # a broker that is away for longer fails those who wait
+_LONG_COOLDOWN_SECONDS = 5.0  # who would wait for longer waits in the ledger instead
+_AT_MOST = 64  # calls asked for in one exchange
+_AT_LEAST = 8
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Waiter:
+    wanted: Wanted
+    granted: asyncio.Future[Grant]
+    since: float
+
+
+@dataclass(slots=True)
+class _Line:
+    """The calls of one tenant that wait, first come first."""
+
+    waiters: deque[_Waiter] = field(default_factory=deque)
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class _Batch:
+    waiters: list[_Waiter]
+    ended: list[tuple[Ended, asyncio.Future[Reply | None] | None]]
+    renew: list[str]
+    peeks: list[asyncio.Future[None]]
+
+
+class Pump:
+    """Asks for calls, tells of those that ended, and says again which are under way.
+
+    Args:
+        exchange: the script.
+        tenant_buckets: a tenant's own limits, None where it has none.
+        component: which provider this is, for messages.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        tenant_buckets: Callable[[str], tuple[Bucket, Bucket] | None],
+        component: str,
+    ) -> None:
+        self._exchange = exchange
+        self._tenant_buckets = tenant_buckets
+        self._component = component
+        self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
+        self._lines: OrderedDict[str, _Line] = OrderedDict()  # whose turn it is comes first
+        self._under_way: set[str] = set()
+        self._ended: list[tuple[Ended, asyncio.Future[Reply | None] | None]] = []
+        self._peeks: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._due_at = float("inf")
+        self._not_before = 0.0  # the provider's limits hold everything back until then
+        self._renew_at = 0.0
+        self._granted_lately = _AT_MOST
+        self._task: asyncio.Task[None] | None = None
+        self._away_since: float | None = None
+        self._ending = False
+        self._closed: Callable[[], ForeaskError] | None = None
+        self.reply: Reply | None = None
+        self.replied_at = 0.0
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(line.waiters) for line in self._lines.values())
+
+    async def acquire(self, tenant: str, prompt_tokens: int, completion_tokens: int | None) -> Grant:
+        """Wait for leave to make one call.
+
+        Raises:
+            RateLimited: the provider asked for a wait that is longer than anybody should stand here for.
+            Unavailable: the breaker is open, or the broker has been away for too long.
+            ForeaskError: what `fail` was given.
+        """
+        if self._closed is not None:
+            raise self._closed()
+        now = time.monotonic()
+        wanted = Wanted(next(self._names), tenant, prompt_tokens, completion_tokens)
+        waiter = _Waiter(wanted, asyncio.get_running_loop().create_future(), now)
+        self._lines.setdefault(tenant, _Line()).waiters.append(waiter)
+        self._hurry(max(now, self._not_before))
+        try:
+            return await waiter.granted
+        except asyncio.CancelledError:
+            if waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.exception() is None:
+                self.end(Ended(waiter.granted.result(), Outcome.DROPPED, tokens=0))
+            raise
+
+    def end(self, ended: Ended) -> None:
+        """Tell that a call is over; returns at once."""
+        self._ended.append((ended, None))
+        self._under_way.discard(ended.grant.id)
+        freed = self._lines and self.reply is not None and self.reply.in_flight_limit
+        self._hurry(time.monotonic() + (0 if freed else _LINGER_SECONDS))
+
+    async def end_badly(self, ended: Ended, patience_seconds: float) -> Reply | None:
+        """Tell that a call failed, and return what the limits say now; None where they cannot be reached in time."""
+        told: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        self._ended.append((ended, told))
+        self._under_way.discard(ended.grant.id)
+        self._hurry(time.monotonic())
+        await asyncio.wait([told], timeout=patience_seconds)
+        return told.result() if told.done() else None
+
+    async def refresh(self, patience_seconds: float) -> bool:
+        """Have the state read again; return whether that was possible."""
+        peek: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._peeks.append(peek)
+        self._hurry(time.monotonic())
+        await asyncio.wait([peek], timeout=patience_seconds)
+        if peek.done():
+            return True
+        peek.cancel()
+        return False
+
+    def fail(self, error: Callable[[], ForeaskError]) -> None:
+        """Let everybody who waits, now or later, have an error instead."""
+        self._closed = error
+        for waiter in self._all_waiters():
+            _raise(waiter, error())
+        self._lines.clear()
+
+    async def aclose(self, patience_seconds: float = 1.0) -> None:
+        """Tell what is still to be told, for a moment at most, and end."""
+        if self._task is None:
+            return
+        deadline = time.monotonic() + patience_seconds
+        while self._ended and self._away_since is None and time.monotonic() < deadline:
+            await self.refresh(patience_seconds)
+        # A client that is cancelled while it connects may take that for a failure of its own, and try again.
+        self._ending = True
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=patience_seconds)
+
+    def _hurry(self, at: float) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name=f"limiter-{self._component}")
+        if at < self._due_at:
+            self._due_at = at
+            self._wake.set()
+
+    async def _run(self) -> None:
+        while not self._ending:
+            await self._until_due()
+            batch = self._batch()
+            try:
+                reply = await self._exchange(
+                    [waiter.wanted for waiter in batch.waiters],
+                    [ended for ended, _ in batch.ended],
+                    batch.renew,
+                    self._buckets(batch),
+                )
+            except (RedisError, OSError) as error:
+                await self._missed(batch, error)
+                continue
+            self._apply(batch, reply)
+            await asyncio.sleep(_QUIET_SECONDS)
+
+    async def _until_due(self) -> None:
+        while not self._ending and (pause := self._due_at - time.monotonic()) > 0:
+            self._wake.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), timeout=None if pause == float("inf") else pause)
+        self._due_at = float("inf")
+
+    def _batch(self) -> _Batch:
+        now = time.monotonic()
+        renew: list[str] = []
+        if now >= self._renew_at:
+            renew, self._renew_at = list(self._under_way), now + _RENEW_SECONDS
+        batch = _Batch(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
+        self._ended, self._peeks = [], []
+        return batch
+
+    def _next_in_turn(self, now: float) -> Iterator[_Waiter]:
+        """Waiting calls, one of each tenant in turn, as many as may be expected to be granted."""
+        lines = []
+        for tenant in list(self._lines):
+            line = self._lines[tenant]
+            while line.waiters and line.waiters[0].granted.done():
+                line.waiters.popleft()
+            if not line.waiters:
+                del self._lines[tenant]
+            elif now >= line.not_before:
+                lines.append(line)
+        left = min(_AT_MOST, max(_AT_LEAST, 2 * self._granted_lately))
+        depth = 0
+        while left > 0 and (lines := [line for line in lines if len(line.waiters) > depth]):
+            for line in lines[:left]:
+                if not line.waiters[depth].granted.done():
+                    yield line.waiters[depth]
+            left -= len(lines)
+            depth += 1
+
+    def _buckets(self, batch: _Batch) -> dict[str, tuple[Bucket, Bucket]]:
+        tenants = {w.wanted.tenant for w in batch.waiters} | {e.grant.tenant for e, _ in batch.ended}
+        return {tenant: buckets for tenant in tenants if (buckets := self._tenant_buckets(tenant)) is not None}
+
+    def _apply(self, batch: _Batch, reply: Reply) -> None:
+        now = time.monotonic()
+        if self._away_since is not None:
+            log.info("limits_are_back", component=self._component)
+            self._away_since = None
+        self._tell_change(reply)
+        self.reply, self.replied_at = reply, now
+        for peek in batch.peeks:
+            if not peek.done():
+                peek.set_result(None)
+        for _, told in batch.ended:
+            if told is not None and not told.done():
+                told.set_result(reply)
+        granted = 0
+        for waiter, answer in zip(batch.waiters, reply.answers, strict=True):
+            granted += isinstance(answer, Grant)
+            self._answer(waiter, answer, reply, now)
+        if batch.waiters:
+            self._granted_lately = granted
+        if reply.cooldown_seconds > _LONG_COOLDOWN_SECONDS:
+            self._send_away(reply)
+        self._plan(reply, now)
+
+    def _tell_change(self, reply: Reply) -> None:
+        before = self.reply.breaker if self.reply is not None else Breaker.CLOSED
+        if reply.breaker != before:
+            log.warning("breaker", component=self._component, state=reply.breaker.name.lower())
+
+    def _answer(self, waiter: _Waiter, answer: Answer, reply: Reply, now: float) -> None:
+        tenant = waiter.wanted.tenant
+        match answer:
+            case Grant():
+                if waiter.granted.done():  # its caller has gone meanwhile
+                    self.end(Ended(answer, Outcome.DROPPED, tokens=0))
+                    return
+                self._under_way.add(answer.id)
+                waiter.granted.set_result(answer)
+                if tenant in self._lines:
+                    self._lines.move_to_end(tenant)
+            case Blocked():
+                _raise(waiter, is_down(self._component, reply))
+            case Wait(tenant=True, seconds=seconds):
+                if tenant in self._lines:
+                    self._lines[tenant].not_before = now + _between(seconds)
+
+    def _send_away(self, reply: Reply) -> None:
+        for waiter in self._all_waiters():
+            wait = timedelta(seconds=reply.cooldown_seconds + random.uniform(0, 2))  # noqa: S311  jitter
+            message = f"the {self._component} provider asked for a pause of {reply.cooldown_seconds:.0f} seconds"
+            _raise(waiter, RateLimited(message, retry_after=wait))
+
+    def _plan(self, reply: Reply, now: float) -> None:
+        """When to exchange next, by itself."""
+        waiting = [line for line in self._lines.values() if any(not w.granted.done() for w in line.waiters)]
+        self._not_before = now + _between(reply.wait_seconds) if reply.wait_seconds > 0 else 0.0
+        if waiting:
+            self._hurry(max(self._not_before, min(line.not_before for line in waiting)))
+        if self._under_way:
+            self._hurry(self._renew_at)
+        if self._ended or self._peeks:
+            self._hurry(now)
+
+    async def _missed(self, batch: _Batch, error: Exception) -> None:
+        """The broker is away: nothing begins without it, and what ended is told later."""
+        now = time.monotonic()
+        if self._away_since is None:
+            log.warning("limits_unreachable", component=self._component, kind=type(error).__name__)
+            self._away_since = now
+        self._ended = batch.ended + self._ended
+        self._peeks = batch.peeks + self._peeks
+        for waiter in self._all_waiters():
+            if now - max(waiter.since, self._away_since) >= _AWAY_SECONDS:
+                _raise(waiter, Unavailable("the broker, which keeps the limits, cannot be reached", component="broker"))
+        await asyncio.sleep(_AWAY_PAUSE_SECONDS)
+        self._renew_at = 0.0
+        self._hurry(now)
+
+    def _all_waiters(self) -> Iterator[_Waiter]:
+        for line in self._lines.values():
+            yield from line.waiters
+
+
+def _raise(waiter: _Waiter, error: ForeaskError) -> None:
+    if not waiter.granted.done():
+        waiter.granted.set_exception(error)
+
+
+def _between(seconds: float) -> float:
+    """A pause before asking again, not so short that asking costs more than it brings, not in step with others."""
+    shortest, longest = _ASK_AGAIN_SECONDS
+    return min(longest, max(seconds, random.uniform(shortest, 2 * shortest)))  # noqa: S311  jitter
+
+
+def is_down(component: str, reply: Reply) -> Unavailable:
+    """What a call has to expect while the breaker is open; it says nothing about the work."""
+    wait = timedelta(seconds=reply.pause_seconds + random.uniform(0, 2))  # noqa: S311  jitter
+    return Unavailable(
+        f"the {component} provider has failed again and again and is left alone for a while",
+        component=component,
+        retry_after=wait,
+    )

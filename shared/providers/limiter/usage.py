@@ -1,0 +1,106 @@
+"""How much of each limit is used, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from shared.domain.errors import Unavailable
+from shared.providers.limiter.exchange import Breaker, Exchange
+from shared.providers.limiter.rates import Rates
+
+_SLOT_SECONDS = 10  # as in limiter.lua
+_SLOTS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUse:
+    """One limit of the pool and what is used of it.
+
+    Args:
+        name: such as `llm requests`, or `tenant acme: llm tokens`.
+        limit: what a minute may hold, None where nothing is declared.
+        used: what the last minute held.
+        in_flight: calls under way in the whole pool.
+        in_flight_limit: how many there may be, None where a rate is declared instead.
+        breaker: `closed`, `open` or `half-open`.
+        cooldown: for how long the provider asked everyone to wait.
+    """
+
+    name: str
+    limit: int | None
+    used: int
+    in_flight: int
+    in_flight_limit: int | None
+    breaker: str
+    cooldown: timedelta
+
+
+async def read(
+    redis: Redis, exchange: Exchange, component: str, rates: Rates, tenant: tuple[str, Rates]
+) -> list[LimitUse]:
+    """What a provider's limits, and a tenant's own, are used for.
+
+    Raises:
+        Unavailable: the broker is away.
+    """
+    name, own_rates = tenant
+    try:
+        async with redis.pipeline(transaction=False) as pipeline:
+            await pipeline.time()
+            await pipeline.hgetall(exchange.key("state"))
+            await pipeline.hgetall(exchange.key(f"tenant:{name}"))
+            await pipeline.zrange(exchange.key("flight"), 0, -1, withscores=True)
+            (seconds, micros), state, own, flight = await pipeline.execute()
+    except (RedisError, OSError) as error:
+        raise Unavailable("the broker, which keeps the limits, cannot be reached", component="broker") from error
+    now = seconds + micros / 1e6
+    shared = _numbers(state)
+    in_flight = sum(ends > now * 1000 for _, ends in flight)
+    limit = None if rates.requests is not None else int(shared["limit"]) if "limit" in shared else None
+
+    def use(kind: str, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
+        return LimitUse(
+            name=f"{prefix}{component} {kind}",
+            limit=declared,
+            used=_used(values, kind, now),
+            in_flight=in_flight,
+            in_flight_limit=limit,
+            breaker=_breaker(shared, now).name.lower().replace("_", "-"),
+            cooldown=timedelta(seconds=max(0.0, shared.get("cooldown", 0) / 1000 - now)),
+        )
+
+    uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]
+    if own_rates.declared:
+        values, prefix = _numbers(own), f"tenant {name}: "
+        uses += [
+            use("requests", own_rates.requests, values, prefix),
+            use("tokens", own_rates.tokens, values, prefix),
+        ]
+    return uses
+
+
+def _numbers(fields: Mapping[Any, Any]) -> dict[str, float]:
+    return {key.decode(): float(value) for key, value in fields.items()}
+
+
+def _breaker(state: Mapping[str, float], now: float) -> Breaker:
+    if "open" not in state:
+        return Breaker.CLOSED
+    return Breaker.OPEN if now * 1000 < state["open"] else Breaker.HALF_OPEN
+
+
+def _used(values: Mapping[str, float], kind: str, now: float) -> int:
+    """The last minute's sum; of the oldest slot the part that lies within it."""
+    slot, into = divmod(now, _SLOT_SECONDS)
+    total = 0.0
+    for place in range(_SLOTS):
+        age = slot - values.get(f"slot{place}", -1e9)
+        share = 1.0 if age < _SLOTS - 1 else 1 - into / _SLOT_SECONDS if age < _SLOTS else 0.0
+        total += share * values.get(f"{kind}{place}", 0.0)
+    return max(0, round(total))

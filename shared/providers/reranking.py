@@ -1,0 +1,74 @@
+"""Reranking: a model reads the question and each chunk together, and says how well they fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from shared.domain.errors import BadReply
+from shared.providers.provider import Provider
+
+
+class Reranker:
+    """A model behind `/rerank` as Jina and Cohere have it; llama.cpp, vLLM and Infinity serve it too.
+
+    Args:
+        provider: its endpoint.
+        model: its name, where the endpoint wants one.
+        budget: how long a query waits for it.
+        candidates: how many chunks of a query it is given, the best.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str | None = None,
+        *,
+        budget: timedelta = timedelta(seconds=1),
+        candidates: int = 50,
+    ) -> None:
+        self._provider = provider
+        self._model = model
+        self.budget = budget
+        self.candidates = candidates
+
+    async def score(self, question: str, documents: Sequence[str]) -> list[float]:
+        """Score every document against the question, in one call.
+
+        Returns:
+            Score i belongs to document i; higher is better, on a scale of the model's own.
+
+        Raises:
+            Transient: the endpoint is not available.
+            Refused: it will not do this request.
+            BadReply: its reply is not one score for each document.
+        """
+        body: dict[str, Any] = {"query": question, "documents": list(documents), "top_n": len(documents)}
+        if self._model is not None:
+            body["model"] = self._model
+        return scores_in(await self._provider.post_any("/rerank", body), len(documents))
+
+
+def scores_in(reply: object, count: int) -> list[float]:
+    """Read `{"results": [{"index", "relevance_score"}]}`, or the list alone, with `score` for a name.
+
+    Raises:
+        BadReply: it is not one finite score for each of `count` documents.
+    """
+    results = reply.get("results") if isinstance(reply, Mapping) else reply
+    if not isinstance(results, list):
+        raise BadReply("the rerank provider sent no list of results")
+    scores = dict(_score(result) for result in results)
+    if len(results) != count or scores.keys() != set(range(count)):
+        raise BadReply(f"the rerank provider's results are not one for each of the {count} documents")
+    return [scores[index] for index in range(count)]
+
+
+def _score(result: object) -> tuple[int, float]:
+    if isinstance(result, Mapping):
+        index, score = result.get("index"), result.get("relevance_score", result.get("score"))
+        if type(index) is int and type(score) in {int, float} and math.isfinite(score):
+            return index, float(score)
+    raise BadReply("the rerank provider sent a result without an index and a score")

@@ -1,0 +1,56 @@
+"""Tokens: counted by the model's own tokenizer where that is known, else estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tokenizers import Tokenizer
+
+from shared.providers.embedding import estimated_tokens
+
+
+class TokenCounter(Protocol):
+    """Counts the tokens of texts; an estimate is rather too high than too low for English."""
+
+    @property
+    def exact(self) -> bool: ...
+
+    def count(self, texts: Sequence[str]) -> list[int]: ...
+
+
+class Estimate:
+    exact = False
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [estimated_tokens(text) for text in texts]
+
+
+class OwnTokenizer:
+    """A model's `tokenizer.json`.
+
+    Raises:
+        ValueError: the file is not one, with what to do about it.
+    """
+
+    exact = True
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(
+                f"FOREASK_LLM_TOKENIZER: {path} cannot be read as a tokenizer.json ({error});"
+                " give the file of that name from the model's repository, or leave the setting out to have tokens"
+                " estimated."
+            ) from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(e.ids) for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+
+def token_counter(path: Path | None) -> TokenCounter:
+    return Estimate() if path is None else OwnTokenizer(path)

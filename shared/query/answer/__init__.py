@@ -1,0 +1,16 @@
+"""Answering: from numbered passages alone, with citations, in a generative and an extractive form."""
+
+from shared.query.answer.answer import NOTHING_FOUND, Answer, Answerer, Form, Passage, nothing_found
+from shared.query.answer.extractive import ExtractiveAnswerer
+from shared.query.answer.generative import GenerativeAnswerer
+
+__all__ = [
+    "NOTHING_FOUND",
+    "Answer",
+    "Answerer",
+    "ExtractiveAnswerer",
+    "Form",
+    "GenerativeAnswerer",
+    "Passage",
+    "nothing_found",
+]

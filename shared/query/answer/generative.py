@@ -1,0 +1,66 @@
+"""Answers written by a model from numbered passages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from shared.domain.errors import BadReply
+from shared.providers.chat import ChatModel, Usage
+from shared.query.answer import prompts
+from shared.query.answer.answer import NOTHING_FOUND, Answer, Form, Passage, nothing_found
+from shared.query.answer.citations import CitationCleaner
+
+
+class GenerativeAnswerer:
+    """An `Answerer` that has a chat model write the answer."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+
+    @property
+    def form(self) -> Form:
+        return "generative"
+
+    async def answer(self, question: str, passages: Sequence[Passage]) -> Answer:
+        """Answer from these passages alone; without passages nothing is called and nothing is found.
+
+        Raises:
+            Transient: worth another attempt later.
+            Refused: the provider will not answer this request.
+            BadReply: the model wrote nothing.
+        """
+        if not passages:
+            return nothing_found(self.form)
+        completion = await self._model.complete(prompts.request(question, passages))
+        cleaner = _cleaner(passages)
+        text = cleaner.feed(completion.text) + cleaner.end()
+        return _answer(text, cleaner, completion.usage)
+
+    async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
+        """Yield the answer's text in pieces as the model writes it, then the whole `Answer`."""
+        if not passages:
+            yield NOTHING_FOUND
+            yield nothing_found(self.form)
+            return
+        cleaner, usage, pieces = _cleaner(passages), Usage(), []
+        async for event in self._model.stream(prompts.request(question, passages)):
+            if isinstance(event, Usage):
+                usage += event
+            elif piece := cleaner.feed(event):
+                pieces.append(piece)
+                yield piece
+        if piece := cleaner.end():
+            pieces.append(piece)
+            yield piece
+        yield _answer("".join(pieces), cleaner, usage)
+
+
+def _cleaner(passages: Sequence[Passage]) -> CitationCleaner:
+    return CitationCleaner([passage.number for passage in passages])
+
+
+def _answer(text: str, cleaner: CitationCleaner, usage: Usage) -> Answer:
+    if not text:
+        raise BadReply("the model wrote no answer")
+    found = bool(cleaner.cited) or not text.startswith(NOTHING_FOUND.rstrip("."))
+    return Answer(text, tuple(cleaner.cited), tuple(cleaner.removed), usage, "generative", found)

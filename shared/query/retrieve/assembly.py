@@ -1,0 +1,100 @@
+"""Assembly: what was found becomes a context in which no sentence is paid for twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from shared.providers.tokens import TokenCounter
+from shared.query.retrieve.chunks import RetrievedChunk
+from shared.query.retrieve.query import Order
+
+
+@dataclass(slots=True)
+class Distinct:
+    """Chunks, best first, each text once; a later one with the same text is noted at the first."""
+
+    wanted: int
+    duplicates: int = 0
+    _chunks: list[RetrievedChunk] = field(default_factory=list)
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def add(self, chunks: Iterable[RetrievedChunk]) -> None:
+        for chunk in chunks:
+            text = " ".join(chunk.text.split())
+            place = self._places.get(text)
+            if place is None:
+                self._places[text] = len(self._chunks)
+                self._chunks.append(chunk)
+            elif not _same_place(self._chunks[place], chunk):
+                self.duplicates += 1
+                first = self._chunks[place]
+                known = {first.external_id, *first.also_in}
+                if chunk.external_id not in known:
+                    self._chunks[place] = replace(first, also_in=(*first.also_in, chunk.external_id))
+
+    @property
+    def full(self) -> bool:
+        return len(self._chunks) >= self.wanted
+
+    @property
+    def chunks(self) -> list[RetrievedChunk]:
+        return self._chunks[: self.wanted]
+
+
+def _same_place(one: RetrievedChunk, other: RetrievedChunk) -> bool:
+    return (one.document_id, one.generation, one.span) == (other.document_id, other.generation, other.span)
+
+
+def without_overlaps(chunks: Iterable[RetrievedChunk]) -> list[RetrievedChunk]:
+    """Cut from each chunk what a better one of its document has at that end; one that has nothing else is left out."""
+    taken: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    kept = []
+    for chunk in chunks:
+        spans = taken.setdefault((chunk.document_id, chunk.generation), [])
+        start, end = chunk.span
+        for other_start, other_end in sorted(spans):
+            if other_start <= start < other_end:
+                start = other_end
+        for other_start, other_end in sorted(spans, reverse=True):
+            if other_start < end <= other_end:
+                end = other_start
+        if cut := _cut(chunk, start, end):
+            spans.append(cut.span)
+            kept.append(cut)
+    return kept
+
+
+def _cut(chunk: RetrievedChunk, start: int, end: int) -> RetrievedChunk | None:
+    if (start, end) == chunk.span:
+        return chunk
+    body = chunk.body[max(0, start - chunk.span[0]) : max(0, end - chunk.span[0])]
+    text = body.strip()
+    if not text:
+        return None
+    start += len(body) - len(body.lstrip())
+    return replace(chunk, text=text, span=(start, start + len(text)))
+
+
+def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_tokens: int) -> list[RetrievedChunk]:
+    """Take chunks in order while they fit; one that is too large is passed over for a smaller one behind it."""
+    counts = tokens.count([chunk.text for chunk in chunks])
+    taken, left = [], max_tokens
+    for chunk, count in zip(chunks, counts, strict=True):
+        if count <= left:
+            taken.append(replace(chunk, tokens=count))
+            left -= count
+    return taken
+
+
+def ordered(chunks: Sequence[RetrievedChunk], order: Order) -> list[RetrievedChunk]:
+    """By score as they come; by section those under the same headings together, in the order of their document.
+
+    The sections stand in the order of their best chunks.
+    """
+    if order == "score":
+        return list(chunks)
+    groups: dict[tuple[str, tuple[str, ...]], list[RetrievedChunk]] = {}
+    for chunk in chunks:
+        groups.setdefault((chunk.document_id, chunk.heading_path), []).append(chunk)
+    return [chunk for group in groups.values() for chunk in sorted(group, key=lambda chunk: chunk.span)]

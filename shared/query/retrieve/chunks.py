@@ -1,0 +1,72 @@
+"""Chunks as they are returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shared.query.retrieve.fusion import Match, Place
+from shared.query.retrieve.query import Channel, Source
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedChunk:
+    """A chunk that was found, what is returned for it, and why it was found.
+
+    Args:
+        text: that of the unit of return: the chunk, the section around it or some of its sentences.
+        span: where the text stands in the document; a table's header rows may be repeated before it.
+        chunk_span: where the chunk stands that was found.
+        also_in: external ids of documents in which the same text was found, with a lower score.
+        tokens: of the text; 0 until it is counted.
+    """
+
+    chunk_id: str
+    score: float
+    matched_question: str | None
+    matched_question_source: Source | None
+    text: str
+    document_id: str
+    external_id: str
+    title: str | None
+    filename: str | None
+    heading_path: tuple[str, ...]
+    page: int | None
+    span: tuple[int, int]
+    chunk_span: tuple[int, int]
+    generation: int
+    metadata: Mapping[str, Any]
+    channels: Mapping[Channel, Place]
+    rerank_score: float | None = None
+    also_in: tuple[str, ...] = ()
+    tokens: int = 0
+
+    @property
+    def body(self) -> str:
+        """The text without header rows that were repeated: exactly that of its span."""
+        return self.text[len(self.text) - (self.span[1] - self.span[0]) :]
+
+
+def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
+    """A match with what stands in Qdrant."""
+    span = (payload["span"][0], payload["span"][1])
+    return RetrievedChunk(
+        chunk_id=match.chunk_id,
+        score=match.score,
+        matched_question=match.question.text if match.question else None,
+        matched_question_source=match.question.source if match.question else None,
+        text=str(payload["text"]),
+        document_id=payload["document_id"],
+        external_id=payload["external_id"],
+        title=payload["title"],
+        filename=payload["filename"],
+        heading_path=tuple(payload["heading_path"]),
+        page=payload["page"],
+        span=span,
+        chunk_span=span,
+        generation=payload["generation"],
+        metadata=payload["metadata"],
+        channels=match.places,
+        rerank_score=match.rerank_score,
+    )

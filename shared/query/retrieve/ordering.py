@@ -1,0 +1,61 @@
+"""Ordering: what is known of the best chunks beside the channels' scores changes their order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from shared.query.retrieve.fusion import Match
+
+_NAMED = 0.1  # what a chunk gains that names everything which the question names, as a share of its score
+_WORD = re.compile(r"\w+")
+
+
+def favoured(
+    matches: Sequence[Match], payloads: Mapping[str, Mapping[str, Any]], entities: Sequence[str]
+) -> list[Match]:
+    """Raise the scores of chunks whose text, headings or title have the question's names in them.
+
+    Args:
+        matches: the chunks.
+        payloads: those of the chunks that are looked at; the others stay as they are.
+        entities: the names.
+    """
+    names = [name for entity in entities if (name := _words(entity))]
+    raised = [_raised(match, payloads.get(match.chunk_id), names) for match in matches] if names else matches
+    return sorted(raised, key=lambda match: (-match.score, match.chunk_id))
+
+
+def _raised(match: Match, payload: Mapping[str, Any] | None, names: Sequence[str]) -> Match:
+    if payload is None:
+        return match
+    words = _words(passage_of(payload))
+    share = sum(name in words for name in names) / len(names)
+    return replace(match, score=match.score + _NAMED * share * abs(match.score))
+
+
+def _words(text: str) -> str:
+    """The words with a space around each, so that a name is found where it is not a part of another word."""
+    words = _WORD.findall(text.casefold())
+    return f" {' '.join(words)} " if words else ""
+
+
+def passage_of(payload: Mapping[str, Any]) -> str:
+    """A chunk with its place in the document, as a model reads it."""
+    place = " > ".join(part for part in (payload["title"], *payload["heading_path"]) if part)
+    return f"{place}\n\n{payload['text']}" if place else str(payload["text"])
+
+
+def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Match]:
+    """Put the chunks that have a score of the reranker in front, in its order; the others follow in theirs."""
+    judged = [replace(match, rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
+    judged.sort(key=lambda match: -(match.rerank_score or 0.0))
+    return judged + [match for match in matches if match.chunk_id not in scores]
+
+
+def on_one_scale(matches: Sequence[Match]) -> list[Match]:
+    """Hand the scores out anew, the highest to the first: where an order and scores are needed that agree."""
+    scores = sorted((match.score for match in matches), reverse=True)
+    return [replace(match, score=score) for match, score in zip(matches, scores, strict=True)]

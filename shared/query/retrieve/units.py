@@ -1,0 +1,117 @@
+"""Units of return: a small chunk is found more exactly, a larger stretch is read more easily.
+
+- `section`: the section that the chunk is a part of, where its collection is divided into sections (small-to-big).
+- `sentences`: the chunk's sentence that is nearest to the question, and those around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from shared.providers.embedding import Embedder, Vectors, pack
+from shared.query.retrieve.chunks import RetrievedChunk
+from shared.text.headings import common_path
+from shared.text.sentences import Sentence, sentences
+from shared.vectors.index import Index, Section
+
+CHILDREN = 4  # chunks that are looked at for each section that is wanted
+_MAX_INPUTS, _MAX_TOKENS = 256, 32_000  # sentences in one request for embeddings
+
+
+async def sections_of(
+    index: Index, index_name: str, tenant: str, chunks: Sequence[RetrievedChunk], payloads: Mapping[str, Any]
+) -> list[RetrievedChunk]:
+    """Put each chunk's section in its place, each section once, for its best chunk.
+
+    A chunk stays what it is where it has no section, or where a part of that cannot be had: during an update of its
+    document a section is complete only when all its chunks are stored.
+    """
+    best: dict[Section, RetrievedChunk] = {}
+    units: list[RetrievedChunk | Section] = []
+    for chunk in chunks:
+        section = _section_of(chunk, payloads[chunk.chunk_id])
+        if section is None:
+            units.append(chunk)
+        elif section not in best:
+            best[section] = chunk
+            units.append(section)
+    parts = await index.sections(index_name, tenant, list(best)) if best else {}
+    return [_whole(best[unit], unit, parts.get(unit, ())) if isinstance(unit, Section) else unit for unit in units]
+
+
+def _section_of(chunk: RetrievedChunk, payload: Mapping[str, Any]) -> Section | None:
+    span = payload.get("section")
+    return span and Section(chunk.document_id, chunk.generation, span["start"], span["end"])
+
+
+def _whole(chunk: RetrievedChunk, section: Section, parts: Sequence[Mapping[str, Any]]) -> RetrievedChunk:
+    """The section's text, put together from its chunks; the chunk itself where one of them is missing."""
+    parts = sorted(parts, key=lambda part: part["ordinal"])
+    ordinals = [part["ordinal"] for part in parts]
+    complete = (
+        bool(parts)
+        and ordinals == list(range(ordinals[0], ordinals[0] + len(parts)))
+        and (parts[0]["span"][0], parts[-1]["span"][1]) == (section.start, section.end)
+    )
+    if not complete:
+        return chunk
+    return replace(
+        chunk,
+        text=joined(parts),
+        span=(section.start, section.end),
+        heading_path=common_path(part["heading_path"] for part in parts),
+        page=parts[0]["page"],
+    )
+
+
+def joined(parts: Sequence[Mapping[str, Any]]) -> str:
+    """The text of a span from that of its parts, which may overlap, and between which white space was left out."""
+    text, end = str(parts[0]["text"]), parts[0]["span"][1]
+    for part in parts[1:]:
+        start, stop = part["span"]
+        body = part["text"][len(part["text"]) - (stop - start) :]
+        text += _white_space(start - end) + body[max(0, end - start) :]
+        end = max(end, stop)
+    return text
+
+
+def _white_space(chars: int) -> str:
+    """As much as was left out; which it was is not known, so it is what says the same in Markdown."""
+    return "" if chars <= 0 else "\n" if chars == 1 else "\n\n".ljust(chars, "\n")
+
+
+async def windows_of(
+    embedder: Embedder, question: Vectors, chunks: Sequence[RetrievedChunk], around: int
+) -> list[RetrievedChunk]:
+    """Narrow each chunk to its sentence that is nearest to the question, and so many before and behind it.
+
+    Args:
+        embedder: embeds the sentences.
+        question: the vector of the question, unit length.
+        chunks: those to narrow.
+        around: how many sentences on each side.
+
+    Raises:
+        Transient: the embedding provider is not available.
+    """
+    spans = [list(sentences(chunk.body)) for chunk in chunks]
+    texts = [chunk.body[s.start : s.end] for chunk, own in zip(chunks, spans, strict=True) for s in own]
+    nearness: list[float] = []
+    for part in pack(texts, max_inputs=_MAX_INPUTS, max_tokens=_MAX_TOKENS):
+        nearness += (await embedder.embed(texts[part.start : part.stop]) @ question).tolist()
+    narrowed = []
+    for chunk, own in zip(chunks, spans, strict=True):
+        near, nearness = nearness[: len(own)], nearness[len(own) :]
+        narrowed.append(_window(chunk, own, near, around))
+    return narrowed
+
+
+def _window(chunk: RetrievedChunk, own: Sequence[Sentence], nearness: Sequence[float], around: int) -> RetrievedChunk:
+    if not own:
+        return chunk
+    best = max(range(len(own)), key=nearness.__getitem__)
+    start, end = own[max(0, best - around)].start, own[min(len(own) - 1, best + around)].end
+    offset = chunk.span[0]
+    return replace(chunk, text=chunk.body[start:end], span=(offset + start, offset + end))

@@ -1,0 +1,128 @@
+"""The bytes that were handed in: one file each under the data directory, durable before the ledger names it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from shared.domain.errors import TooLarge, Unavailable
+
+_FLUSH_BYTES = 1 << 20
+_RETRY_AFTER = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """`name` finds the bytes again; `sha256` is over the bytes alone."""
+
+    name: str
+    size_bytes: int
+    sha256: bytes
+
+
+class Uploads:
+    """A folder of uploads. Several machines share it as a network file system."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, name: str) -> Path:
+        return self._folder / name[:2] / name
+
+    async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
+        """Write a stream to disk while its bytes are counted; it is durable when this returns.
+
+        Raises:
+            TooLarge: more than `max_bytes` came; nothing is kept.
+            Unavailable: the disk refused, because it is full for example; nothing is kept.
+        """
+        name = uuid4().hex
+        path = self.path(name)
+        digest, size, buffer = hashlib.sha256(), 0, bytearray()
+        file: BinaryIO | None = None
+        with _removed_on_failure(path):
+            try:
+                async for piece in pieces:
+                    size += len(piece)
+                    if size > max_bytes:
+                        raise _too_large(max_bytes)
+                    digest.update(piece)
+                    buffer += piece
+                    if len(buffer) >= _FLUSH_BYTES:
+                        if file is None:
+                            file = await asyncio.to_thread(_create, path)
+                        await asyncio.to_thread(file.write, bytes(buffer))
+                        buffer.clear()
+                await asyncio.to_thread(_finish, file, bytes(buffer), path)
+            finally:
+                if file is not None:
+                    file.close()
+        return Upload(name, size, digest.digest())
+
+    async def store_bytes(self, content: bytes, *, max_bytes: int) -> Upload:
+        """Write what is in memory already."""
+        if len(content) > max_bytes:
+            raise _too_large(max_bytes)
+        name = uuid4().hex
+        path = self.path(name)
+        with _removed_on_failure(path):
+            await asyncio.to_thread(_finish, None, content, path)
+        return Upload(name, len(content), hashlib.sha256(content).digest())
+
+    def remove(self, name: str) -> None:
+        self.path(name).unlink(missing_ok=True)
+
+    def older_than(self, seconds: float, now: Callable[[], float] = time.time) -> Iterator[str]:
+        """Names of uploads that are at least so old; those that no document needs were left by a crash."""
+        for path in self._folder.glob("??/*"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < now() - seconds:
+                    yield path.name
+
+
+@contextmanager
+def _removed_on_failure(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        said = f"The document could not be stored: {error.strerror or type(error).__name__}."
+        raise Unavailable(said, component="uploads", retry_after=_RETRY_AFTER) from error
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"The document is larger than {max_bytes:,} bytes (FOREASK_MAX_UPLOAD_BYTES).")
+
+
+def _create(path: Path) -> BinaryIO:
+    try:
+        return path.open("xb")
+    except FileNotFoundError:  # there are few folders: all but the first uploads find theirs
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("xb")
+
+
+def _finish(file: BinaryIO | None, rest: bytes, path: Path) -> None:
+    """Write what is left; a small upload is made here altogether, in one turn of a thread."""
+    with file or _create(path) as opened:
+        opened.write(rest)
+        opened.flush()
+        os.fsync(opened.fileno())
+    # The name must be as durable as the bytes: a ledger row is about to point to it.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,426 @@
+"""The one border to Qdrant: collections, points, searches; its errors turned into ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, SecretStr
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+
+from shared.domain.errors import Permanent, Unavailable
+from shared.providers.embedding import Vectors
+from shared.vectors.points import Point
+
+_RETRY_AFTER = timedelta(seconds=2)
+_TIMEOUT_SECONDS = 60
+_REQUEST_POINTS = 512
+_REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
+_SECTION_CHUNKS = 1000  # more than fit into the longest section
+_PART = ["text", "ordinal", "span", "heading_path", "page"]
+_PLACE = ["document_id", "chunk_id", "generation", "pending"]
+_INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
+    "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    "document_id": models.PayloadSchemaType.KEYWORD,
+    "chunk_id": models.PayloadSchemaType.KEYWORD,
+    "generation": models.PayloadSchemaType.INTEGER,
+    "pending": models.PayloadSchemaType.BOOL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A point that a search found."""
+
+    id: str
+    score: float
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of a document's generation, by its span."""
+
+    document_id: str
+    generation: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a point says of where it belongs; None where it says nothing that can be read."""
+
+    id: str
+    document_id: UUID | None
+    chunk_id: UUID | None
+    generation: int | None
+    pending: bool
+
+
+class _Answers(BaseModel):
+    result: list[dict[str, Any]]
+
+
+class Index:
+    """Qdrant, as the project uses it."""
+
+    def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
+        key = api_key.get_secret_value() if api_key else None
+        self._client = AsyncQdrantClient(
+            url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
+        )
+        self._known: set[str] = set()
+        self._away = False  # it did not answer the last request
+
+    async def ensure(self, name: str, dimensions: int) -> None:
+        """Make the collection with its payload indexes, where it is not there yet.
+
+        Raises:
+            Permanent: it is there with vectors of another size.
+            Unavailable: Qdrant cannot be reached.
+        """
+        if name in self._known:
+            return
+        with self._errors():
+            if not await self._client.collection_exists(name):
+                await self._create(name, dimensions)
+            info = await self._client.get_collection(name)
+        vectors = info.config.params.vectors
+        size = vectors["text"].size if isinstance(vectors, dict) else None
+        if size != dimensions:
+            raise Permanent(
+                f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
+                " set the model that it was built with, or index into a new collection."
+            )
+        self._known.add(name)
+
+    async def _create(self, name: str, dimensions: int) -> None:
+        vector = models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
+        sparse = models.SparseVectorParams(modifier=models.Modifier.IDF)
+        try:
+            await self._client.create_collection(
+                name, vectors_config={"question": vector, "text": vector}, sparse_vectors_config={"bm25": sparse}
+            )
+        except UnexpectedResponse as error:
+            if error.status_code != 409:  # noqa: PLR2004  another worker made it
+                raise
+        # Before the first point: an index made later is built over everything that is there.
+        for field, schema in _INDEXED.items():
+            await self._client.create_payload_index(name, field, field_schema=schema, wait=True)
+
+    async def upsert(self, name: str, points: Sequence[Point]) -> None:
+        """Write points and wait until they can be searched.
+
+        A point that is there already is replaced unless it belongs to a newer generation, so that a writer who slept
+        through its lease cannot take a document back.
+
+        Raises:
+            Unavailable: Qdrant did not confirm; some of the points may have been written.
+        """
+        generations = sorted({point.payload["generation"] for point in points})
+        for generation in generations:
+            same = [point for point in points if point.payload["generation"] == generation]
+            condition = {"must": [{"key": "generation", "range": {"lte": generation}}]}
+            await asyncio.gather(*(self._upsert(name, body) for body in _bodies(same, condition)))
+
+    async def _upsert(self, name: str, body: bytes) -> None:
+        # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.
+        with self._errors(), self._gone(name):
+            reply = await self._client.http.client.request(
+                type_=models.InlineResponse2008,
+                method="PUT",
+                url="/collections/{collection_name}/points",
+                path_params={"collection_name": name},
+                params={"wait": "true"},
+                headers={"content-type": "application/json"},
+                content=body,
+            )
+        _require_completed(reply.result.status if reply.result else None)
+
+    @contextmanager
+    def _gone(self, name: str) -> Iterator[None]:
+        """Let a collection that has vanished be made again by the next attempt."""
+        try:
+            yield
+        except UnexpectedResponse as error:
+            if error.status_code != 404:  # noqa: PLR2004
+                raise
+            self._known.discard(name)
+            raise Unavailable(
+                f"Qdrant has no collection {name} any more", component="qdrant", retry_after=_RETRY_AFTER
+            ) from error
+
+    async def replace(self, name: str, tenant: str, document_id: UUID, generation: int) -> None:
+        """Let a document's new generation be seen and remove its older ones, in one request.
+
+        No such collection: no chunk of it had a point, so there is nothing to do.
+        """
+        shown = models.SetPayload(
+            payload={"pending": False}, filter=_document(tenant, document_id, generation=generation)
+        )
+        older = models.FilterSelector(filter=_document(tenant, document_id, below=generation))
+        operations: list[models.UpdateOperation] = [
+            models.SetPayloadOperation(set_payload=shown),
+            models.DeleteOperation(delete=older),
+        ]
+        with self._if_there():
+            for result in await self._client.batch_update_points(name, operations, wait=True):
+                _require_completed(result.status)
+
+    async def delete(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
+        """Remove a document's points, or those of its generations before `below`. No such collection: nothing to do."""
+        selector = models.FilterSelector(filter=_document(tenant, document_id, below=below))
+        with self._if_there():
+            result = await self._client.delete(name, selector, wait=True)
+            _require_completed(result.status)
+
+    async def drop(self, name: str) -> None:
+        self._known.discard(name)
+        with self._errors():
+            await self._client.delete_collection(name)
+
+    async def count(self, name: str, tenant: str) -> int:
+        """Count a tenant's points; where there is no such collection yet there are none."""
+        return await self._count(name, models.Filter(must=[_equals("tenant", tenant)]))
+
+    async def search(self, name: str, requests: Sequence[Mapping[str, Any]]) -> list[list[Hit]] | None:
+        """Run several searches, bodies of Qdrant's `/points/query`, in one request.
+
+        Returns:
+            The hits of each, best first; None where there is no such collection.
+        """
+        # Below the typed methods: a model for each of hundreds of hits costs more than the search.
+        with self._if_there():
+            reply = await self._client.http.client.request(
+                type_=_Answers,
+                method="POST",
+                url="/collections/{collection_name}/points/query/batch",
+                path_params={"collection_name": name},
+                headers={"content-type": "application/json"},
+                content=orjson.dumps({"searches": requests}),
+            )
+            return [[_hit(point) for point in one["points"]] for one in reply.result]
+        return None
+
+    async def chunks(self, name: str) -> int:
+        """Count the chunks of a collection, of all tenants and generations."""
+        return await self._count(name, models.Filter(must=[models.HasVectorCondition(has_vector="bm25")]))
+
+    async def _count(self, name: str, condition: models.Filter) -> int:
+        with self._if_there():
+            return (await self._client.count(name, count_filter=condition, exact=True)).count
+        return 0
+
+    async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
+        """Return the vectors of chunks' texts by id, unit length; those without one are missing."""
+        with self._errors():
+            records = await self._client.retrieve(name, list(ids), with_payload=False, with_vectors=["text"])
+        given = {str(r.id): r.vector["text"] for r in records if isinstance(r.vector, dict) and "text" in r.vector}
+        return {id_: np.asarray(vector, dtype=np.float32) for id_, vector in given.items()}
+
+    async def fetch(self, name: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the payloads of points by id; those that are gone are missing."""
+        with self._errors():
+            records = await self._client.retrieve(name, list(ids), with_payload=True)
+        return {str(record.id): record.payload or {} for record in records}
+
+    async def sections(
+        self, name: str, tenant: str, sections: Sequence[Section]
+    ) -> dict[Section, list[Mapping[str, Any]]]:
+        """Return the payloads of the chunks that sections consist of, in no order; hidden ones too."""
+        requests = [
+            {"filter": _part_of(section, tenant), "limit": _SECTION_CHUNKS, "with_payload": _PART}
+            for section in sections
+        ]
+        found = await self.search(name, requests) or [[] for _ in sections]
+        return {section: [hit.payload for hit in hits] for section, hits in zip(sections, found, strict=True)}
+
+    async def stored(
+        self, name: str, tenant: str, *, after: str | None = None, limit: int = 1000
+    ) -> tuple[list[Stored], str | None]:
+        """Return a tenant's points in the order of their ids, hidden ones too, and where the next page begins."""
+        condition = models.Filter(must=[_equals("tenant", tenant)])
+        with self._if_there():
+            records, following = await self._client.scroll(
+                name, scroll_filter=condition, offset=after, limit=limit, with_payload=_PLACE
+            )
+            return [_stored(record) for record in records], None if following is None else str(following)
+        return [], None
+
+    async def look_up(self, name: str, ids: Sequence[str]) -> dict[str, Stored]:
+        """Return points by id; those that are not there are missing."""
+        with self._if_there():
+            records = await self._client.retrieve(name, list(ids), with_payload=_PLACE)
+            return {str(record.id): _stored(record) for record in records}
+        return {}
+
+    async def remove(self, name: str, points: Sequence[Stored]) -> None:
+        """Remove points, but not what a newer generation has put in their place."""
+        for condition in _as_they_were(points):
+            with self._errors():
+                result = await self._client.delete(name, models.FilterSelector(filter=condition), wait=True)
+            _require_completed(result.status)
+
+    async def discard(self, name: str, ids: Sequence[str]) -> None:
+        """Remove points by their ids. No such collection: nothing to do."""
+        with self._if_there():
+            result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
+            _require_completed(result.status)
+
+    async def show(self, name: str, points: Sequence[Stored]) -> None:
+        """Let hidden points be seen, but not what a newer generation has put in their place."""
+        for condition in _as_they_were(points):
+            with self._errors():
+                result = await self._client.set_payload(name, {"pending": False}, points=condition, wait=True)
+            _require_completed(result.status)
+
+    async def ready(self) -> None:
+        """Raise `Unavailable` unless Qdrant answers."""
+        with self._errors():
+            await self._client.get_collections()
+
+    async def require(self) -> None:
+        """Raise `Unavailable` if Qdrant did not answer the last time and still does not.
+
+        Asked before work is claimed: without Qdrant it would be embedded in vain.
+        """
+        if self._away:
+            await self.ready()
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    @contextmanager
+    def _if_there(self) -> Iterator[None]:
+        """Leave the block where there is no such collection: it is made with its first points."""
+        with self._errors():
+            try:
+                yield
+            except UnexpectedResponse as error:
+                if error.status_code != 404:  # noqa: PLR2004
+                    raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Map the client's exceptions to ours, and remember whether Qdrant answers."""
+        try:
+            with index_errors():
+                yield
+        except Unavailable:
+            self._away = True
+            raise
+        self._away = False
+
+
+def visible(tenant: str) -> models.Filter:
+    """What a tenant may see: its own points, of generations that are whole."""
+    return models.Filter(must=[_equals("tenant", tenant)], must_not=[_equals("pending", value=True)])
+
+
+def _equals(key: str, value: str | bool | int) -> models.FieldCondition:
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def _document(
+    tenant: str, document_id: UUID, *, generation: int | None = None, below: int | None = None
+) -> models.Filter:
+    must: list[models.Condition] = [_equals("tenant", tenant), _equals("document_id", str(document_id))]
+    if generation is not None:
+        must.append(_equals("generation", generation))
+    if below is not None:
+        must.append(models.FieldCondition(key="generation", range=models.Range(lt=below)))
+    return models.Filter(must=must)
+
+
+def _part_of(section: Section, tenant: str) -> dict[str, Any]:
+    wanted: dict[str, str | int] = {
+        "tenant": tenant,
+        "document_id": section.document_id,
+        "generation": section.generation,
+        "section.start": section.start,
+        "section.end": section.end,
+    }
+    return {"must": [{"key": key, "match": {"value": value}} for key, value in wanted.items()]}
+
+
+def _hit(point: Mapping[str, Any]) -> Hit:
+    return Hit(str(point["id"]), point["score"], point.get("payload") or {})
+
+
+def _stored(record: models.Record) -> Stored:
+    payload = record.payload or {}
+    generation = payload.get("generation")
+    return Stored(
+        str(record.id),
+        _uuid(payload.get("document_id")),
+        _uuid(payload.get("chunk_id")),
+        generation if isinstance(generation, int) else None,
+        payload.get("pending") is True,
+    )
+
+
+def _uuid(value: object) -> UUID | None:
+    try:
+        return UUID(str(value))
+    except ValueError:
+        return None
+
+
+def _as_they_were(points: Sequence[Stored]) -> Iterator[models.Filter]:
+    """Filters for points that are still of the generation that was seen."""
+    for generation in {point.generation for point in points}:
+        same: list[models.Condition] = [
+            models.HasIdCondition(has_id=[point.id for point in points if point.generation == generation])
+        ]
+        yield models.Filter(must=same if generation is None else [*same, _equals("generation", generation)])
+
+
+def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:
+    """Encode points into as few requests as their limits allow."""
+    batch: list[orjson.Fragment] = []
+    size = 0
+    for point in points:
+        encoded = orjson.dumps(point.as_json(), option=orjson.OPT_SERIALIZE_NUMPY)
+        if batch and (len(batch) >= _REQUEST_POINTS or size + len(encoded) > _REQUEST_BYTES):
+            yield orjson.dumps({"points": batch, "update_filter": condition})
+            batch, size = [], 0
+        batch.append(orjson.Fragment(encoded))
+        size += len(encoded)
+    if batch:
+        yield orjson.dumps({"points": batch, "update_filter": condition})
+
+
+def _require_completed(status: models.UpdateStatus | None) -> None:
+    # `acknowledged` means the write-ahead log alone, `wait_timeout` not even an attempt.
+    if status != models.UpdateStatus.COMPLETED:
+        raise Unavailable(
+            f"Qdrant did not confirm a write (status {status})", component="qdrant", retry_after=_RETRY_AFTER
+        )
+
+
+@contextmanager
+def index_errors() -> Iterator[None]:
+    """Map the client's exceptions to ours."""
+    try:
+        yield
+    except ResourceExhaustedResponse as error:
+        wait = timedelta(seconds=float(error.retry_after_s))
+        raise Unavailable("Qdrant asks for fewer requests", component="qdrant", retry_after=wait) from error
+    except UnexpectedResponse as error:
+        status = error.status_code or 0
+        said = f"Qdrant answered {status}: {error.content[:300].decode(errors='replace')}"
+        if 400 <= status < 500 and status not in {401, 403, 408, 429}:  # noqa: PLR2004
+            raise Permanent(said) from error
+        raise Unavailable(said, component="qdrant", retry_after=_RETRY_AFTER) from error
+    except (ResponseHandlingException, ApiException, OSError) as error:
+        raise Unavailable("Qdrant cannot be reached", component="qdrant", retry_after=_RETRY_AFTER) from error
