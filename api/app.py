@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from api.collection_cache import KnownCollections
+from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems
-from api.http.middleware import Frontier
-from api.query_log import AskedQueries
+from api.http.middleware import RequestFrontier
+from api.query_log import QueryLogWriter
 from api.routes import (
     calibration,
     collections,
@@ -63,7 +63,7 @@ def create(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.stopping = False
-    app.add_middleware(Frontier)
+    app.add_middleware(RequestFrontier)
     problems.install(app)
     openapi.install(app)
     for part in (
@@ -87,8 +87,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     async with build(settings) as services:
         app.state.services = services
-        app.state.known = KnownCollections(services.ledger.collections, settings.embedding_model or "")
-        app.state.asked = AskedQueries(services.ledger.queries, wanted=settings.queries_kept > 0)
-        services.doorbell.begin()
+        app.state.known = CollectionCache(services.ledger.collections, settings.embedding_model or "")
+        app.state.asked = QueryLogWriter(services.ledger.queries, wanted=settings.query_retention_days > 0)
+        services.wakeups.begin()
         yield
         await app.state.asked.aclose()

@@ -13,7 +13,7 @@ _SECONDS = 5.0
 _MOST = 10_000
 
 
-class KnownCollections:
+class CollectionCache:
     """The ledger's collections, each remembered for a few seconds; only those that are there are remembered.
 
     Args:

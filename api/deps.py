@@ -6,26 +6,26 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api.collection_cache import KnownCollections
-from api.query_log import AskedQueries
-from shared.services import Services as SharedServices
+from api.collection_cache import CollectionCache
+from api.query_log import QueryLogWriter
+from shared.services import Services
 
 
-async def _services(request: Request) -> SharedServices:
-    services: SharedServices = request.app.state.services
+async def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
     return services
 
 
-async def _known(request: Request) -> KnownCollections:
-    known: KnownCollections = request.app.state.known
+async def _known(request: Request) -> CollectionCache:
+    known: CollectionCache = request.app.state.known
     return known
 
 
-async def _asked(request: Request) -> AskedQueries:
-    asked: AskedQueries = request.app.state.asked
+async def _asked(request: Request) -> QueryLogWriter:
+    asked: QueryLogWriter = request.app.state.asked
     return asked
 
 
-Services = Annotated[SharedServices, Depends(_services)]
-Known = Annotated[KnownCollections, Depends(_known)]
-Asked = Annotated[AskedQueries, Depends(_asked)]
+ServicesDep = Annotated[Services, Depends(_services)]
+CollectionCacheDep = Annotated[CollectionCache, Depends(_known)]
+QueryLogDep = Annotated[QueryLogWriter, Depends(_asked)]

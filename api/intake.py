@@ -15,12 +15,11 @@ from typing import Self
 import orjson
 from fastapi import Request
 
-from api.collection_cache import KnownCollections
+from api.collection_cache import CollectionCache
 from api.http import bodies
 from api.http.multipart import Form, read_form
 from api.http.problems import UnsupportedMedia
-from api.schemas import DocumentFields
-from api.schemas import NewDocument as NewDocumentBody
+from api.schemas import DocumentBody, DocumentFields
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.records import Collection, NewDocument
 from shared.ingest.parse.questions import ReadyQuestion
@@ -34,7 +33,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _UNSAID = "application/octet-stream"  # what clients send that do not know
 
 
-async def receive(request: Request, tenant: str, services: Services, known: KnownCollections) -> Submission:
+async def receive(request: Request, tenant: str, services: Services, known: CollectionCache) -> Submission:
     """Take in a document as a form or as JSON; it is durable, and not yet parsed, when this returns.
 
     Raises:
@@ -61,11 +60,11 @@ class _File:
     media_type: str | None
 
 
-async def _from_form(request: Request, tenant: str, services: Services, known: KnownCollections) -> Submission:
+async def _from_form(request: Request, tenant: str, services: Services, known: CollectionCache) -> Submission:
     form = await read_form(request, services.uploads, services.settings)
     upload = form.upload
     assert upload is not None  # read_form sees to it
-    with _Kept(services, upload) as kept:
+    with UploadGuard(services, upload) as kept:
         if not upload.size_bytes:
             raise InvalidInput("The file is empty.", field="file")
         fields = bodies.checked(DocumentFields, _values(form))
@@ -73,16 +72,16 @@ async def _from_form(request: Request, tenant: str, services: Services, known: K
         return await kept.submit(_new(fields, file, await known.ensured(tenant, fields.collection)))
 
 
-async def _from_json(request: Request, tenant: str, services: Services, known: KnownCollections) -> Submission:
-    body = await bodies.read_json(request, NewDocumentBody, services.settings.max_json_bytes)
+async def _from_json(request: Request, tenant: str, services: Services, known: CollectionCache) -> Submission:
+    body = await bodies.read_json(request, DocumentBody, services.settings.max_json_bytes)
     content, filename, media_type = _content(body), filename_of(body.filename), media_type_of(body.media_type)
     collection = await known.ensured(tenant, body.collection)  # before a file is written for nothing
     upload = await services.uploads.store_bytes(content, max_bytes=services.settings.max_upload_bytes)
-    with _Kept(services, upload) as kept:
+    with UploadGuard(services, upload) as kept:
         return await kept.submit(_new(body, _File(upload, filename, media_type), collection))
 
 
-class _Kept:
+class UploadGuard:
     """An upload that is removed again unless the ledger has taken it."""
 
     def __init__(self, services: Services, upload: Upload) -> None:
@@ -110,7 +109,7 @@ class _Kept:
         if submission.obsolete_upload is not None:
             services.uploads.remove(submission.obsolete_upload)
         if submission.accepted:
-            services.doorbell.ring("parse")
+            services.wakeups.wake("parse")
         return submission
 
 
@@ -125,7 +124,7 @@ def _new(fields: DocumentFields, file: _File, collection: Collection) -> NewDocu
         title=title,
         media_type=file.media_type,
         metadata=fields.metadata,
-        given_questions=None if questions is None else tuple(ReadyQuestion(**q) for q in questions),
+        ready_questions=None if questions is None else tuple(ReadyQuestion(**q) for q in questions),
         upload=file.upload.name,
         size_bytes=file.upload.size_bytes,
         content_hash=content_hash(
@@ -143,7 +142,7 @@ def _new(fields: DocumentFields, file: _File, collection: Collection) -> NewDocu
 
 
 def content_hash(parts: Mapping[str, object]) -> bytes:
-    """Everything that changes what is indexed: another hash begins the next generation."""
+    """Everything that changes what is indexed: another hash begins the next version."""
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).digest()
 
 
@@ -201,7 +200,7 @@ def _text(name: str, raw: bytes) -> str:
     return value
 
 
-def _content(body: NewDocumentBody) -> bytes:
+def _content(body: DocumentBody) -> bytes:
     if body.text is not None:
         if not body.text.strip():
             raise InvalidInput("The document is empty.", field="text")

@@ -16,8 +16,8 @@ import structlog
 
 from shared.domain.errors import ForeaskError
 from shared.domain.records import Collection
-from shared.ledger import Queries
-from shared.ledger.query_log import AskedQuery
+from shared.ledger import QueryLog
+from shared.ledger.query_log import QueryLogEntry
 
 _PATIENCE = timedelta(milliseconds=500)
 _PAUSE_SECONDS = 1.0  # before a ledger that failed is tried again
@@ -25,7 +25,7 @@ _PAUSE_SECONDS = 1.0  # before a ledger that failed is tried again
 log = structlog.get_logger()
 
 
-class AskedQueries:
+class QueryLogWriter:
     """Writes queries down, those that come in together as one group.
 
     Args:
@@ -34,11 +34,11 @@ class AskedQueries:
         patience: how long a query waits.
     """
 
-    def __init__(self, queries: Queries, *, wanted: bool, patience: timedelta = _PATIENCE) -> None:
+    def __init__(self, queries: QueryLog, *, wanted: bool, patience: timedelta = _PATIENCE) -> None:
         self._queries = queries
         self._wanted = wanted
         self._patience = patience.total_seconds()
-        self._waiting: list[tuple[AskedQuery, asyncio.Future[bool]]] = []
+        self._waiting: list[tuple[QueryLogEntry, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._late = False  # somebody has waited in vain for what is being written
@@ -47,7 +47,7 @@ class AskedQueries:
         """Return the query's name; None where it is not kept, or could not be written down in time."""
         if collection is None or not self._wanted or self._late or time.monotonic() < self._not_before:
             return None
-        query = AskedQuery(uuid4(), collection.tenant, collection.id, question, chunk_ids)
+        query = QueryLogEntry(uuid4(), collection.tenant, collection.id, question, chunk_ids)
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((query, written))
         if self._writing is None:
@@ -72,7 +72,7 @@ class AskedQueries:
         finally:
             self._writing, self._late = None, False
 
-    async def _kept(self, queries: Sequence[AskedQuery]) -> bool:
+    async def _kept(self, queries: Sequence[QueryLogEntry]) -> bool:
         try:
             await self._queries.keep(queries)
         except ForeaskError as error:

@@ -13,7 +13,7 @@ from shared.domain.errors import InvalidInput
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
 from shared.ingest.generate import validate_template
 from shared.query.answer import Form
-from shared.query.retrieve import CHANNELS, Channel, FusionName, Order, Source, Unit
+from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
 from shared.query.rewrite import MAX_QUERIES, Intent
 
 _METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
@@ -77,11 +77,11 @@ QuestionCount = Annotated[
 ]
 
 
-class Body(BaseModel):
+class BodyModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-class Reply(BaseModel):
+class ReplyModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -92,13 +92,13 @@ def _example(**example: Any) -> ConfigDict:
 # Documents
 
 
-class GivenQuestion(Body):
+class ReadyQuestionBody(BodyModel):
     text: str = Field(min_length=1, max_length=2_000, pattern=r"\S")
     quote: str | None = Field(None, max_length=20_000, description="a passage of the document that answers it")
 
 
 _Question = Annotated[
-    GivenQuestion,
+    ReadyQuestionBody,
     BeforeValidator(lambda value: {"text": value} if isinstance(value, str) else value),
     WithJsonSchema(
         {
@@ -116,7 +116,7 @@ _Question = Annotated[
 ]
 
 
-class DocumentFields(Body):
+class DocumentFields(BodyModel):
     """What may be said of a document, in whatever form its content comes."""
 
     collection: CollectionName = "default"
@@ -133,7 +133,7 @@ class DocumentFields(Body):
     lane: Literal["interactive", "bulk"] = Field("interactive", description="bulk waits behind interactive")
 
 
-class NewDocument(DocumentFields):
+class DocumentBody(DocumentFields):
     """A document in JSON: either `text` or `content_base64`."""
 
     model_config = _example(
@@ -156,37 +156,37 @@ class NewDocument(DocumentFields):
         return self
 
 
-class Accepted(Reply):
+class AcceptedDocument(ReplyModel):
     """A document that is durable; what is done with it is told by its state."""
 
     model_config = _example(
-        document_id=_DOCUMENT_ID, state="queued", generation=1, collection="handbook", external_id="leave.md"
+        document_id=_DOCUMENT_ID, state="queued", version=1, collection="handbook", external_id="leave.md"
     )
 
     document_id: UUID
     state: DocumentState
-    generation: int
+    version: int
     collection: str
     external_id: str
 
 
-class ChunkCounts(Reply):
+class ChunkCounts(ReplyModel):
     total: int
-    asked: int = Field(description="questions written, or given; indexed ones included")
+    generated: int = Field(description="questions written, or given; indexed ones included")
     indexed: int
     dead: int
-    dropped: int = Field(description="dead, and given up by the owner")
+    discarded: int = Field(description="dead, and given up by the owner")
 
 
-class IngestUsage(Reply):
+class IngestUsage(ReplyModel):
     prompt_tokens: int
     completion_tokens: int
     calls: int
     cost: float = Field(description="by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE")
 
 
-class DocumentView(Reply):
-    """A document; counts and usage are those of its newest generation."""
+class DocumentView(ReplyModel):
+    """A document; counts and usage are those of its newest version."""
 
     model_config = _example(
         id=_DOCUMENT_ID,
@@ -198,12 +198,12 @@ class DocumentView(Reply):
         metadata={"department": "hr", "year": 2026},
         size_bytes=48,
         state="ready",
-        generation=1,
-        live_generation=1,
+        version=1,
+        live_version=1,
         error=None,
         created_at="2026-10-01T09:00:00Z",
         updated_at="2026-10-01T09:00:04Z",
-        chunks={"total": 1, "asked": 1, "indexed": 1, "dead": 0, "dropped": 0},
+        chunks={"total": 1, "generated": 1, "indexed": 1, "dead": 0, "discarded": 0},
         questions=3,
         usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
     )
@@ -217,8 +217,8 @@ class DocumentView(Reply):
     metadata: dict[str, Any]
     size_bytes: int
     state: DocumentState
-    generation: int = Field(description="rises with every change of the content")
-    live_generation: int | None = Field(description="the generation that queries see; null: none yet")
+    version: int = Field(description="rises with every change of the content")
+    live_version: int | None = Field(description="the version that queries see; null: none yet")
     error: str | None
     created_at: datetime
     updated_at: datetime
@@ -227,18 +227,18 @@ class DocumentView(Reply):
     usage: IngestUsage
 
 
-class DocumentPage(Reply):
+class DocumentPage(ReplyModel):
     items: list[DocumentView]
     next_cursor: str | None = Field(description="null on the last page")
 
 
-class ChunkQuestion(Reply):
+class ChunkQuestion(ReplyModel):
     text: str
-    kept: bool | None = Field(description="null: not screened yet")
+    passed: bool | None = Field(description="null: not filtered yet")
     reason: str | None = Field(description="why it was dropped")
 
 
-class ChunkView(Reply):
+class ChunkView(ReplyModel):
     model_config = _example(
         id="5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e",
         ordinal=0,
@@ -248,7 +248,7 @@ class ChunkView(Reply):
         page=None,
         state="indexed",
         error=None,
-        questions=[{"text": "How many days of leave are there?", "kept": True, "reason": None}],
+        questions=[{"text": "How many days of leave are there?", "passed": True, "reason": None}],
     )
 
     id: UUID
@@ -262,7 +262,7 @@ class ChunkView(Reply):
     questions: list[ChunkQuestion]
 
 
-class ChunkPage(Reply):
+class ChunkPage(ReplyModel):
     items: list[ChunkView]
     next_cursor: str | None = Field(description="null on the last page")
 
@@ -270,7 +270,7 @@ class ChunkPage(Reply):
 # Dead letters
 
 
-class DeadFilter(Body):
+class DeadLetterFilter(BodyModel):
     """Which dead letters; every one that is given narrows the choice."""
 
     model_config = _example(collection="handbook", reason="gave up after 8 attempts: the model did not answer in time")
@@ -292,7 +292,7 @@ class DeadFilter(Body):
         return any(given is not None for given in (self.document_id, self.collection, self.reason, self.letter_id))
 
 
-class AttemptView(Reply):
+class AttemptView(ReplyModel):
     at: datetime
     attempt: int
     error: str
@@ -311,7 +311,7 @@ _LETTER_EXAMPLE = {
 }
 
 
-class DeadLetterView(Reply):
+class DeadLetterView(ReplyModel):
     """A document that could not be parsed, or a chunk that was given up."""
 
     model_config = _example(**_LETTER_EXAMPLE)
@@ -336,24 +336,24 @@ class DeadLetterHistory(DeadLetterView):
     history: list[AttemptView] = Field(description="the last attempts that failed, at most 20, the oldest first")
 
 
-class DeadLetterPage(Reply):
+class DeadLetterPage(ReplyModel):
     items: list[DeadLetterView]
     next_cursor: str | None = Field(description="null on the last page")
 
 
-class DeadReasonView(Reply):
+class DeadReasonView(ReplyModel):
     reason: str
     documents: int
     chunks: int
 
 
-class DeadReasons(Reply):
+class DeadReasons(ReplyModel):
     model_config = _example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "chunks": 12}])
 
     items: list[DeadReasonView] = Field(description="the most frequent first, at most 200")
 
 
-class DeadSettled(Reply):
+class DeadLettersResolved(ReplyModel):
     """How many dead letters were tried again, or dropped."""
 
     model_config = _example(documents=0, chunks=12, in_work=0)
@@ -366,7 +366,7 @@ class DeadSettled(Reply):
 # Collections
 
 
-class CollectionChange(Body):
+class CollectionChange(BodyModel):
     """A collection's options; what is absent or null follows the server's settings."""
 
     model_config = _example(questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100)
@@ -385,7 +385,7 @@ class CollectionChange(Body):
     )
 
 
-class CollectionOptionsView(Reply):
+class CollectionOptionsView(ReplyModel):
     questions_per_chunk: int | Literal["auto"] | None
     prompt: str | None
     chunk_max_chars: int | None
@@ -394,7 +394,7 @@ class CollectionOptionsView(Reply):
     section_max_chars: int | None
 
 
-class CollectionView(Reply):
+class CollectionView(ReplyModel):
     model_config = _example(
         name="handbook",
         embedding_model="text-embedding-3-small",
@@ -407,7 +407,7 @@ class CollectionView(Reply):
             "section_max_chars": None,
         },
         created_at="2026-10-01T09:00:00Z",
-        documents={"ready": 12, "asking": 1},
+        documents={"ready": 12, "generating": 1},
         points=310,
     )
 
@@ -420,13 +420,13 @@ class CollectionView(Reply):
     calibration: CalibrationView | None = Field(None, description="null: the channels' weights are equal")
 
 
-class Reindexing(Reply):
+class ReindexReply(ReplyModel):
     model_config = _example(documents=1250)
 
-    documents: int = Field(description="how many documents begin their next generation")
+    documents: int = Field(description="how many documents begin their next version")
 
 
-class Verify(Body):
+class VerifyBody(BodyModel):
     """How to compare a collection with Qdrant."""
 
     model_config = _example(repair=True)
@@ -434,7 +434,7 @@ class Verify(Body):
     repair: bool = Field(default=False, description="mend what differs; without it nothing is changed")
 
 
-class FindingView(Reply):
+class FindingView(ReplyModel):
     """A point that differs."""
 
     model_config = _example(
@@ -454,7 +454,7 @@ class FindingView(Reply):
     repaired: bool = Field(description="removed, shown, or its chunk is due to be indexed again without a call")
 
 
-class VerifiedView(Reply):
+class VerificationCountsView(ReplyModel):
     """What a comparison found so far, or in all."""
 
     model_config = _example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8)
@@ -462,18 +462,18 @@ class VerifiedView(Reply):
     documents: int = Field(description="documents that were not in work")
     points: int = Field(description="points that are stored")
     missing: int = Field(description="expected and not stored")
-    stale: int = Field(description="of an old generation, or hidden though they should be seen")
+    stale: int = Field(description="of an old version, or hidden though they should be seen")
     orphaned: int = Field(description="stored, though their document, chunk or question is not in the ledger")
     repaired: int
 
 
-class Verification(VerifiedView):
+class VerificationReply(VerificationCountsView):
     model_config = _example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8, findings=[])
 
     findings: list[FindingView] = Field(description="the first 1,000")
 
 
-class LabelledQuestion(Body):
+class LabelledQuestion(BodyModel):
     """A question and what answers it: chunks, or documents of which any chunk does."""
 
     question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
@@ -487,7 +487,7 @@ class LabelledQuestion(Body):
         return self
 
 
-class Calibrate(Body):
+class CalibrateBody(BodyModel):
     """Questions whose answers are known, as users ask them; without any, what can be measured without."""
 
     model_config = _example(questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}] * 10)
@@ -497,7 +497,7 @@ class Calibrate(Body):
     )
 
 
-class NDCG(Reply):
+class NDCG(ReplyModel):
     """nDCG@10 over the questions, with its 95 % bootstrap interval."""
 
     mean: float
@@ -508,7 +508,7 @@ class NDCG(Reply):
 _INTERVAL = {"mean": 0.81, "low": 0.71, "high": 0.9}
 
 
-class CalibrationView(Reply):
+class CalibrationView(ReplyModel):
     """The weights of a collection's channels, and what speaks for them."""
 
     model_config = _example(
@@ -518,7 +518,7 @@ class CalibrationView(Reply):
         equal=_INTERVAL,
         chosen=_INTERVAL,
         source="labelled",
-        background=0.04,
+        baseline=0.04,
         chunks=310,
     )
 
@@ -530,11 +530,11 @@ class CalibrationView(Reply):
     source: Literal["labelled", "accepted", "generated"] = Field(
         "labelled", description="whose questions these are; by generated ones no weights are chosen"
     )
-    background: float = Field(0.0, description="the mean cosine of questions with texts that do not answer them")
+    baseline: float = Field(0.0, description="the mean cosine of questions with texts that do not answer them")
     chunks: int = Field(0, description="how many the collection had")
 
 
-class CollectionPage(Reply):
+class CollectionPage(ReplyModel):
     items: list[CollectionView]
     next_cursor: str | None = Field(description="null on the last page")
 
@@ -542,7 +542,7 @@ class CollectionPage(Reply):
 # Queries
 
 
-class ChannelWeights(Body):
+class ChannelWeights(BodyModel):
     """How much each channel counts; only their ratios matter, and 0 leaves one out."""
 
     questions: float = Field(1.0, ge=0, le=1_000)
@@ -554,7 +554,7 @@ def _three(value: object) -> object:
     return 3 if value is True else 0 if value is False else value
 
 
-class Rewrite(Body):
+class RewriteBody(BodyModel):
     """What the question is rewritten to, with one call to the language model; it is searched for as it is, too."""
 
     hyde: bool = Field(default=False, description="a passage that would answer it")
@@ -573,7 +573,7 @@ class Rewrite(Body):
         return None if self.budget_ms is None else timedelta(milliseconds=self.budget_ms)
 
 
-class Retrieve(Body):
+class RetrieveBody(BodyModel):
     """A question, and where and how to look for what answers it."""
 
     model_config = _example(
@@ -595,16 +595,16 @@ class Retrieve(Body):
     channels: list[Channel] = Field(list(CHANNELS), min_length=1, description="the ways to find a chunk that are used")
     fusion: FusionName = Field("scores", description="how the channels' scores become one")
     weights: ChannelWeights | None = Field(None, description="of the channels, instead of the collection's")
-    rewrite: Rewrite | None = Field(None, description="what else to search for than the question as it is")
+    rewrite: RewriteBody | None = Field(None, description="what else to search for than the question as it is")
     rerank: bool = Field(default=True, description="have the best chunks ordered by FOREASK_RERANK_BASE_URL, if set")
     diversity: float = Field(0.0, ge=0, le=1, description="how much a chunk loses that is like one before it")
-    unit: Unit = Field(
+    unit: ReturnUnit = Field(
         "chunk",
         description="what is returned of a chunk that was found: it, its section (section_max_chars), or some of its"
         " sentences",
     )
     window: int = Field(2, ge=0, le=100, description="with `unit: sentences`: so many on each side of the nearest")
-    order: Order = Field(
+    order: ReturnOrder = Field(
         "score", description="section: chunks under the same headings together, as they stand in their document"
     )
     record: bool = Field(default=True, description="keep the question, so that feedback can name it by its query_id")
@@ -614,7 +614,7 @@ class Retrieve(Body):
     )
 
 
-class Ask(Retrieve):
+class QueryBody(RetrieveBody):
     """A question to be answered."""
 
     model_config = _example(collection="handbook", question="How much leave do I get?", stream=False)
@@ -622,18 +622,20 @@ class Ask(Retrieve):
     stream: bool = Field(default=False, description="answer as server-sent events: retrieved, token, done, error")
 
 
-class ChannelPlace(Reply):
+class ChannelRankView(ReplyModel):
     rank: int = Field(description="in the channel, from 1")
     score: float = Field(description="cosine; for bm25 the share of what a chunk could reach")
 
 
-class FoundChunk(Reply):
+class RetrievedChunkView(ReplyModel):
     chunk_id: str
     score: float = Field(
         description="the weighted mean of the channels' scores; with `fusion`, what that makes of them"
     )
     matched_question: str | None = Field(description="null: its text was nearest")
-    matched_question_source: Source | None = Field(description="user: a question that was accepted from feedback")
+    matched_question_source: QuestionOrigin | None = Field(
+        description="user: a question that was accepted from feedback"
+    )
     text: str
     document_id: str
     external_id: str
@@ -643,15 +645,15 @@ class FoundChunk(Reply):
     page: int | None
     span: tuple[int, int] = Field(description="of the text in the document, in characters of what was extracted")
     chunk_span: tuple[int, int] = Field(description="of the chunk that was found")
-    generation: int = Field(description="of the document")
+    version: int = Field(description="of the document")
     metadata: dict[str, Any]
     also_in: list[str] = Field([], description="external ids of documents in which the same text was found")
     tokens: int = Field(description="of the text, counted by FOREASK_LLM_TOKENIZER or estimated")
     rerank_score: float | None = Field(description="of the reranker, on its own scale; null: not reranked")
-    channels: dict[str, ChannelPlace] | None = Field(None, description="with `explain`: where each channel has it")
+    channels: dict[str, ChannelRankView] | None = Field(None, description="with `explain`: where each channel has it")
 
 
-class Citation(Reply):
+class Citation(ReplyModel):
     number: int = Field(description="as it stands in the answer: [1]")
     document_id: str
     external_id: str
@@ -663,12 +665,12 @@ class Citation(Reply):
     chunk_id: str
 
 
-class QueryUsage(Reply):
+class QueryUsage(ReplyModel):
     prompt_tokens: int
     completion_tokens: int
 
 
-class RewrittenView(Reply):
+class RewrittenQuestionView(ReplyModel):
     hypothetical_answer: str | None
     queries: list[str]
     step_back_question: str | None
@@ -676,20 +678,22 @@ class RewrittenView(Reply):
     entities: list[str]
 
 
-class StageExplanation(Reply):
+class StageExplanation(ReplyModel):
     milliseconds: float | None = Field(description="null: it was not timed by itself")
     did: str | None = Field(description="null: nothing that could be said of it")
     skipped: str | None = Field(description="why the query went on without it")
 
 
-class Explanation(Reply):
+class Explanation(ReplyModel):
     stages: dict[str, StageExplanation] = Field(description="what each stage did, and how long that took")
     fusion: FusionName
     weights: dict[str, float] = Field(description="of the channels that were searched")
-    rewritten: RewrittenView | None = Field(description="what else was searched for; null: only the question itself")
+    rewritten: RewrittenQuestionView | None = Field(
+        description="what else was searched for; null: only the question itself"
+    )
 
 
-class QueryMetadata(Reply):
+class QueryMetadata(ReplyModel):
     query_id: UUID | None = Field(
         description="names the question to POST /v1/feedback; null: it is not kept, or the ledger was away"
     )
@@ -723,7 +727,7 @@ _FOUND_EXAMPLE = {
     "page": None,
     "span": [9, 47],
     "chunk_span": [9, 47],
-    "generation": 1,
+    "version": 1,
     "also_in": [],
     "metadata": {"department": "hr"},
     "tokens": 13,
@@ -732,16 +736,16 @@ _FOUND_EXAMPLE = {
 _CITED = ("document_id", "external_id", "title", "heading_path", "page", "span", "text", "chunk_id")
 
 
-class Retrieved(Reply):
+class RetrieveReply(ReplyModel):
     """The chunks that answer a question, best first; none where nothing is found."""
 
     model_config = _example(chunks=[_FOUND_EXAMPLE], metadata=_METADATA_EXAMPLE)
 
-    chunks: list[FoundChunk]
+    chunks: list[RetrievedChunkView]
     metadata: QueryMetadata
 
 
-class Answered(Reply):
+class QueryReply(ReplyModel):
     """An answer from the documents alone."""
 
     model_config = _example(
@@ -759,14 +763,14 @@ class Answered(Reply):
     form: Form = Field(description="extractive: quoted from the documents, not written by a model")
     citations: list[Citation] = Field(description="in order of appearance")
     removed_citations: list[int] = Field(description="numbers that the model cited though there was no such passage")
-    chunks: list[FoundChunk]
+    chunks: list[RetrievedChunkView]
     metadata: QueryMetadata
 
 
 # Feedback
 
 
-class Feedback(Body):
+class FeedbackBody(BodyModel):
     """Whether a chunk answered the question of a query that returned it."""
 
     model_config = _example(query_id=_QUERY_ID, chunk_id=_FOUND_EXAMPLE["chunk_id"], helpful=True)
@@ -776,7 +780,7 @@ class Feedback(Body):
     helpful: bool = Field(description="true: the question becomes one of the chunk; false: it is taken back")
 
 
-class FeedbackTaken(Reply):
+class FeedbackReply(ReplyModel):
     """What was done."""
 
     model_config = _example(
@@ -794,7 +798,7 @@ class FeedbackTaken(Reply):
     accepted_id: UUID | None = Field(description="of the accepted question, where there is or was one")
 
 
-class AcceptedQuestionView(Reply):
+class AcceptedQuestionView(ReplyModel):
     """A user's question that became one of a chunk."""
 
     model_config = _example(
@@ -821,7 +825,7 @@ class AcceptedQuestionView(Reply):
     created_at: datetime
 
 
-class AcceptedPage(Reply):
+class AcceptedPage(ReplyModel):
     items: list[AcceptedQuestionView]
     next_cursor: str | None = Field(description="null on the last page")
 
@@ -829,13 +833,13 @@ class AcceptedPage(Reply):
 # Health and problems
 
 
-class Live(Reply):
+class LiveReply(ReplyModel):
     model_config = _example(status="live")
 
     status: Literal["live"] = "live"
 
 
-class Health(Reply):
+class ReadyReply(ReplyModel):
     model_config = _example(
         status="degraded", components={"ledger": "up", "broker": "down", "qdrant": "up"}, down=["broker"]
     )
@@ -845,8 +849,8 @@ class Health(Reply):
     down: list[str]
 
 
-class StageView(Reply):
-    """Documents that wait for `parse`, chunks that wait for `ask` and `index`."""
+class StageView(ReplyModel):
+    """Documents that wait for `parse`, chunks that wait for `generate` and `index`."""
 
     due: int = Field(description="may begin now")
     in_flight: int = Field(description="in work")
@@ -854,7 +858,7 @@ class StageView(Reply):
     oldest_seconds: float | None = Field(description="for how long the one that has waited longest has been due")
 
 
-class LimitView(Reply):
+class LimitView(ReplyModel):
     name: str
     per_minute: int | None = Field(description="null: nothing is declared, so calls in flight are limited instead")
     used: int = Field(description="in the last minute")
@@ -864,12 +868,12 @@ class LimitView(Reply):
     cooldown_seconds: float = Field(description="for how long the provider asked everyone to wait")
 
 
-class StatusView(Reply):
+class StatusView(ReplyModel):
     model_config = _example(
-        documents={"asking": 12, "ready": 240},
+        documents={"generating": 12, "ready": 240},
         stages={
             "parse": {"due": 3, "in_flight": 2, "later": 0, "oldest_seconds": 1.2},
-            "ask": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
+            "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
             "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
         },
         dead=1,
@@ -889,19 +893,19 @@ class StatusView(Reply):
     )
 
     documents: dict[str, int] = Field(description="how many are in each state")
-    stages: dict[Literal["parse", "ask", "index"], StageView]
+    stages: dict[Literal["parse", "generate", "index"], StageView]
     dead: int = Field(description="documents that failed and chunks that are dead: GET /v1/dead lists them")
     chunks_per_minute: float = Field(description="chunks that ended in the last minute")
     eta_seconds: int | None = Field(description="how long the open chunks take at that rate")
     limits: list[LimitView] | None
 
 
-class FieldError(Reply):
+class FieldError(ReplyModel):
     field: str
     message: str
 
 
-class Problem(Reply):
+class ProblemDetails(ReplyModel):
     """An error (RFC 9457); `detail` says what to do."""
 
     model_config = _example(

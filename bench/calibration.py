@@ -23,8 +23,8 @@ import orjson
 from embedded.minilm import MiniLM
 from shared.providers.embedding import Vectors
 from shared.query.calibrate.weights import EQUAL, _candidates, _lower_bound, _ndcg
-from shared.query.retrieve import CHANNELS, Channel, Found
-from shared.query.retrieve.baseline import above, background_of
+from shared.query.retrieve import CHANNELS, Channel, ChannelHits
+from shared.query.retrieve.baseline import baseline_of, rescale
 from shared.query.retrieve.channels import DEPTH, found_of, full_bm25
 from shared.text.bm25 import document_vector, query_vector
 from shared.vectors.index import Hit
@@ -33,7 +33,7 @@ SHARES = (0, 60, 90)  # per cent of the words
 BACKGROUNDS = (0.0, 0.3, 0.5, 0.7, 0.9)
 HELD_OUT = 200
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
-Founds = list[dict[Channel, Found]]
+Founds = list[dict[Channel, ChannelHits]]
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def replaced(text: str, share: int) -> str:
     return re.sub(r"\w{4,}", other, text)
 
 
-def with_background(vectors: Vectors, background: float) -> Vectors:
-    shared = np.full((len(vectors), 1), background**0.5, dtype=np.float32)
-    return np.hstack([vectors * np.float32((1 - background) ** 0.5), shared])
+def with_background(vectors: Vectors, baseline: float) -> Vectors:
+    shared = np.full((len(vectors), 1), baseline**0.5, dtype=np.float32)
+    return np.hstack([vectors * np.float32((1 - baseline) ** 0.5), shared])
 
 
 class Searched:
@@ -98,7 +98,7 @@ class Searched:
             for number, (query, vector) in enumerate(zip(queries, vectors, strict=True))
         ]
 
-    def _one(self, query: str, vector: Vectors, without: int | None) -> dict[Channel, Found]:
+    def _one(self, query: str, vector: Vectors, without: int | None) -> dict[Channel, ChannelHits]:
         near = self._questions @ vector
         if without is not None:
             near[without] = -1
@@ -119,7 +119,7 @@ class Searched:
         }
         return {channel: found[channel] for channel in CHANNELS}
 
-    def _best(self, channel: Channel, scores: Vectors, full: float) -> Found:
+    def _best(self, channel: Channel, scores: Vectors, full: float) -> ChannelHits:
         best = [place for place in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[place])]
         hits = [Hit(self._of.ids[p], float(scores[p]), {"chunk_id": self._of.ids[p], "question": ""}) for p in best]
         return found_of(channel, hits, DEPTH, full)
@@ -128,18 +128,18 @@ class Searched:
 def measure(folder: Path, share: int, model: MiniLM) -> None:
     of = read(folder, share)
     plain = [model.embed(texts)[0] for texts in (of.texts, [q for _, q in of.questions], of.queries)]
-    for background in BACKGROUNDS:
-        texts, questions, queries = (with_background(vectors, background) for vectors in plain)
+    for baseline in BACKGROUNDS:
+        texts, questions, queries = (with_background(vectors, baseline) for vectors in plain)
         chosen = np.random.default_rng(7).permutation(len(of.questions))[:HELD_OUT]
         owners = [of.questions[number][0] for number in chosen]
-        measured = background_of(questions[chosen], texts[owners])
+        measured = baseline_of(questions[chosen], texts[owners])
         searched = Searched(of, texts, questions)
         found = searched.found(of.queries, queries)
-        moved = [above(hits, measured) for hits in found]
+        moved = [rescale(hits, measured) for hits in found]
         equal, ours = (_ndcg(hits, of.relevant, EQUAL).mean() for hits in (found, moved))
-        name = f"{folder.name}, {share} % replaced, background {measured:.3f}"
+        name = f"{folder.name}, {share} % replaced, baseline {measured:.3f}"
         line = f"{name}: equal {equal:.4f}, moved {ours - equal:+.4f}"
-        if not background:
+        if not baseline:
             asked = [of.questions[number][1] for number in chosen]
             held_out = searched.found(asked, questions[chosen], list(chosen))
             line += told(held_out, [{of.ids[place]} for place in owners], found, of.relevant, equal)

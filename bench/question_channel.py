@@ -22,10 +22,10 @@ import uvloop
 
 from embedded.stack import Stack
 from shared.domain.records import CollectionOptions, NewDocument
-from shared.ingest.drain import Drain, Limits
-from shared.ingest.index.stage import indexing_stage
+from shared.ingest.drain import Drain, DrainLimits
+from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.questions import ReadyQuestion
-from shared.ingest.parse.stage import parsing_stage
+from shared.ingest.parse.stage import parse_stage
 from shared.ledger.schema import migrate
 from shared.providers.embedding import Embedder, Vectors, pack
 from shared.query.retrieve import Query
@@ -57,8 +57,8 @@ async def import_set(services: Services, folder: Path, questions: Mapping[str, l
             )
         )  # fmt: skip
     s = services.settings
-    limits = Limits(lease=s.lease, budget=s.drain * 100, grace=s.grace)
-    for stage in (parsing_stage(services.parser), indexing_stage(services.indexer)):
+    limits = DrainLimits(lease=s.lease, budget=s.drain * 100, grace=s.grace)
+    for stage in (parse_stage(services.parser), index_stage(services.indexer)):
         await Drain(stage, limits, asyncio.Event()).run()  # type: ignore[arg-type]
 
 

@@ -33,17 +33,17 @@ from embedded import llama
 from embedded.embeddings import MODEL as EMBEDDING_MODEL
 from embedded.minilm import MiniLM, Vectors
 from shared.ingest.generate import (
-    Asked,
-    AskingOptions,
     BadQuestions,
-    Screened,
+    ChunkInput,
+    FilteredQuestion,
+    GeneratedQuestions,
+    GenerationOptions,
     Strategy,
-    Subject,
-    apply_similarity,
-    ask,
+    filter_by_similarity,
+    filter_by_text,
     floor_for,
+    generate_questions,
     normalise,
-    screen,
 )
 from shared.providers.chat import OpenAIChat, Usage
 from shared.providers.provider import Provider
@@ -89,23 +89,25 @@ async def _healthy(url: str) -> None:
     raise SystemExit("the embedded model does not start")
 
 
-async def asked_of(chat: OpenAIChat, subjects: Sequence[Subject], strategy: Strategy) -> tuple[list[Asked], float]:
-    options = AskingOptions(strategy=strategy)
+async def asked_of(
+    chat: OpenAIChat, subjects: Sequence[ChunkInput], strategy: Strategy
+) -> tuple[list[GeneratedQuestions], float]:
+    options = GenerationOptions(strategy=strategy)
     started = time.perf_counter()
     results = []
     for subject in subjects:
         try:
-            results.append(await ask(chat, subject, options))
+            results.append(await generate_questions(chat, subject, options))
         except BadQuestions as error:
-            results.append(Asked((), error.usage, error.calls))
+            results.append(GeneratedQuestions((), error.usage, error.calls))
     return results, time.perf_counter() - started
 
 
 def ranks_of(
-    embedder: MiniLM, screened: list[list[Screened]], own: Sequence[int], passages: Vectors
+    embedder: MiniLM, filtered: list[list[FilteredQuestion]], own: Sequence[int], passages: Vectors
 ) -> list[list[int]]:
     ranks: list[list[int]] = []
-    for questions, index in zip(screened, own, strict=True):
+    for questions, index in zip(filtered, own, strict=True):
         if not questions:
             ranks.append([])
             continue
@@ -115,23 +117,25 @@ def ranks_of(
 
 
 def steps(
-    embedder: MiniLM, asked: Sequence[Asked], subjects: Sequence[Subject], vectors: Vectors
-) -> dict[str, list[list[Screened]]]:
-    raw = [[Screened(normalise(q), kept=True) for q in a.questions] for a in asked]
-    screened = [screen(a.questions, s) for a, s in zip(asked, subjects, strict=True)]
+    embedder: MiniLM, asked: Sequence[GeneratedQuestions], subjects: Sequence[ChunkInput], vectors: Vectors
+) -> dict[str, list[list[FilteredQuestion]]]:
+    raw = [[FilteredQuestion(normalise(q), passed=True) for q in a.questions] for a in asked]
+    filtered = [filter_by_text(a.questions, s) for a, s in zip(asked, subjects, strict=True)]
     floored = []
-    for questions, vector in zip(screened, vectors, strict=True):
+    for questions, vector in zip(filtered, vectors, strict=True):
         embedded = embedder.embed([q.text for q in questions])[0] if questions else np.empty((0, 384), np.float32)
-        floored.append(apply_similarity(questions, embedded, vector, floor_for(EMBEDDING_MODEL)))
-    return {"as written": raw, "screened": screened, "screened, floor": floored}
+        floored.append(filter_by_similarity(questions, embedded, vector, floor_for(EMBEDDING_MODEL)))
+    return {"as written": raw, "filtered": filtered, "filtered, floor": floored}
 
 
-def people_find(embedder: MiniLM, screened: list[list[Screened]], name: str, passage_ids: Sequence[str]) -> float:
+def people_find(
+    embedder: MiniLM, filtered: list[list[FilteredQuestion]], name: str, passage_ids: Sequence[str]
+) -> float:
     """The mean reciprocal rank of people's questions, by the nearest kept question of each passage."""
     place = {passage_id: index for index, passage_id in enumerate(passage_ids)}
     texts = {row["_id"]: row["text"] for row in rows(name, "queries.jsonl")}
     asked = [(texts[query], place[passage]) for query, passage in judgements(name) if passage in place]
-    kept = [(q.text, index) for index, questions in enumerate(screened) for q in questions if q.kept]
+    kept = [(q.text, index) for index, questions in enumerate(filtered) for q in questions if q.passed]
     if not asked or not kept:
         return 0.0
     owners = np.array([index for _, index in kept])
@@ -187,17 +191,19 @@ def measure_answers(name: str, embedder: MiniLM, queries: int = 120) -> None:
         )
 
 
-def report(name: str, screened: list[list[Screened]], ranks: list[list[int]], mrr: float, seconds: float) -> None:
-    kept = [r for qs, rs in zip(screened, ranks, strict=True) for q, r in zip(qs, rs, strict=True) if q.kept]
+def report(
+    name: str, filtered: list[list[FilteredQuestion]], ranks: list[list[int]], mrr: float, seconds: float
+) -> None:
+    kept = [r for qs, rs in zip(filtered, ranks, strict=True) for q, r in zip(qs, rs, strict=True) if q.passed]
     first = np.mean([r == 0 for r in kept]) if kept else 0
     three = np.mean([r < 3 for r in kept]) if kept else 0
-    per_passage, pace = len(kept) / len(screened), seconds / len(screened)
-    few = sum(sum(q.kept for q in qs) < 4 for qs in screened)
+    per_passage, pace = len(kept) / len(filtered), seconds / len(filtered)
+    few = sum(sum(q.passed for q in qs) < 4 for qs in filtered)
     print(f"{name:34} {first:6.1%} {three:7.1%} {per_passage:6.2f} {few:8} {mrr:6.3f} {pace:8.2f}")
 
 
-def dropped(screened: list[list[Screened]]) -> str:
-    reasons = Counter(q.reason.split(" (")[0] for qs in screened for q in qs if q.reason)
+def dropped(filtered: list[list[FilteredQuestion]]) -> str:
+    reasons = Counter(q.reason.split(" (")[0] for qs in filtered for q in qs if q.reason)
     return ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
 
 
@@ -205,30 +211,30 @@ async def measure_questions(arguments: argparse.Namespace) -> None:
     name = arguments.set
     corpus = rows(name, "corpus.jsonl")
     own = random.Random(5).sample(range(len(corpus)), arguments.passages)
-    subjects = [Subject(corpus[i]["text"], corpus[i]["title"] or None) for i in own]
+    subjects = [ChunkInput(corpus[i]["text"], corpus[i]["title"] or None) for i in own]
     embedder = MiniLM()
     passages = embedder.embed([p["text"] for p in corpus])[0]
-    strategies: list[Strategy] = ["list", "word-by-word"]
+    strategies: list[Strategy] = ["list", "per-question"]
     print(f"{name}, {len(own)} of {len(corpus)} passages\n")
     print(f"{'':34} {'first':>6} {'in 3':>7} {'kept':>6} {'under 4':>8} {'MRR':>6} {'s each':>8}")
     async with model(arguments.url) as chat:
         for strategy in [s for s in strategies if arguments.strategy in ("both", s)]:
             asked, seconds = await asked_of(chat, subjects, strategy)
-            for step, screened in steps(embedder, asked, subjects, passages[own]).items():
-                ranks = ranks_of(embedder, screened, own, passages)
-                mrr = people_find(embedder, screened, name, [corpus[i]["_id"] for i in own])
-                report(f"{strategy}, {step}", screened, ranks, mrr, seconds)
+            for step, filtered in steps(embedder, asked, subjects, passages[own]).items():
+                ranks = ranks_of(embedder, filtered, own, passages)
+                mrr = people_find(embedder, filtered, name, [corpus[i]["_id"] for i in own])
+                report(f"{strategy}, {step}", filtered, ranks, mrr, seconds)
             usage = sum((a.usage for a in asked), Usage())
-            print(f"  dropped: {dropped(screened)}; {sum(a.calls for a in asked)} calls, {usage}\n")
-            for questions in screened[: arguments.show]:
-                print("\n".join(f"    {'+' if q.kept else '-'} {q.text} {q.reason or ''}" for q in questions), "\n")
+            print(f"  dropped: {dropped(filtered)}; {sum(a.calls for a in asked)} calls, {usage}\n")
+            for questions in filtered[: arguments.show]:
+                print("\n".join(f"    {'+' if q.passed else '-'} {q.text} {q.reason or ''}" for q in questions), "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", default="xquad_oracle")
     parser.add_argument("--passages", type=int, default=50)
-    parser.add_argument("--strategy", default="word-by-word", choices=["list", "word-by-word", "both"])
+    parser.add_argument("--strategy", default="per-question", choices=["list", "per-question", "both"])
     parser.add_argument("--answers", action="store_true", help="measure the extractive answerer's floor")
     parser.add_argument("--url", help="a llama.cpp server that runs already")
     parser.add_argument("--show", type=int, default=0, help="print the questions of so many passages")

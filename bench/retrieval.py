@@ -21,7 +21,7 @@ from uuid import uuid4
 import httpx
 import numpy as np
 
-from shared.domain.records import AskedChunk, CollectionOptions, Lease
+from shared.domain.records import ChunkToIndex, CollectionOptions, Lease
 from shared.ledger import Collections
 from shared.ledger.database import Database
 from shared.vectors.index import Index
@@ -54,7 +54,7 @@ def points(chunks: int, texts: Texts) -> Iterator[list[Point]]:
     for ordinal in range(chunks):
         vectors = generator.standard_normal((QUESTIONS + 1, DIMENSIONS)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        chunk = AskedChunk(
+        chunk = ChunkToIndex(
             lease=Lease(uuid4(), 1, 1),
             document_id=document,
             tenant="default",
@@ -72,12 +72,12 @@ def points(chunks: int, texts: Texts) -> Iterator[list[Point]]:
             span=(0, 100),
             page=None,
             section=None,
-            pending=False,
+            hidden=False,
             questions=(),
-            given=False,
+            ready_made=False,
             error=None,
             attempts=0,
-            kills=0,
+            lost_leases=0,
             created_at=datetime.now(UTC),
         )
         yield points_of(chunk, vectors[0], [texts.draw(9) for _ in range(QUESTIONS)], list(vectors[1:]))

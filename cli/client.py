@@ -119,8 +119,8 @@ class Client:
     def retry_dead(self, wanted: Json) -> Json:
         return self._json("POST", "/v1/dead/retry", json=wanted, timeout=_STREAM_TIMEOUT)
 
-    def drop_dead(self, wanted: Json) -> Json:
-        return self._json("POST", "/v1/dead/drop", json=wanted, timeout=_STREAM_TIMEOUT)
+    def discard_dead(self, wanted: Json) -> Json:
+        return self._json("POST", "/v1/dead/discard", json=wanted, timeout=_STREAM_TIMEOUT)
 
     def collections(self) -> list[Json]:
         return list(self._items("/v1/collections", {}))

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from cli import library, output
 from cli.client import Client
-from cli.ingestion import Batch, follow, upload
-from cli.launcher import Launcher, Plan, Stopped, announce_restarts, stoppable
+from cli.ingestion import UploadBatch, follow, upload
+from cli.launcher import Launcher, Plan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import Crew
 from shared.domain.errors import Unavailable
@@ -41,7 +41,7 @@ def run(data_dir: Path, console: Console) -> None:
                     console.print(f"\n[bold]? {question}[/bold]", highlight=False)
                     output.print_answer(console, client.query_events(question, COLLECTION, top_k=5), show_chunks=False)
                 _part(launcher, data_dir, console, time.monotonic() - started)
-        except Stopped:
+        except StopRequested:
             output.say(console, "stopped; `make demo` goes on where this ended")
             raise
 
@@ -67,7 +67,7 @@ def _ingest(client: Client, data_dir: Path, console: Console) -> None:
         Unavailable: none of them is.
     """
     files = library.write(data_dir / "documents")
-    batch = Batch(len(files))
+    batch = UploadBatch(len(files))
     console.print("\nAsking the questions before you do:", highlight=False)
     started = time.monotonic()
     with Meter(console) as meter:
@@ -97,7 +97,7 @@ def _of_lane(files: dict[str, Path], lane: str) -> dict[str, Path]:
     return {name: path for name, path in files.items() if name.startswith(FIRST) == (lane == "interactive")}
 
 
-def _can_answer(batch: Batch) -> bool:
+def _can_answer(batch: UploadBatch) -> bool:
     waiting = {batch.documents[document_id]["external_id"] for document_id in batch.unfinished()}
     return not any(name.startswith(FIRST) for name in waiting)
 

@@ -19,12 +19,12 @@ from cli import served
 from cli.client import Client
 from cli.meter import Stages
 from cli.output import say
-from evaluation import Change, Kept, Tools, baseline_of, chosen, evaluate, read, read_questions
+from evaluation import Change, EvaluationCache, Tools, baseline_of, chosen, evaluate, read, read_questions
 from evaluation import markdown as as_markdown
 from evaluation import page as as_html
 from evaluation.results import FILE, Json
 from evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_cells, heading, sentences
-from evaluation.vectors import KeptEmbedder
+from evaluation.vectors import CachedEmbedder
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
 from shared.query.rewrite import Rewriter
 from shared.services import EMBEDDED_MODEL, chat_of, embedder_of, require, reranker_of
@@ -35,7 +35,7 @@ _TABLE_WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EvaluationRequest:
     """What is to be evaluated.
 
     Args:
@@ -53,7 +53,7 @@ class Wanted:
     answers: bool = False
 
 
-def run(wanted: Wanted, settings: Settings, console: Console) -> Json:
+def run(wanted: EvaluationRequest, settings: Settings, console: Console) -> Json:
     """Evaluate, with embedded engines where the settings name no others; a run that was stopped goes on."""
     strategies = chosen(wanted.strategies)
     baseline = baseline_of(wanted.baseline, strategies)
@@ -67,7 +67,7 @@ def run(wanted: Wanted, settings: Settings, console: Console) -> Json:
     )
     with (
         _engines(settings, work, needs) as complete,
-        Kept(work / "kept.sqlite") as kept,
+        EvaluationCache(work / "kept.sqlite") as kept,
         Stages(console) as stages,
     ):
 
@@ -119,7 +119,7 @@ def _engines(settings: Settings, work: Path, needs: _Needs) -> Iterator[Settings
         yield stack.settings
 
 
-def run_served(client: Client, collection: str, questions: Path, wanted: Wanted, console: Console) -> Json:
+def run_served(client: Client, collection: str, questions: Path, wanted: EvaluationRequest, console: Console) -> Json:
     """Evaluate a collection on a server, as it stands there."""
     strategies = chosen(wanted.strategies)
     baseline = baseline_of(wanted.baseline, strategies)
@@ -129,7 +129,7 @@ def run_served(client: Client, collection: str, questions: Path, wanted: Wanted,
 
 
 @asynccontextmanager
-async def _tools(settings: Settings, kept: Kept, stages: Stages, needs: _Needs) -> AsyncIterator[Tools]:
+async def _tools(settings: Settings, kept: EvaluationCache, stages: Stages, needs: _Needs) -> AsyncIterator[Tools]:
     async with AsyncExitStack() as stack:
         index = Index(require(settings.qdrant_url, "FOREASK_QDRANT_URL"), settings.qdrant_api_key)
         stack.push_async_callback(index.aclose)
@@ -138,7 +138,9 @@ async def _tools(settings: Settings, kept: Kept, stages: Stages, needs: _Needs) 
         tools = Tools(settings, embedder, index, kept, chat if needs.chat else None, stages.show)
         answerer: Answerer | None = None
         if needs.answers:
-            answerer = GenerativeAnswerer(chat) if chat and needs.generates else ExtractiveAnswerer(KeptEmbedder(tools))
+            answerer = (
+                GenerativeAnswerer(chat) if chat and needs.generates else ExtractiveAnswerer(CachedEmbedder(tools))
+            )
         rewriter = Rewriter(lambda _: chat, settings.rewrite_budget) if chat and needs.rewrites else None
         yield replace(tools, answerer=answerer, rewriter=rewriter, reranker=reranker_of(settings, stack))
 

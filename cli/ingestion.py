@@ -14,7 +14,7 @@ from cli.meter import Count
 from shared.domain.errors import ForeaskError, Transient
 
 UPLOADS_AT_ONCE = 8
-ACTIVE = ("queued", "parsing", "asking", "indexing")
+ACTIVE = ("queued", "parsing", "generating", "indexing")
 _FINAL = frozenset({"ready", "degraded", "failed"})
 _LOOK_UPS = 200  # documents asked for one by one in a round
 _SHORTEST_ROUND_SECONDS = 0.5
@@ -23,7 +23,7 @@ _PATIENCE = 10  # rounds that the server may be away for
 
 
 @dataclass(slots=True)
-class Batch:
+class UploadBatch:
     """What was handed in, and what is known of it.
 
     Args:
@@ -50,13 +50,15 @@ class Batch:
             documents_done=sum(states[state] for state in _FINAL) + len(self.refused),
             failed=states["failed"] + len(self.refused),
             chunks=sum(chunk["total"] for chunk in chunks),
-            chunks_asked=sum(chunk["asked"] for chunk in chunks),
-            chunks_done=sum(chunk["indexed"] + chunk["dead"] + chunk.get("dropped", 0) for chunk in chunks),
+            chunks_generated=sum(chunk["generated"] for chunk in chunks),
+            chunks_done=sum(chunk["indexed"] + chunk["dead"] + chunk.get("discarded", 0) for chunk in chunks),
             complete=len(self.documents) + len(self.refused) == self.total and not states["queued"] + states["parsing"],
         )
 
 
-def upload(client: Client, files: Mapping[str, Path], collection: str, lane: str | None, batch: Batch) -> Iterator[str]:
+def upload(
+    client: Client, files: Mapping[str, Path], collection: str, lane: str | None, batch: UploadBatch
+) -> Iterator[str]:
     """Hand in the files, several at once; yield each external id once the server has answered for it."""
     pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
     try:
@@ -76,7 +78,7 @@ def upload(client: Client, files: Mapping[str, Path], collection: str, lane: str
 
 def follow(
     client: Client,
-    batch: Batch,
+    batch: UploadBatch,
     collection: str,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
@@ -102,7 +104,7 @@ def follow(
         sleep(max(_SHORTEST_ROUND_SECONDS, (clock() - started) * (_ROUND_SHARE - 1)))
 
 
-def _look(client: Client, batch: Batch, collection: str) -> None:
+def _look(client: Client, batch: UploadBatch, collection: str) -> None:
     """Bring the batch up to date: the active documents as lists, those that are on no list any more one by one."""
     active = set[str]()
     for state in ACTIVE:

@@ -44,7 +44,7 @@ _LABELS: dict[Engine, tuple[str, str]] = {
 }
 
 
-class Stopped(BaseException):
+class StopRequested(BaseException):
     """Ctrl-C, or SIGTERM: not an error, so nothing that handles errors catches it."""
 
 
@@ -148,9 +148,9 @@ class Launcher:
 
 @contextmanager
 def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into `Stopped`, raised wherever the block is; the second kills.
+    """Turn the first SIGINT or SIGTERM into `StopRequested`, raised wherever the block is; the second kills.
 
-    Leaving the block by `Stopped` is a clean stop, and is not passed on.
+    Leaving the block by `StopRequested` is a clean stop, and is not passed on.
     """
     asked = False
 
@@ -160,12 +160,12 @@ def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
         if asked:
             _kill(launcher, number)
         asked = True
-        raise Stopped
+        raise StopRequested
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
-    except Stopped:
+    except StopRequested:
         return
     finally:
         for number, handler in before.items():
@@ -182,7 +182,7 @@ def up(plan: Plan, console: Console) -> None:
                 _welcome(launcher, console)
                 while True:
                     signal.pause()
-        except Stopped:
+        except StopRequested:
             data_dir = launcher.settings.data_dir
             console.print(f"stopped; the data stays in {data_dir}", markup=False, highlight=False, soft_wrap=True)
 

@@ -25,7 +25,7 @@ class Count:
     documents_done: int = 0
     failed: int = 0
     chunks: int = 0
-    chunks_asked: int = 0
+    chunks_generated: int = 0
     chunks_done: int = 0
     complete: bool = False  # every document has been read, so `chunks` is final
 
@@ -97,7 +97,7 @@ class Meter:
     def _pace(self, count: Count) -> str:
         if count.chunks == count.chunks_done:
             return ""
-        parts = [f"{count.chunks_asked} asked"]
+        parts = [f"{count.chunks_generated} asked"]
         if self._rate.per_second:
             parts.append(f"{self._rate.per_second:.1f}/s")
         eta = self._rate.eta(count.chunks - count.chunks_done)

@@ -13,10 +13,10 @@ from rich.table import Table
 
 from cli.client import Event, Json
 from cli.explained import print_explanation
-from cli.ingestion import Batch
+from cli.ingestion import UploadBatch
 from shared.domain.errors import Unavailable
 
-_STATES = ("queued", "parsing", "asking", "indexing", "ready", "degraded", "failed")
+_STATES = ("queued", "parsing", "generating", "indexing", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 VERIFIED = ("documents", "points", "missing", "stale", "orphaned", "repaired")
 _SNIPPET_CHARS = 300
@@ -111,7 +111,7 @@ def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> 
             say(console, f"   {chunk['error']}")
         say(console, f"   {_snippet(chunk['text'])}")
         for question in chunk["questions"]:
-            mark = "-" if question["kept"] is False else "+"
+            mark = "-" if question["passed"] is False else "+"
             reason = f"  ({question['reason']})" if question["reason"] else ""
             say(console, f"   {mark} {question['text']}{reason}")
 
@@ -173,7 +173,7 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
-def print_batch(console: Console, batch: Batch) -> None:
+def print_batch(console: Console, batch: UploadBatch) -> None:
     """Print what became of an ingest: what was not taken, what failed, and the counts."""
     failed = [document for document in batch.documents.values() if document["state"] in ("failed", "degraded")]
     if batch.refused or failed:
@@ -237,7 +237,7 @@ def calibration_table(evidence: Json) -> Table:
         table.add_row(name, f"{value['mean']:.3f}", f"{value['low']:.3f} to {value['high']:.3f}")
     table.caption = (
         f"{evidence['questions']} {evidence['source']} questions, {evidence['chunks']} chunks;"
-        f" background of the embedding model {evidence['background']:.2f}"
+        f" baseline of the embedding model {evidence['baseline']:.2f}"
     )
     return table
 

@@ -21,7 +21,7 @@ class Crew:
     """How many processes of each kind."""
 
     parse: int = 1
-    ask: int = 1
+    generate: int = 1
     index: int = 1
 
 
@@ -75,7 +75,7 @@ def children(
         )
 
     yield child("api", "api")
-    for queue, count in (("parse", crew.parse), ("ask", crew.ask), ("index", crew.index)):
+    for queue, count in (("parse", crew.parse), ("generate", crew.generate), ("index", crew.index)):
         for number in range(1, count + 1):
             yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), "workers", queue)
     yield child("scheduler", "workers", "scheduler")

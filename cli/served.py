@@ -11,7 +11,7 @@ from cli.client import Client, Json
 from evaluation import LabelledSet, Strategy
 from evaluation.labelled import Answers
 from evaluation.metrics import CUTOFF, scores
-from evaluation.results import Measured, Subject, results
+from evaluation.results import EvaluatedSet, StrategyResult, results
 from shared.domain.errors import InvalidInput, NotFound
 
 _ALL_TOKENS = 1_000_000  # the most that a query may take
@@ -52,7 +52,7 @@ def evaluate(
     if not possible:
         raise InvalidInput(f"{left_out[0]['strategy']}: {why}", field="strategies")
     measured = [_measure(client, labelled, kind, strategy, progress) for strategy in possible]
-    subject = Subject(labelled.name, known["embedding_model"], len(labelled.queries))
+    subject = EvaluatedSet(labelled.name, known["embedding_model"], len(labelled.queries))
     return results(
         subject,
         measured,
@@ -68,7 +68,7 @@ def _measure(
     kind: Answers,
     strategy: Strategy,
     progress: Progress,
-) -> Measured:
+) -> StrategyResult:
     body = {
         "collection": labelled.name,
         "top_k": CUTOFF,
@@ -93,7 +93,7 @@ def _measure(
     notes = tuple(
         f"{strategy.name}: {n} of {len(rankings)} queries were done without {why}" for why, n in skipped.items()
     )
-    return Measured(strategy, scores(labelled.judgements, rankings), median(milliseconds), notes=notes)
+    return StrategyResult(strategy, scores(labelled.judgements, rankings), median(milliseconds), notes=notes)
 
 
 def _names(chunk: Json, kind: Answers) -> list[str]:

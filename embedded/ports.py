@@ -15,7 +15,7 @@ from embedded.health import LOOPBACK
 PORTS = range(15_000, 32_000)
 
 
-def kept_ports(path: Path, names: Iterable[str]) -> dict[str, int]:
+def stable_ports(path: Path, names: Iterable[str]) -> dict[str, int]:
     """A port for each name: the one that the file remembers, where that is still free; the file is then rewritten."""
     ports: dict[str, int] = {}
     with suppress(OSError, ValueError, AttributeError):

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from embedded.health import postgres_ready
-from embedded.secret import kept_password, write_private
+from embedded.secret import stored_password, write_private
 from embedded.supervisor import Child
 from shared.domain.errors import Unavailable
 
@@ -68,7 +68,7 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
 
 
 def url(data_dir: Path, port: int) -> str:
-    return f"postgresql://{ROLE}:{kept_password(data_dir / 'password')}@127.0.0.1:{port}/{DATABASE}"
+    return f"postgresql://{ROLE}:{stored_password(data_dir / 'password')}@127.0.0.1:{port}/{DATABASE}"
 
 
 def _cluster(data_dir: Path) -> Path:
@@ -98,7 +98,7 @@ def _initialise(data_dir: Path, user: tuple[int, int] | None) -> None:
     for path in (making, cluster):
         path.mkdir(mode=0o700)
     password = making / "password"
-    write_private(password, kept_password(data_dir / "password"))
+    write_private(password, stored_password(data_dir / "password"))
     for path in (making, cluster, password):
         if user is not None:
             os.chown(path, *user)

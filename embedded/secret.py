@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 
-def kept_password(path: Path) -> str:
+def stored_password(path: Path) -> str:
     """The password in the file, made on first use; only the owner may read the file."""
     if path.exists():
         return path.read_text()

@@ -13,7 +13,7 @@ from typing import IO, Any, Literal, Self
 from pydantic import SecretStr
 
 from embedded import embeddings, llama, postgres, valkey
-from embedded.ports import kept_ports
+from embedded.ports import stable_ports
 from embedded.qdrant import process
 from embedded.supervisor import Child, Supervisor
 from shared.domain.errors import InvalidInput
@@ -54,7 +54,7 @@ class Stack:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.data_dir)
         try:
-            ports = kept_ports(self.data_dir / "ports.json", self.engines)
+            ports = stable_ports(self.data_dir / "ports.json", self.engines)
             # PostgreSQL's first start makes its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
                 children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))

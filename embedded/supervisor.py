@@ -121,21 +121,21 @@ def stopped_by_signal() -> Iterator[None]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         for number in before:
             signal.signal(number, signal.SIG_IGN)
-        raise _Stopped
+        raise _ChildStopped
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     for number in before:
         signal.signal(number, stop)
     try:
         yield
-    except _Stopped:
+    except _ChildStopped:
         return
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-class _Stopped(BaseException):
+class _ChildStopped(BaseException):
     """A signal asked this process to stop; no `except Exception` may take it for an error."""
 
 

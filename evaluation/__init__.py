@@ -1,6 +1,6 @@
 """Evaluation: strategies run over one set on the same questions and embeddings, and what they are worth."""
 
-from evaluation.cache import Kept
+from evaluation.cache import EvaluationCache
 from evaluation.comparison import Change, changes
 from evaluation.labelled import LabelledSet, read, read_questions
 from evaluation.run import evaluate
@@ -10,7 +10,7 @@ from evaluation.tools import Tools
 __all__ = [
     "STRATEGIES",
     "Change",
-    "Kept",
+    "EvaluationCache",
     "LabelledSet",
     "Strategy",
     "Tools",

@@ -21,7 +21,7 @@ Retrieve = Callable[[str], Awaitable[Sequence[RetrievedChunk]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedAnswer:
     """One answer, judged; None where the set cannot tell.
 
     Args:
@@ -97,16 +97,16 @@ async def _answer(tools: Tools, answerer: Answerer, question: str, chunks: Seque
     return kept
 
 
-def _judge(labelled: LabelledSet, query: str, chunks: Sequence[RetrievedChunk], answer: Answer) -> Judged:
+def _judge(labelled: LabelledSet, query: str, chunks: Sequence[RetrievedChunk], answer: Answer) -> JudgedAnswer:
     known = labelled.answers.get(query)
     text = _plain(answer.text)
     recalled = None if known is None else answer.found and any(_plain(one) in text for one in known)
     if not answer.found:
-        return Judged(answered=False, recalled=recalled)
+        return JudgedAnswer(answered=False, recalled=recalled)
     scores = labelled.judgements.get(query, {})
     relevant = any(scores.get(chunks[number - 1].external_id, 0) > 0 for number in answer.cited)
     valid = bool(answer.cited) and not answer.removed_citations
-    return Judged(answered=True, valid=valid, relevant=relevant, recalled=recalled)
+    return JudgedAnswer(answered=True, valid=valid, relevant=relevant, recalled=recalled)
 
 
 def _share(judged: Iterable[bool | None]) -> dict[str, float] | None:

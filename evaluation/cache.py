@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import orjson
 
-from shared.ingest.generate import Asked
+from shared.ingest.generate import GeneratedQuestions
 from shared.providers.chat import Usage
 from shared.providers.embedding import Vectors
 from shared.query.answer import Answer
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer BLOB NOT NULL) 
 """
 
 
-class Kept:
+class EvaluationCache:
     """The file, for one process; what a method has kept outlives the process."""
 
     def __init__(self, path: Path) -> None:
@@ -60,15 +60,17 @@ class Kept:
         with self._database:
             self._database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
 
-    def asked(self, key: bytes) -> Asked | None:
+    def asked(self, key: bytes) -> GeneratedQuestions | None:
         """What a model wrote under this content key, if it was asked before."""
         row = self._database.execute("SELECT asked FROM questions WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
         kept = orjson.loads(row[0])
-        return Asked(tuple(kept["questions"]), Usage(kept["prompt_tokens"], kept["completion_tokens"]), kept["calls"])
+        return GeneratedQuestions(
+            tuple(kept["questions"]), Usage(kept["prompt_tokens"], kept["completion_tokens"]), kept["calls"]
+        )
 
-    def keep_asked(self, key: bytes, asked: Asked) -> None:
+    def keep_asked(self, key: bytes, asked: GeneratedQuestions) -> None:
         kept = {
             "questions": asked.questions,
             "prompt_tokens": asked.usage.prompt_tokens,

@@ -26,7 +26,7 @@ Answers = Literal["chunk_ids", "external_ids"]
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LabelledPassage:
     id: str
     title: str | None
     text: str
@@ -46,7 +46,7 @@ class LabelledSet:
     """
 
     name: str
-    passages: tuple[Passage, ...]
+    passages: tuple[LabelledPassage, ...]
     queries: Mapping[str, str]
     judgements: Mapping[str, Mapping[str, int]]
     questions: Mapping[str, tuple[str, ...]] | None
@@ -56,7 +56,7 @@ class LabelledSet:
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
+class _LabelledQuery:
     id: str
     text: str
     answers: tuple[str, ...]
@@ -118,28 +118,28 @@ def read_questions(path: Path, name: str) -> tuple[LabelledSet, Answers]:
     return LabelledSet(name, (), {question: question for question in judgements}, judgements, None), next(iter(kinds))
 
 
-def _passages(path: Path) -> tuple[Passage, ...]:
-    passages: dict[str, Passage] = {}
+def _passages(path: Path) -> tuple[LabelledPassage, ...]:
+    passages: dict[str, LabelledPassage] = {}
     for number, row in _rows(path):
         name, title, text = _text(path, number, row, "_id"), str(row.get("title") or "").strip(), row.get("text")
         if not isinstance(text, str) or not (text.strip() or title):
             raise _malformed(path, number, "has no text")
         if name in passages:
             raise _malformed(path, number, f"has the _id {name} again")
-        passages[name] = Passage(name, title or None, text if text.strip() else title)
+        passages[name] = LabelledPassage(name, title or None, text if text.strip() else title)
     if not passages:
         raise InvalidInput(f"{path} is empty.", field="folder")
     return tuple(passages.values())
 
 
-def _queries(path: Path) -> list[_Query]:
-    queries: dict[str, _Query] = {}
+def _queries(path: Path) -> list[_LabelledQuery]:
+    queries: dict[str, _LabelledQuery] = {}
     for number, row in _rows(path):
         name = _text(path, number, row, "_id")
         if name in queries:
             raise _malformed(path, number, f"has the _id {name} again")
         answers = _texts(path, number, row, "answers", least=0) if "answers" in row else []
-        queries[name] = _Query(
+        queries[name] = _LabelledQuery(
             name, _text(path, number, row, "text"), tuple(answers), answerable=row.get("answerable") is not False
         )
     return list(queries.values())

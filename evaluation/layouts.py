@@ -16,9 +16,9 @@ from uuid import UUID, uuid5
 
 import orjson
 
-from evaluation.labelled import Passage
+from evaluation.labelled import LabelledPassage
 from evaluation.strategies import Layout
-from shared.domain.records import AskedChunk, Collection, CollectionOptions, Lease, Weights
+from shared.domain.records import ChunkToIndex, Collection, CollectionOptions, Lease, Weights
 from shared.providers.embedding import Vectors
 from shared.query.retrieve import Channel
 from shared.vectors.points import Point, chunk_id, points_of, with_questions
@@ -31,7 +31,7 @@ _FLOAT_BYTES, _TERM_BYTES = 4, 8  # a term of a sparse vector is a number and a 
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddedPassage:
     """What a layout embeds of a passage: a text, or none, and questions."""
 
     text: str | None
@@ -42,28 +42,32 @@ class Embedded:
         return (*(() if self.text is None else (self.text,)), *self.questions)
 
 
-def embedded(layout: Layout, passage: Passage, questions: Sequence[str]) -> Embedded:
+def embedded(layout: Layout, passage: LabelledPassage, questions: Sequence[str]) -> EmbeddedPassage:
     if layout == "chunks":
-        return Embedded(passage.text, tuple(questions))
+        return EmbeddedPassage(passage.text, tuple(questions))
     if layout == "joined":
-        return Embedded(None, ("\n".join(questions),) if questions else ())
-    return Embedded(with_questions(passage.text, questions), tuple(questions))
+        return EmbeddedPassage(None, ("\n".join(questions),) if questions else ())
+    return EmbeddedPassage(with_questions(passage.text, questions), tuple(questions))
 
 
-def collection(index_name: str, model: str, background: float) -> Collection:
+def collection(index_name: str, model: str, baseline: float) -> Collection:
     """A collection that no ledger knows, calibrated without labels."""
     own_id = uuid5(_NAMESPACE, index_name)
-    calibration = {"weights": dataclasses.asdict(Weights()), "background": background}
+    calibration = {"weights": dataclasses.asdict(Weights()), "baseline": baseline}
     return Collection(own_id, TENANT, index_name, CollectionOptions(), model, index_name, _EPOCH, calibration)
 
 
 def points(
-    collection: Collection, ordinal: int, passage: Passage, parts: Embedded, vectors: Mapping[str, Vectors]
+    collection: Collection,
+    ordinal: int,
+    passage: LabelledPassage,
+    parts: EmbeddedPassage,
+    vectors: Mapping[str, Vectors],
 ) -> list[Point]:
     """The points of a passage; what the provider would not embed has no vector."""
     document = uuid5(collection.id, passage.id)
-    chunk = AskedChunk(
-        lease=Lease(chunk_id(collection.id, document, passage.text, 0), generation=1, token=0),
+    chunk = ChunkToIndex(
+        lease=Lease(chunk_id(collection.id, document, passage.text, 0), version=1, token=0),
         document_id=document,
         tenant=collection.tenant,
         collection_id=collection.id,
@@ -80,12 +84,12 @@ def points(
         span=(0, len(passage.text)),
         page=None,
         section=None,
-        pending=False,
+        hidden=False,
         questions=parts.questions,
-        given=True,
+        ready_made=True,
         error=None,
         attempts=0,
-        kills=0,
+        lost_leases=0,
         created_at=collection.created_at,
     )
     questions = [question for question in parts.questions if question in vectors]

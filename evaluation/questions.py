@@ -1,4 +1,4 @@
-"""The questions of a set: those that it brings, or those that a model writes, screened as at ingest."""
+"""The questions of a set: those that it brings, or those that a model writes, filtered as at ingest."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.labelled import LabelledSet, Passage
+from evaluation.labelled import LabelledPassage, LabelledSet
 from evaluation.layouts import TENANT
 from evaluation.tools import Tools, patiently
 from evaluation.vectors import embed_all
 from shared.domain.errors import Permanent
 from shared.domain.records import CollectionOptions
 from shared.ingest.generate import (
-    Asked,
     BadQuestions,
-    Screened,
-    Subject,
-    apply_similarity,
-    ask,
+    ChunkInput,
+    FilteredQuestion,
+    GeneratedQuestions,
     content_key,
+    filter_by_similarity,
+    filter_by_text,
     floor_for,
-    screen,
+    generate_questions,
 )
-from shared.ingest.generate.options import asking_options
+from shared.ingest.generate.options import generation_options
 from shared.providers.chat import ChatModel, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class QuestionSource:
     """Questions by the passage's id, who wrote them, and what they cost, in this run or an earlier one."""
 
     of: Mapping[str, tuple[str, ...]]
@@ -49,20 +49,20 @@ class Questions:
         return sum(1 for own in self.of.values() if own)
 
 
-async def questions_of(tools: Tools, labelled: LabelledSet) -> Questions:
+async def questions_of(tools: Tools, labelled: LabelledSet) -> QuestionSource:
     """Return the set's own questions; where it has no file of them, have them written if there is a model."""
     if labelled.questions is not None:
-        return Questions(labelled.questions, "generated.jsonl")
+        return QuestionSource(labelled.questions, "generated.jsonl")
     if tools.chat is None:
-        return Questions({})
+        return QuestionSource({})
     answers = await _asked(tools, tools.chat, labelled.passages)
-    screened = {
-        passage.id: [question for question in screen(answer.questions, _subject(passage)) if question.kept]
+    filtered = {
+        passage.id: [question for question in filter_by_text(answer.questions, _subject(passage)) if question.passed]
         for passage, answer in answers
     }
-    kept = await _near(tools, labelled.passages, screened)
+    kept = await _near(tools, labelled.passages, filtered)
     usage = [answer.usage for _, answer in answers]
-    return Questions(
+    return QuestionSource(
         kept,
         tools.chat.name,
         calls=sum(answer.calls for _, answer in answers),
@@ -71,13 +71,15 @@ async def questions_of(tools: Tools, labelled: LabelledSet) -> Questions:
     )
 
 
-async def _asked(tools: Tools, chat: ChatModel, passages: Sequence[Passage]) -> list[tuple[Passage, Asked]]:
+async def _asked(
+    tools: Tools, chat: ChatModel, passages: Sequence[LabelledPassage]
+) -> list[tuple[LabelledPassage, GeneratedQuestions]]:
     """Have the questions of every passage written that has none kept; what is paid for is kept at once."""
-    options = asking_options(tools.settings, CollectionOptions(), chat.name)
+    options = generation_options(tools.settings, CollectionOptions(), chat.name)
     gate = asyncio.Semaphore(tools.settings.llm_max_in_flight)
     done = 0
 
-    async def asked(passage: Passage) -> tuple[Passage, Asked]:
+    async def asked(passage: LabelledPassage) -> tuple[LabelledPassage, GeneratedQuestions]:
         nonlocal done
         subject = _subject(passage)
         key = content_key(TENANT, chat.name, subject, options)
@@ -87,39 +89,39 @@ async def _asked(tools: Tools, chat: ChatModel, passages: Sequence[Passage]) -> 
                 answer = await _answer(tools, chat, subject)
             tools.kept.keep_asked(key, answer)
         done += 1
-        tools.progress("asking", done, len(passages))
+        tools.progress("generating", done, len(passages))
         return passage, answer
 
     return list(await asyncio.gather(*map(asked, passages)))
 
 
-async def _answer(tools: Tools, chat: ChatModel, subject: Subject) -> Asked:
-    options = asking_options(tools.settings, CollectionOptions(), chat.name)
+async def _answer(tools: Tools, chat: ChatModel, subject: ChunkInput) -> GeneratedQuestions:
+    options = generation_options(tools.settings, CollectionOptions(), chat.name)
     try:
-        return await patiently(lambda: ask(chat, subject, options), tools.settings.max_attempts)
+        return await patiently(lambda: generate_questions(chat, subject, options), tools.settings.max_attempts)
     except BadQuestions as error:
-        return Asked((), error.usage, error.calls)
+        return GeneratedQuestions((), error.usage, error.calls)
     except Permanent:
-        return Asked((), Usage(), calls=1)
+        return GeneratedQuestions((), Usage(), calls=1)
 
 
 async def _near(
-    tools: Tools, passages: Sequence[Passage], screened: Mapping[str, Sequence[Screened]]
+    tools: Tools, passages: Sequence[LabelledPassage], filtered: Mapping[str, Sequence[FilteredQuestion]]
 ) -> dict[str, tuple[str, ...]]:
     """Drop what is far from its own passage or means the same as an earlier question."""
-    texts = [passage.text for passage in passages] + [q.text for own in screened.values() for q in own]
+    texts = [passage.text for passage in passages] + [q.text for own in filtered.values() for q in own]
     await embed_all(tools, "embedding", texts)
     floor = tools.settings.similarity_floor
     floor = floor if floor is not None else floor_for(tools.embedder.name)
     kept: dict[str, tuple[str, ...]] = {}
     for passage in passages:
-        vectors = tools.kept.vectors(tools.vectors_of, [passage.text, *(q.text for q in screened[passage.id])])
-        own = [question for question in screened[passage.id] if question.text in vectors]
+        vectors = tools.kept.vectors(tools.vectors_of, [passage.text, *(q.text for q in filtered[passage.id])])
+        own = [question for question in filtered[passage.id] if question.text in vectors]
         if own and passage.text in vectors:
-            own = apply_similarity(own, np.stack([vectors[q.text] for q in own]), vectors[passage.text], floor)
-        kept[passage.id] = tuple(question.text for question in own if question.kept)
+            own = filter_by_similarity(own, np.stack([vectors[q.text] for q in own]), vectors[passage.text], floor)
+        kept[passage.id] = tuple(question.text for question in own if question.passed)
     return kept
 
 
-def _subject(passage: Passage) -> Subject:
-    return Subject(passage.text, passage.title)
+def _subject(passage: LabelledPassage) -> ChunkInput:
+    return ChunkInput(passage.text, passage.title)

@@ -43,7 +43,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StrategyResult:
     """A strategy's scores by metric and query, and what else was seen of it.
 
     Args:
@@ -60,7 +60,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class EvaluatedSet:
     """What was searched.
 
     Args:
@@ -77,8 +77,8 @@ class Subject:
 
 
 def results(
-    subject: Subject,
-    measured: Sequence[Measured],
+    subject: EvaluatedSet,
+    measured: Sequence[StrategyResult],
     baseline: str,
     *,
     left_out: Sequence[Json],
@@ -131,7 +131,7 @@ def read(folder: Path) -> Json:
     return saved
 
 
-def _row(one: Measured, base: Measured | None) -> Json:
+def _row(one: StrategyResult, base: StrategyResult | None) -> Json:
     row: Json = {"strategy": one.strategy.name}
     for metric in METRICS:
         measured = interval(list(one.scores[metric].values()))
@@ -140,7 +140,7 @@ def _row(one: Measured, base: Measured | None) -> Json:
     return row | {"p_value": _p_value(one, base)} | costs | {"milliseconds_per_query": round(one.milliseconds, 2)}
 
 
-def _p_value(one: Measured, base: Measured | None) -> float | None:
+def _p_value(one: StrategyResult, base: StrategyResult | None) -> float | None:
     if base is None or one is base:
         return None
     theirs = base.scores[_NDCG]

@@ -18,19 +18,19 @@ import numpy as np
 import orjson
 
 from evaluation.answers import answers_of
-from evaluation.labelled import LabelledSet, Passage
-from evaluation.layouts import TENANT, Embedded, Footprint, collection, embedded, points
+from evaluation.labelled import LabelledPassage, LabelledSet
+from evaluation.layouts import TENANT, EmbeddedPassage, Footprint, collection, embedded, points
 from evaluation.metrics import CUTOFF, scores
-from evaluation.questions import Questions, questions_of
-from evaluation.results import Cost, Json, Measured, Subject, results
+from evaluation.questions import QuestionSource, questions_of
+from evaluation.results import Cost, EvaluatedSet, Json, StrategyResult, results
 from evaluation.strategies import Layout, Strategy
 from evaluation.tools import Tools
-from evaluation.vectors import KeptEmbedder, embed_all
+from evaluation.vectors import CachedEmbedder, embed_all
 from shared.domain.errors import Refused
 from shared.domain.records import Collection
 from shared.providers.chat import Usage
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
-from shared.query.retrieve.baseline import MOST_PAIRS, background_of, is_high
+from shared.query.retrieve.baseline import MOST_PAIRS, baseline_of, is_high
 
 _BATCH_PASSAGES = 128
 _ALL_TOKENS = 10**9  # no budget: ranks are counted, not what fits
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Indexed:
+class _IndexedLayout:
     collection: Collection
     footprints: Mapping[str, Footprint]  # by strategy
 
@@ -77,7 +77,7 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
     for one in indexed.values():
         await tools.index.drop(one.collection.index_name)
     left_out = [{"strategy": strategy.name, "why": said} for strategy, said in why.items() if said]
-    subject = Subject(
+    subject = EvaluatedSet(
         labelled.name,
         tools.embedder.name,
         len(labelled.queries),
@@ -87,9 +87,9 @@ async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Str
     notes = [*labelled.notes, *_notes(labelled, questions, possible, len(refused))]
     notes += [note for one in measured for note in one.notes]
     notes += [
-        f"The background of the embedding model is {one.collection.background:.2f}: scores count above it ({layout})."
+        f"The baseline of the embedding model is {one.collection.baseline:.2f}: scores count above it ({layout})."
         for layout, one in indexed.items()
-        if is_high(one.collection.background)
+        if is_high(one.collection.baseline)
     ]
     return results(subject, measured, baseline, left_out=left_out, notes=notes, answers=answers)
 
@@ -100,7 +100,7 @@ def _asked(tools: Tools, labelled: LabelledSet) -> list[str]:
 
 
 async def _answers(
-    tools: Tools, labelled: LabelledSet, strategies: Sequence[Strategy], indexed: Mapping[Layout, _Indexed]
+    tools: Tools, labelled: LabelledSet, strategies: Sequence[Strategy], indexed: Mapping[Layout, _IndexedLayout]
 ) -> Json | None:
     """What the answers are worth that are made of what the first strategy finds."""
     if tools.answerer is None:
@@ -116,7 +116,7 @@ async def _answers(
 
 
 def _retriever(tools: Tools) -> Retriever:
-    return Retriever(KeptEmbedder(tools), tools.index, tools.rewriter, tools.reranker)
+    return Retriever(CachedEmbedder(tools), tools.index, tools.rewriter, tools.reranker)
 
 
 def _query(question: str, strategy: Strategy) -> Query:
@@ -129,7 +129,7 @@ def _query(question: str, strategy: Strategy) -> Query:
     )
 
 
-def _why_not(strategy: Strategy, tools: Tools, labelled: LabelledSet, questions: Questions) -> str | None:
+def _why_not(strategy: Strategy, tools: Tools, labelled: LabelledSet, questions: QuestionSource) -> str | None:
     if strategy.only_questions and not questions.count:
         return _why_without_questions(labelled)
     if strategy.rewriting and tools.rewriter is None:
@@ -143,10 +143,12 @@ def _why_without_questions(labelled: LabelledSet) -> str:
     if labelled.questions is not None:
         return "its generated.jsonl has no question for any passage."
     calls = f"at least one call for each of {len(labelled.passages):,} passages"
-    return f"the set has no generated.jsonl; with --ask the configured LLM writes the questions ({calls})."
+    return f"the set has no generated.jsonl; with --generate the configured LLM writes the questions ({calls})."
 
 
-def _notes(labelled: LabelledSet, questions: Questions, strategies: Sequence[Strategy], refused: int) -> Iterator[str]:
+def _notes(
+    labelled: LabelledSet, questions: QuestionSource, strategies: Sequence[Strategy], refused: int
+) -> Iterator[str]:
     searching = ", ".join(strategy.name for strategy in strategies if strategy.uses_questions)
     if searching and not questions.count:
         yield f"No questions were searched by {searching}: {_why_without_questions(labelled)}"
@@ -157,27 +159,29 @@ def _notes(labelled: LabelledSet, questions: Questions, strategies: Sequence[Str
 
 
 def _embedded(
-    passages: Sequence[Passage], questions: Questions, layout: Layout, strategies: Sequence[Strategy]
-) -> list[Embedded]:
+    passages: Sequence[LabelledPassage], questions: QuestionSource, layout: Layout, strategies: Sequence[Strategy]
+) -> list[EmbeddedPassage]:
     """What is embedded of each passage; no questions where no strategy would search them."""
     searched = any(strategy.uses_questions for strategy in strategies if strategy.layout == layout)
     return [embedded(layout, p, questions.of.get(p.id, ()) if searched else ()) for p in passages]
 
 
-def _without(refused: set[str], parts: Sequence[Embedded]) -> list[Embedded]:
+def _without(refused: set[str], parts: Sequence[EmbeddedPassage]) -> list[EmbeddedPassage]:
     return [
-        Embedded(None if part.text in refused else part.text, tuple(q for q in part.questions if q not in refused))
+        EmbeddedPassage(
+            None if part.text in refused else part.text, tuple(q for q in part.questions if q not in refused)
+        )
         for part in parts
     ]
 
 
 async def _index(
     tools: Tools,
-    passages: Sequence[Passage],
+    passages: Sequence[LabelledPassage],
     layout: Layout,
-    parts: Sequence[Embedded],
+    parts: Sequence[EmbeddedPassage],
     strategies: Sequence[Strategy],
-) -> _Indexed:
+) -> _IndexedLayout:
     """Write the points of a layout, unless an earlier run that was stopped has written them all."""
     dimensions = await _dimensions(tools, parts)
     name = _name(tools, layout, passages, parts)
@@ -196,26 +200,26 @@ async def _index(
             footprint.add(made)
         done += len(batch)
         tools.progress(stage, done, len(passages))
-    return _Indexed(own, footprints)
+    return _IndexedLayout(own, footprints)
 
 
-def _background(tools: Tools, parts: Sequence[Embedded]) -> float:
+def _background(tools: Tools, parts: Sequence[EmbeddedPassage]) -> float:
     """What a collection of these finds of its embedding model when it calibrates itself."""
     pairs = [(part.questions[0], part.text) for part in parts if part.questions and part.text is not None]
     pairs = pairs[:: max(1, len(pairs) // MOST_PAIRS)][:MOST_PAIRS]
     vectors = tools.kept.vectors(tools.vectors_of, [text for pair in pairs for text in pair])
     questions, texts = (np.array([vectors[pair[place]] for pair in pairs]) for place in (0, 1))
-    return background_of(questions, texts)
+    return baseline_of(questions, texts)
 
 
-async def _dimensions(tools: Tools, parts: Sequence[Embedded]) -> int:
+async def _dimensions(tools: Tools, parts: Sequence[EmbeddedPassage]) -> int:
     """The length of the vectors, of any that is kept: the model need not be asked."""
     texts = [text for part in parts for text in part.all][:1]
     kept = tools.kept.vectors(tools.vectors_of, texts)
     return len(next(iter(kept.values()))) if kept else await tools.embedder.dimensions()
 
 
-def _name(tools: Tools, layout: Layout, passages: Sequence[Passage], parts: Sequence[Embedded]) -> str:
+def _name(tools: Tools, layout: Layout, passages: Sequence[LabelledPassage], parts: Sequence[EmbeddedPassage]) -> str:
     """A name that is another whenever a point would be."""
     content = hashlib.sha256(orjson.dumps([tools.vectors_of, layout]))
     for passage, part in zip(passages, parts, strict=True):
@@ -224,8 +228,8 @@ def _name(tools: Tools, layout: Layout, passages: Sequence[Passage], parts: Sequ
 
 
 async def _measure(
-    tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _Indexed, questions: Questions
-) -> Measured:
+    tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _IndexedLayout, questions: QuestionSource
+) -> StrategyResult:
     """Ask every question, one after the other."""
     retriever = _retriever(tools)
     rankings: dict[str, list[str]] = {}
@@ -245,7 +249,7 @@ async def _measure(
         # A text that stands in several passages is found in each.
         rankings[query_id] = [name for c in found.chunks for name in (c.external_id, *c.also_in)][:CUTOFF]
         tools.progress(f"querying {strategy.name}", len(rankings), len(labelled.queries))
-    return Measured(
+    return StrategyResult(
         strategy,
         scores(labelled.judgements, rankings),
         median(milliseconds or [0.0]),
@@ -262,7 +266,7 @@ def _said(strategy: Strategy, usage: Usage, skipped: Mapping[str, int], queries:
         yield f"{strategy.name}: {count} of {queries} queries were done without {reason}"
 
 
-def _cost(strategy: Strategy, footprint: Footprint, questions: Questions, passages: int) -> Cost:
+def _cost(strategy: Strategy, footprint: Footprint, questions: QuestionSource, passages: int) -> Cost:
     uses = strategy.uses_questions
     return Cost(
         points_per_chunk=round(footprint.points / passages, 3),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from shared.domain.errors import InvalidInput
 from shared.query.retrieve import CHANNELS, Channel, FusionName
-from shared.query.rewrite import Rewriting
+from shared.query.rewrite import RewriteOptions
 
 Layout = Literal["chunks", "joined", "prepended"]
 
@@ -27,7 +27,7 @@ class Strategy:
     channels: tuple[Channel, ...]
     fusion: FusionName = "scores"
     layout: Layout = "chunks"
-    rewriting: Rewriting = Rewriting()
+    rewriting: RewriteOptions = RewriteOptions()
     rerank: bool = False
 
     @property
@@ -56,9 +56,9 @@ STRATEGIES = (
 )
 # Each query has a price or needs a server of its own: they are run where they are named.
 BY_NAME = (
-    Strategy("default hyde", CHANNELS, rewriting=Rewriting(hyde=True)),
-    Strategy("default queries", CHANNELS, rewriting=Rewriting(queries=3)),
-    Strategy("default step-back", CHANNELS, rewriting=Rewriting(step_back=True)),
+    Strategy("default hyde", CHANNELS, rewriting=RewriteOptions(hyde=True)),
+    Strategy("default queries", CHANNELS, rewriting=RewriteOptions(queries=3)),
+    Strategy("default step-back", CHANNELS, rewriting=RewriteOptions(step_back=True)),
     Strategy("default rerank", CHANNELS, rerank=True),
 )
 

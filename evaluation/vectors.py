@@ -49,7 +49,7 @@ async def embed_all(tools: Tools, what: str, texts: Iterable[str]) -> set[str]:
     return refused
 
 
-class KeptEmbedder:
+class CachedEmbedder:
     """An `Embedder` that embeds a text the first time that it is asked, and keeps the vector."""
 
     def __init__(self, tools: Tools) -> None:

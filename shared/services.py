@@ -16,11 +16,11 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.broker.wakeups import Doorbell
+from shared.broker.wakeups import Wakeups
 from shared.domain.errors import InvalidInput
 from shared.domain.retry import RetryPolicy
 from shared.ingest.generate import floor_for
-from shared.ingest.generate.stage import Questioner
+from shared.ingest.generate.stage import Generator
 from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser
@@ -33,7 +33,7 @@ from shared.ledger import (
     Documents,
     Feedback,
     Ledger,
-    Queries,
+    QueryLog,
     Work,
 )
 from shared.ledger.database import Database
@@ -62,7 +62,7 @@ from shared.settings import Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
 
-# May write questions, which are screened, but must not write answers, nor rewrite what users ask: of "Does orjson
+# May write questions, which are filtered, but must not write answers, nor rewrite what users ask: of "Does orjson
 # support PyPy?" it makes "You can use it to test the moon on your computer.", in 4 to 40 seconds.
 EMBEDDED_MODEL = "smollm2-135m"
 _PROBE_TIMEOUT = timedelta(seconds=30)  # a server that must load its model first takes a while
@@ -97,13 +97,13 @@ class Services:
     ledger: Ledger
     uploads: Uploads
     index: Index
-    doorbell: Doorbell
+    wakeups: Wakeups
     limiters: Limiters
     retriever: Retriever
     calibrator: Calibrator
     answerer_for: Callable[[str], Answerer]  # by tenant, on whose account it calls
     parser: Parser
-    questioner: Questioner
+    questioner: Generator
     indexer: Indexer
 
 
@@ -120,8 +120,8 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         stack.push_async_callback(database.aclose)
         index = Index(require(settings.qdrant_url, "FOREASK_QDRANT_URL"), settings.qdrant_api_key)
         stack.push_async_callback(index.aclose)
-        doorbell = Doorbell(redis_url)
-        stack.push_async_callback(doorbell.aclose)
+        wakeups = Wakeups(redis_url)
+        stack.push_async_callback(wakeups.aclose)
         chat = chat_of(settings, stack)
         embedder = embedder_of(settings, stack)
         limiters = _limiters(settings, redis_url, chat, embedder, stack)
@@ -145,20 +145,20 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
             ledger=ledger,
             uploads=uploads,
             index=index,
-            doorbell=doorbell,
+            wakeups=wakeups,
             retriever=retriever,
             calibrator=Calibrator(ledger.calibrations, ledger.feedback, retriever, asked_embedder, index),
             limiters=limiters,
             answerer_for=_answerers(settings, chat, limiters.llm, asked_embedder),
-            parser=Parser(settings, ledger.work, sandbox, uploads, doorbell, chat.name, policy),
-            questioner=Questioner(settings, ledger.work, chat, limiters.llm, doorbell, policy),
+            parser=Parser(settings, ledger.work, sandbox, uploads, wakeups, chat.name, policy),
+            questioner=Generator(settings, ledger.work, chat, limiters.llm, wakeups, policy),
             indexer=Indexer(
                 settings,
                 ledger.work,
                 LimitedEmbedder(embedder, limiters.embedding),
                 limiters.embedding,
                 index,
-                doorbell,
+                wakeups,
                 policy,
                 floor,
                 uploads,
@@ -175,7 +175,7 @@ def _ledger(database: Database, work: Work) -> Ledger:
         Backlogs(database),
         DeadLetters(database),
         Audit(database),
-        Queries(database),
+        QueryLog(database),
         Feedback(database),
         Calibrations(database),
     )

@@ -131,7 +131,7 @@ class Settings(BaseSettings):
         None, description="the model's tokenizer.json: token budgets are then exact; without it they are estimated"
     )
     llm_timeout: Duration = timedelta(seconds=120)
-    llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per ask worker")
+    llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per generate worker")
     llm_input_price: float = Field(0.0, ge=0, description="price of a million prompt tokens")
     llm_output_price: float = Field(0.0, ge=0, description="price of a million completion tokens")
     llm_requests_per_minute: PositiveInt | None = Field(None, description="kept by the whole pool")
@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     tenant_limits: Annotated[tuple[TenantLimit, ...], NoDecode] = Field(
         (), description="tenant=requests/tokens, comma-separated, for tenants that differ"
     )
-    asking_strategy: Literal["list", "word-by-word"] | None = Field(
+    question_strategy: Literal["list", "per-question"] | None = Field(
         None, description="how the model is asked; default: what suits the model"
     )
     answering: Literal["generative", "extractive"] | None = Field(
@@ -192,7 +192,7 @@ class Settings(BaseSettings):
     calibrate: bool = Field(
         default=True, description="whether collections that have grown by half are calibrated by themselves"
     )
-    queries_kept: int = Field(
+    query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
     )
     accepted_per_chunk: PositiveInt = Field(10, description="users' questions that a chunk may have")

@@ -12,10 +12,10 @@ import httpx
 import uvicorn
 
 from api.app import create
-from shared.ingest.drain import Drain, Limits, Stage
-from shared.ingest.generate.stage import asking_stage
-from shared.ingest.index.stage import indexing_stage
-from shared.ingest.parse.stage import parsing_stage
+from shared.ingest.drain import Drain, DrainLimits, Stage
+from shared.ingest.generate.stage import generate_stage
+from shared.ingest.index.stage import index_stage
+from shared.ingest.parse.stage import parse_stage
 from shared.services import Services
 from shared.settings import ApiKey, Settings
 
@@ -67,11 +67,11 @@ async def serving(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
 async def work(services: Services, *stages: str) -> None:
     """Do all that is due in these stages, or in every one, as the workers do."""
     settings = services.settings
-    limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    limits = DrainLimits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
     made: dict[str, Callable[[], Stage[Any, Any]]] = {
-        "parse": lambda: parsing_stage(services.parser),
-        "ask": lambda: asking_stage(services.questioner),
-        "index": lambda: indexing_stage(services.indexer),
+        "parse": lambda: parse_stage(services.parser),
+        "generate": lambda: generate_stage(services.questioner),
+        "index": lambda: index_stage(services.indexer),
     }
     for stage in stages or made:
         await Drain(made[stage](), limits, asyncio.Event()).run()

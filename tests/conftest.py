@@ -91,7 +91,7 @@ class Library:
                 title=None,
                 media_type="text/markdown",
                 metadata={},
-                given_questions=None if questions is None else tuple(ReadyQuestion(q) for q in questions),
+                ready_questions=None if questions is None else tuple(ReadyQuestion(q) for q in questions),
                 upload=upload.name,
                 size_bytes=upload.size_bytes,
                 content_hash=upload.sha256,

@@ -23,7 +23,7 @@ from shared.settings import Settings
 from shared.vectors.points import question_id
 
 ROOT = Path(__file__).resolve().parent.parent
-ROLES = ("parse", "ask", "index", "scheduler")
+ROLES = ("parse", "generate", "index", "scheduler")
 
 
 class ScriptedProvider:
@@ -221,7 +221,7 @@ class Deployment:
             page = self.client.get(f"/v1/documents/{document['id']}/chunks", params={"limit": 200})
             for chunk in page.raise_for_status().json()["items"]:
                 expected.add(chunk["id"])
-                kept = sum(bool(question["kept"]) for question in chunk["questions"])
+                kept = sum(bool(question["passed"]) for question in chunk["questions"])
                 expected |= {question_id(UUID(chunk["id"]), number) for number in range(kept)}
         return expected
 

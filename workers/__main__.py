@@ -9,7 +9,7 @@ import structlog
 import uvloop
 from celery import signals
 
-from shared.broker.wakeups import QUEUES, celery_app
+from shared.broker.wakeups import WORK_QUEUES, celery_app
 from shared.domain.errors import ForeaskError
 from shared.process import gc, logging
 from shared.services import Services
@@ -18,7 +18,7 @@ from workers import scheduler
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
-ROLES = (*QUEUES, "scheduler")
+ROLES = (*WORK_QUEUES, "scheduler")
 
 
 def main(role: str) -> None:
@@ -63,7 +63,7 @@ def work(settings: Settings, queue: str) -> None:
 
 
 async def _begin(services: Services) -> None:
-    services.doorbell.begin()
+    services.wakeups.begin()
 
 
 if __name__ == "__main__":

@@ -46,15 +46,15 @@ async def reconcile(services: Services) -> None:
         if not (await connection.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _LOCK})).scalar():
             return
         for queue in await services.ledger.work.due():
-            services.doorbell.ring(queue)
+            services.wakeups.wake(queue)
         if services.settings.calibrate and await services.ledger.calibrations.due():
-            services.doorbell.ring("calibrate")
+            services.wakeups.wake("calibrate")
         await clean(services.indexer)
 
 
 async def tidy(services: Services) -> None:
     """Remove uploads that a crash left without a document, and questions that were kept for long enough."""
-    await services.ledger.queries.purge(timedelta(days=services.settings.queries_kept))
+    await services.ledger.queries.purge(timedelta(days=services.settings.query_retention_days))
     old = list(services.uploads.older_than(_ORPHAN_SECONDS))
     in_use = await services.ledger.documents.uploads_in_use(old)
     for name in set(old) - in_use:

@@ -8,12 +8,12 @@ from typing import Any
 import structlog
 from celery import Celery
 
-from shared.broker.wakeups import Queue
+from shared.broker.wakeups import WorkQueue
 from shared.domain.errors import Transient
-from shared.ingest.drain import Drain, Limits, Stage
-from shared.ingest.generate.stage import asking_stage
-from shared.ingest.index.stage import indexing_stage
-from shared.ingest.parse.stage import parsing_stage
+from shared.ingest.drain import Drain, DrainLimits, Stage
+from shared.ingest.generate.stage import generate_stage
+from shared.ingest.index.stage import index_stage
+from shared.ingest.parse.stage import parse_stage
 from workers.loop import WorkerLoop
 
 log = structlog.get_logger()
@@ -24,24 +24,24 @@ def register(app: Celery, loop: WorkerLoop) -> None:
 
     @app.task(name="foreask.parse", shared=False)
     def parse(*_: Any, **__: Any) -> None:
-        _answer(loop, "parse", parsing_stage(loop.services.parser))
+        _answer(loop, "parse", parse_stage(loop.services.parser))
 
-    @app.task(name="foreask.ask", shared=False)
+    @app.task(name="foreask.generate", shared=False)
     def ask(*_: Any, **__: Any) -> None:
-        _answer(loop, "ask", asking_stage(loop.services.questioner))
+        _answer(loop, "generate", generate_stage(loop.services.questioner))
 
     @app.task(name="foreask.index", shared=False)
     def index(*_: Any, **__: Any) -> None:
-        _answer(loop, "index", indexing_stage(loop.services.indexer))
+        _answer(loop, "index", index_stage(loop.services.indexer))
 
     @app.task(name="foreask.calibrate", shared=False)
     def calibrate(*_: Any, **__: Any) -> None:
         loop.run_beside(partial(_calibrate, loop))  # this thread is the one that drains are rung for
 
 
-def _answer(loop: WorkerLoop, queue: Queue, stage: Stage[Any, Any]) -> None:
+def _answer(loop: WorkerLoop, queue: WorkQueue, stage: Stage[Any, Any]) -> None:
     if loop.run(_drain(loop, stage)):
-        loop.services.doorbell.ring_from_thread(queue)
+        loop.services.wakeups.wake_from_thread(queue)
 
 
 async def _calibrate(loop: WorkerLoop) -> None:
@@ -54,7 +54,7 @@ async def _calibrate(loop: WorkerLoop) -> None:
 
 async def _drain(loop: WorkerLoop, stage: Stage[Any, Any]) -> bool:
     settings = loop.services.settings
-    limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    limits = DrainLimits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
     drain = Drain(stage, limits, loop.stopping)
     try:
         return await drain.run()

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.http.problems import Malformed, UnsupportedMedia, invalid_fields
+from api.http.problems import MalformedRequest, UnsupportedMedia, invalid_fields
 from shared.domain.errors import InvalidInput, TooLarge
 
 M = TypeVar("M", bound=BaseModel)
@@ -66,7 +66,7 @@ def parsed(body: bytes, field: str | None = None) -> Any:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Malformed(f"This is not JSON: {error.msg} at character {error.pos}.", field=field) from None
+        raise MalformedRequest(f"This is not JSON: {error.msg} at character {error.pos}.", field=field) from None
     if _NUL in body and _has_nul(value):
         raise InvalidInput("A text has a NUL character (\\u0000), which cannot be kept: remove it.", field=field)
     return value

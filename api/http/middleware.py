@@ -22,7 +22,7 @@ _HEADERS = {
 }
 
 
-class Frontier:
+class RequestFrontier:
     """ASGI middleware; Starlette's base class for it costs a task and a queue for each request."""
 
     def __init__(self, app: ASGIApp) -> None:

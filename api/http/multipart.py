@@ -12,7 +12,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from api.http.bodies import counted
-from api.http.problems import Malformed
+from api.http.problems import MalformedRequest
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
 from shared.storage.uploads import Upload, Uploads
@@ -35,7 +35,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FormPart:
     name: str
     filename: str | None
     media_type: str | None
@@ -95,7 +95,7 @@ class _Parts:
 
     def __init__(self, request: Request, max_bytes: int) -> None:
         self._stream = counted(request, max_bytes, "FOREASK_MAX_UPLOAD_BYTES")
-        self._events: deque[_Part | bytes | None] = deque()  # None ends a part
+        self._events: deque[_FormPart | bytes | None] = deque()  # None ends a part
         self._headers: dict[bytes, bytes] = {}
         self._name, self._value = b"", b""
         self._ended = False
@@ -111,10 +111,10 @@ class _Parts:
         }
         self._parser = MultipartParser(_boundary(request), callbacks)
 
-    async def next(self) -> _Part | None:
+    async def next(self) -> _FormPart | None:
         """The next part, None at the end; what is left of the one before must have been read."""
         event = await self._event()
-        assert event is None or isinstance(event, _Part)
+        assert event is None or isinstance(event, _FormPart)
         return event
 
     async def content(self) -> AsyncIterator[bytes]:
@@ -122,17 +122,17 @@ class _Parts:
         while isinstance(event := await self._event(), bytes):
             yield event
 
-    async def _event(self) -> _Part | bytes | None:
+    async def _event(self) -> _FormPart | bytes | None:
         while not self._events:
             piece = await anext(self._stream, None)
             if piece is None:
                 if self._ended:
                     return None
-                raise Malformed("The form ends in the middle.")
+                raise MalformedRequest("The form ends in the middle.")
             try:
                 self._parser.write(piece)
             except FormParserError as error:
-                raise Malformed(f"This is not a form: {str(error)[:200]}.") from None
+                raise MalformedRequest(f"This is not a form: {str(error)[:200]}.") from None
         return self._events.popleft()
 
     def _header_field(self, data: bytes, start: int, end: int) -> None:
@@ -149,10 +149,10 @@ class _Parts:
         _, options = parse_options_header(self._headers.get(b"content-disposition"))
         name, filename = options.get(b"name"), options.get(b"filename")
         if name is None:
-            raise Malformed("A part of the form has no name.")
+            raise MalformedRequest("A part of the form has no name.")
         kind = self._headers.get(b"content-type")
         self._events.append(
-            _Part(
+            _FormPart(
                 name=_text(name),
                 filename=None if filename is None else _text(filename),
                 media_type=None if kind is None else _text(kind),
@@ -167,7 +167,7 @@ def _boundary(request: Request) -> bytes:
     _, options = parse_options_header(request.headers.get("content-type"))
     boundary = options.get(b"boundary", b"")
     if not 0 < len(boundary) <= _BOUNDARY_MAX:
-        raise Malformed("The form's Content-Type has no boundary.")
+        raise MalformedRequest("The form's Content-Type has no boundary.")
     return boundary
 
 
@@ -175,4 +175,4 @@ def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise Malformed("A part of the form has a name that is not UTF-8.") from None
+        raise MalformedRequest("A part of the form has a name that is not UTF-8.") from None

@@ -11,11 +11,31 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from api.schemas import Ask, Calibrate, CollectionChange, DeadFilter, Feedback, NewDocument, Problem, Retrieve, Verify
+from api.schemas import (
+    CalibrateBody,
+    CollectionChange,
+    DeadLetterFilter,
+    DocumentBody,
+    FeedbackBody,
+    ProblemDetails,
+    QueryBody,
+    RetrieveBody,
+    VerifyBody,
+)
 
 _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")
-    for model in (NewDocument, CollectionChange, DeadFilter, Verify, Calibrate, Retrieve, Ask, Feedback, Problem)
+    for model in (
+        DocumentBody,
+        CollectionChange,
+        DeadLetterFilter,
+        VerifyBody,
+        CalibrateBody,
+        RetrieveBody,
+        QueryBody,
+        FeedbackBody,
+        ProblemDetails,
+    )
 ]
 _REF = "#/components/schemas/{model}"
 _FORM: dict[str, Any] = {
@@ -55,7 +75,7 @@ def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | s
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    content = {"application/problem+json": {"schema": _ref(Problem)}}
+    content = {"application/problem+json": {"schema": _ref(ProblemDetails)}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 
 

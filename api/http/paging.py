@@ -11,7 +11,7 @@ from uuid import UUID
 import orjson
 from fastapi import Query
 
-from api.http.problems import Malformed
+from api.http.problems import MalformedRequest
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -39,7 +39,7 @@ def key_from(cursor: str | None, read: Callable[[Any], K]) -> K | None:
     try:
         return read(orjson.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError):
-        raise Malformed("This cursor is not one: leave it out to begin at the front.", field="cursor") from None
+        raise MalformedRequest("This cursor is not one: leave it out to begin at the front.", field="cursor") from None
 
 
 def time_and_id(key: list[str]) -> tuple[datetime, UUID]:

@@ -35,7 +35,7 @@ from shared.domain.errors import (
 log = structlog.get_logger()
 
 
-class Malformed(InvalidInput):
+class MalformedRequest(InvalidInput):
     """The request cannot even be read: broken JSON, a form that ends in the middle, a cursor that is none."""
 
 
@@ -53,36 +53,36 @@ class InvalidFields(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     status: int
     name: str
     title: str
 
 
-_UNEXPECTED = Kind(500, "internal", "Something went wrong inside")
+_UNEXPECTED = ProblemKind(500, "internal", "Something went wrong inside")
 
 # An error's own class decides, else the nearest class that it derives from.
-KINDS: Mapping[type[ForeaskError], Kind] = {
-    Malformed: Kind(400, "malformed", "The request cannot be read"),
-    Unauthorized: Kind(401, "unauthorized", "A key is needed"),
-    NotFound: Kind(404, "not-found", "There is no such thing"),
-    Conflict: Kind(409, "conflict", "The request is at odds with what is there"),
-    TooLarge: Kind(413, "too-large", "Too many bytes"),
-    UnsupportedMedia: Kind(415, "unsupported-media", "A body of another kind is needed"),
-    InvalidInput: Kind(422, "invalid-input", "The request cannot be done as it stands"),
-    Rejected: Kind(422, "invalid-input", "The request cannot be done as it stands"),
-    Refused: Kind(502, "refused", "A provider refused the request"),
-    BadReply: Kind(502, "bad-reply", "A model's reply could not be used"),
-    Permanent: Kind(502, "bad-gateway", "A part behind the API refused the request"),
+KINDS: Mapping[type[ForeaskError], ProblemKind] = {
+    MalformedRequest: ProblemKind(400, "malformed", "The request cannot be read"),
+    Unauthorized: ProblemKind(401, "unauthorized", "A key is needed"),
+    NotFound: ProblemKind(404, "not-found", "There is no such thing"),
+    Conflict: ProblemKind(409, "conflict", "The request is at odds with what is there"),
+    TooLarge: ProblemKind(413, "too-large", "Too many bytes"),
+    UnsupportedMedia: ProblemKind(415, "unsupported-media", "A body of another kind is needed"),
+    InvalidInput: ProblemKind(422, "invalid-input", "The request cannot be done as it stands"),
+    Rejected: ProblemKind(422, "invalid-input", "The request cannot be done as it stands"),
+    Refused: ProblemKind(502, "refused", "A provider refused the request"),
+    BadReply: ProblemKind(502, "bad-reply", "A model's reply could not be used"),
+    Permanent: ProblemKind(502, "bad-gateway", "A part behind the API refused the request"),
     # A provider's limit is not the caller's: 429 would tell callers that they had asked too often.
-    RateLimited: Kind(503, "rate-limited", "A provider asks for fewer requests"),
-    Unavailable: Kind(503, "unavailable", "A part that this needs is not available"),
-    Transient: Kind(503, "unavailable", "A part that this needs is not available"),
+    RateLimited: ProblemKind(503, "rate-limited", "A provider asks for fewer requests"),
+    Unavailable: ProblemKind(503, "unavailable", "A part that this needs is not available"),
+    Transient: ProblemKind(503, "unavailable", "A part that this needs is not available"),
     ForeaskError: _UNEXPECTED,
 }
 
 
-def kind_of(error: ForeaskError) -> Kind:
+def kind_of(error: ForeaskError) -> ProblemKind:
     return next(KINDS[parent] for parent in type(error).__mro__ if parent in KINDS)
 
 
@@ -142,16 +142,16 @@ async def _routing(request: Request, error: Exception) -> Response:
         404: "There is nothing at this address. /openapi.json lists what there is.",
         405: f"{request.method} is not possible here. /openapi.json lists what is.",
     }
-    kind = Kind(status, status.phrase.lower().replace(" ", "-"), status.phrase)
+    kind = ProblemKind(status, status.phrase.lower().replace(" ", "-"), status.phrase)
     detail = details.get(status, str(error.detail))
     return _reply(_problem(kind, detail, request.url.path), dict(error.headers or {}))
 
 
 async def _gone(request: Request, _: Exception) -> Response:
-    return reply_to(Malformed("The client went away before its request was whole."), request.url.path)
+    return reply_to(MalformedRequest("The client went away before its request was whole."), request.url.path)
 
 
-def _problem(kind: Kind, detail: str, instance: str | None) -> dict[str, Any]:
+def _problem(kind: ProblemKind, detail: str, instance: str | None) -> dict[str, Any]:
     problem = {
         "type": f"urn:foreask:problem:{kind.name}",
         "title": kind.title,

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import Known, Services
+from api.deps import CollectionCacheDep, ServicesDep
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import Json
-from api.schemas import Calibrate, CalibrationView, CollectionName, LabelledQuestion
+from api.schemas import CalibrateBody, CalibrationView, CollectionName, LabelledQuestion
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.records import Collection
-from shared.services import Services as SharedServices
+from shared.services import Services
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
@@ -24,10 +24,10 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"])
     "/{name}/calibration",
     response_model=CalibrationView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 502, 503),
-    openapi_extra=json_body(Calibrate),
+    openapi_extra=json_body(CalibrateBody),
 )
 async def calibrate(
-    request: Request, name: CollectionName, tenant: Tenant, services: Services, known: Known
+    request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep
 ) -> Response:
     """Choose the weights of a collection's channels by questions whose answers are known, and keep them.
 
@@ -35,7 +35,7 @@ async def calibrate(
     finds is measured with the collection's own questions. Either way the background of the embedding model is measured,
     and scores are put on one scale by it. No language model is called.
     """
-    body = await read_json(request, Calibrate, services.settings.max_json_bytes)
+    body = await read_json(request, CalibrateBody, services.settings.max_json_bytes)
     collection = await known.found(tenant, name) or await services.ledger.collections.get(tenant, name)
     if body.questions is None:
         if collection.is_labelled:
@@ -50,7 +50,7 @@ async def calibrate(
 
 
 @router.delete("/{name}/calibration", status_code=204, responses=problems(401, 404, 422, 503))
-async def forget(name: CollectionName, tenant: Tenant, services: Services, known: Known) -> Response:
+async def forget(name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep) -> Response:
     """Go back to equal weights."""
     collection = await services.ledger.collections.get(tenant, name)
     known.remember(await services.ledger.calibrations.keep(collection, None, over_labelled=True))
@@ -58,7 +58,7 @@ async def forget(name: CollectionName, tenant: Tenant, services: Services, known
 
 
 async def _relevant(
-    questions: Sequence[LabelledQuestion], collection: Collection, services: SharedServices
+    questions: Sequence[LabelledQuestion], collection: Collection, services: Services
 ) -> list[set[str]]:
     """The chunks that answer each question; a document's are all of them."""
     names = sorted({name for labelled in questions for name in labelled.external_ids})

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import Known, Services
+from api.deps import CollectionCacheDep, ServicesDep
 from api.http import paging
 from api.http.auth import Tenant
 from api.http.bodies import read_json
@@ -22,7 +22,7 @@ from api.schemas import (
     CollectionOptionsView,
     CollectionPage,
     CollectionView,
-    Reindexing,
+    ReindexReply,
 )
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.records import Collection, CollectionOptions, DocumentState
@@ -36,7 +36,9 @@ _AT_ONCE = 8
 
 
 @router.get("", response_model=CollectionPage, responses=problems(400, 401, 422, 503))
-async def page(tenant: Tenant, services: Services, limit: paging.Limit = 50, cursor: paging.Cursor = None) -> Response:
+async def page(
+    tenant: Tenant, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
+) -> Response:
     """List collections by name."""
     after = paging.key_from(cursor, _name) or ""
     rows = await services.ledger.collections.page(tenant, after=after, limit=limit + 1)
@@ -45,7 +47,7 @@ async def page(tenant: Tenant, services: Services, limit: paging.Limit = 50, cur
 
 
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
-async def get(name: CollectionName, tenant: Tenant, services: Services) -> Response:
+async def get(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
     """Look at a collection: its options, and how much is in it."""
     (view,) = await _views([await services.ledger.collections.get(tenant, name)], services)
     return Json(view)
@@ -59,7 +61,9 @@ async def get(name: CollectionName, tenant: Tenant, services: Services) -> Respo
     ),
     openapi_extra=json_body(CollectionChange),
 )
-async def put(request: Request, name: CollectionName, tenant: Tenant, services: Services, known: Known) -> Response:
+async def put(
+    request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep
+) -> Response:
     """Make a collection, or replace its options; they hold for documents that are parsed from then on."""
     change = await read_json(request, CollectionChange, services.settings.max_json_bytes)
     _require_sizes_fit(change, services.settings)
@@ -75,16 +79,18 @@ async def put(request: Request, name: CollectionName, tenant: Tenant, services: 
     return Json(view, 200 if before else 201)
 
 
-@router.post("/{name}/reindex", status_code=202, response_model=Reindexing, responses=problems(401, 404, 409, 422, 503))
-async def reindex(name: CollectionName, tenant: Tenant, services: Services, known: Known) -> Response:
+@router.post(
+    "/{name}/reindex", status_code=202, response_model=ReindexReply, responses=problems(401, 404, 409, 422, 503)
+)
+async def reindex(name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep) -> Response:
     """Parse, ask and index every document anew; until a document is done, queries see it as it was.
 
     What is asked as before is paid for already; what a changed prompt, model or division makes new is called for.
     """
     collection = await known.found(tenant, name) or await services.ledger.collections.get(tenant, name)
     documents = await services.ledger.documents.reindex(collection)
-    services.doorbell.ring("parse")
-    return Json(Reindexing(documents=documents), 202)
+    services.wakeups.wake("parse")
+    return Json(ReindexReply(documents=documents), 202)
 
 
 def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
@@ -103,7 +109,7 @@ def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
         )
 
 
-async def _views(collections: Sequence[Collection], services: Services) -> list[CollectionView]:
+async def _views(collections: Sequence[Collection], services: ServicesDep) -> list[CollectionView]:
     documents = await services.ledger.collections.counts([c.id for c in collections])
     points = await _points(collections, services.index)
     return [

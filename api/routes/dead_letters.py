@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api.deps import Services
+from api.deps import ServicesDep
 from api.http import paging
 from api.http.auth import Tenant
 from api.http.bodies import read_json
@@ -17,13 +17,13 @@ from api.http.openapi import json_body, problems
 from api.http.replies import Json
 from api.schemas import (
     CollectionName,
-    DeadFilter,
+    DeadLetterFilter,
     DeadLetterHistory,
     DeadLetterPage,
+    DeadLettersResolved,
     DeadLetterView,
     DeadReasons,
     DeadReasonView,
-    DeadSettled,
     Reason,
 )
 from shared.domain.errors import InvalidInput
@@ -42,7 +42,7 @@ _SETTLING = (400, 401, 404, 413, 415, 422, 503)
 async def page(
     *,
     tenant: Tenant,
-    services: Services,
+    services: ServicesDep,
     collection: AnyCollection = None,
     document_id: AnyDocument = None,
     reason: AnyReason = None,
@@ -62,7 +62,7 @@ async def page(
 async def reasons(
     *,
     tenant: Tenant,
-    services: Services,
+    services: ServicesDep,
     collection: AnyCollection = None,
     document_id: AnyDocument = None,
     reason: AnyReason = None,
@@ -73,7 +73,7 @@ async def reasons(
 
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
-async def get(letter_id: UUID, tenant: Tenant, services: Services) -> Response:
+async def get(letter_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
     """Look at a dead letter and the attempts that failed."""
     letter = await services.ledger.dead.get(tenant, letter_id)
     history = [dataclasses.asdict(attempt) for attempt in letter.history]
@@ -83,38 +83,43 @@ async def get(letter_id: UUID, tenant: Tenant, services: Services) -> Response:
 @router.post(
     "/retry",
     status_code=202,
-    response_model=DeadSettled,
+    response_model=DeadLettersResolved,
     responses=problems(*_SETTLING),
-    openapi_extra=json_body(DeadFilter),
+    openapi_extra=json_body(DeadLetterFilter),
 )
-async def retry(request: Request, tenant: Tenant, services: Services) -> Response:
+async def retry(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
     """Give dead letters another round of attempts; what is paid for already is not called for again."""
-    chosen = await read_json(request, DeadFilter, services.settings.max_json_bytes)
+    chosen = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
     settled = await services.ledger.dead.retry(tenant, _choice(chosen))
     if settled.documents:
-        services.doorbell.ring("parse")
+        services.wakeups.wake("parse")
     if settled.chunks:
-        services.doorbell.ring("ask", "index")
-    return Json(DeadSettled(**dataclasses.asdict(settled)), 202)
+        services.wakeups.wake("generate", "index")
+    return Json(DeadLettersResolved(**dataclasses.asdict(settled)), 202)
 
 
-@router.post("/drop", response_model=DeadSettled, responses=problems(*_SETTLING), openapi_extra=json_body(DeadFilter))
-async def drop(request: Request, tenant: Tenant, services: Services) -> Response:
+@router.post(
+    "/discard",
+    response_model=DeadLettersResolved,
+    responses=problems(*_SETTLING),
+    openapi_extra=json_body(DeadLetterFilter),
+)
+async def discard(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
     """Give dead letters up for good.
 
-    A chunk stays found by its text if it was. A failed document goes back to the generation that queries see; one that
+    A chunk stays found by its text if it was. A failed document goes back to the version that queries see; one that
     they never saw is deleted.
     """
-    chosen = await read_json(request, DeadFilter, services.settings.max_json_bytes)
+    chosen = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
     if not (chosen.all or chosen.is_narrowed):
         raise InvalidInput(
-            'This would drop every dead letter. Say which, or {"all": true} if that is what you want.', field="all"
+            'This would discard every dead letter. Say which, or {"all": true} if that is what you want.', field="all"
         )
-    settled = await services.ledger.dead.drop(tenant, _choice(chosen))
-    return Json(DeadSettled(**dataclasses.asdict(settled)))
+    settled = await services.ledger.dead.discard(tenant, _choice(chosen))
+    return Json(DeadLettersResolved(**dataclasses.asdict(settled)))
 
 
-def _choice(chosen: DeadFilter) -> Choice:
+def _choice(chosen: DeadLetterFilter) -> Choice:
     return Choice(chosen.document_id, chosen.collection, chosen.reason, chosen.letter_id)
 
 

@@ -10,26 +10,26 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api import intake
-from api.deps import Known, Services
+from api.deps import CollectionCacheDep, ServicesDep
 from api.http import paging
 from api.http.auth import Tenant
 from api.http.openapi import json_or_form, problems, replies
 from api.http.replies import Json
 from api.schemas import (
-    Accepted,
+    AcceptedDocument,
     ChunkCounts,
     ChunkPage,
     ChunkQuestion,
     ChunkView,
     CollectionName,
+    DocumentBody,
     DocumentPage,
     DocumentView,
     ExternalId,
     IngestUsage,
-    NewDocument,
 )
 from shared.domain.errors import Transient
-from shared.domain.records import ChunkView as Chunk
+from shared.domain.records import ChunkDetail as Chunk
 from shared.domain.records import Document, DocumentState
 from shared.settings import Settings
 
@@ -39,25 +39,25 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
 @router.post(
     "",
     status_code=202,
-    response_model=Accepted,
+    response_model=AcceptedDocument,
     responses=replies(
-        {200: {"model": Accepted, "description": "The same content is there already"}},
+        {200: {"model": AcceptedDocument, "description": "The same content is there already"}},
         *(400, 401, 409, 413, 415, 422, 503),
     ),
-    openapi_extra=json_or_form(NewDocument),
+    openapi_extra=json_or_form(DocumentBody),
 )
-async def submit(request: Request, tenant: Tenant, services: Services, known: Known) -> Response:
+async def submit(request: Request, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep) -> Response:
     """Hand in a document, as a form with a `file` or as JSON.
 
-    202: it is durable and will be worked on; other content under the same `external_id` begins the next generation,
+    202: it is durable and will be worked on; other content under the same `external_id` begins the next version,
     and queries see the old one until the new one is whole. 200: the same content is there already.
     """
     submission = await intake.receive(request, tenant, services, known)
     document = submission.document
-    reply = Accepted(
+    reply = AcceptedDocument(
         document_id=document.id,
         state=document.state,
-        generation=document.generation,
+        version=document.version,
         collection=document.collection,
         external_id=document.external_id,
     )
@@ -68,7 +68,7 @@ async def submit(request: Request, tenant: Tenant, services: Services, known: Kn
 async def page(
     *,
     tenant: Tenant,
-    services: Services,
+    services: ServicesDep,
     collection: Annotated[CollectionName | None, Query()] = None,
     state: Annotated[DocumentState | None, Query()] = None,
     external_id: Annotated[ExternalId | None, Query()] = None,
@@ -90,14 +90,14 @@ async def page(
 
 
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
-async def get(document_id: UUID, tenant: Tenant, services: Services) -> Response:
+async def get(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
     """Look at a document and its progress."""
     return Json(view(await services.ledger.documents.get(tenant, document_id), services.settings))
 
 
 @router.get("/{document_id}/chunks", response_model=ChunkPage, responses=problems(400, 401, 404, 422, 503))
 async def chunks(
-    document_id: UUID, tenant: Tenant, services: Services, limit: paging.Limit = 50, cursor: paging.Cursor = None
+    document_id: UUID, tenant: Tenant, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List a document's chunks in order, with their questions and what became of them."""
     after = paging.key_from(cursor, _ordinal)
@@ -109,7 +109,7 @@ async def chunks(
 
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
-async def delete(document_id: UUID, tenant: Tenant, services: Services) -> Response:
+async def delete(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
     """Delete a document: it is gone for every caller at once, and while Qdrant is away, as soon as it is back."""
     deleted = await services.ledger.documents.delete(tenant, document_id)
     with suppress(Transient):  # the reconciler removes the points as well
@@ -120,13 +120,13 @@ async def delete(document_id: UUID, tenant: Tenant, services: Services) -> Respo
 @router.post(
     "/{document_id}/retry", status_code=202, response_model=DocumentView, responses=problems(401, 404, 409, 422, 503)
 )
-async def retry(document_id: UUID, tenant: Tenant, services: Services) -> Response:
+async def retry(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
     """Give a failed document, or the dead chunks of a degraded one, another round of attempts."""
     document = await services.ledger.documents.retry(tenant, document_id)
     if document.state is DocumentState.QUEUED:
-        services.doorbell.ring("parse")
+        services.wakeups.wake("parse")
     else:
-        services.doorbell.ring("ask", "index")
+        services.wakeups.wake("generate", "index")
     return Json(view(document, services.settings), 202)
 
 
@@ -143,12 +143,12 @@ def view(document: Document, settings: Settings) -> DocumentView:
         metadata=dict(document.metadata),
         size_bytes=document.size_bytes,
         state=document.state,
-        generation=document.generation,
-        live_generation=document.live_generation,
+        version=document.version,
+        live_version=document.live_version,
         error=document.error,
         created_at=document.created_at,
         updated_at=document.updated_at,
-        chunks=ChunkCounts(total=p.total, asked=p.asked, indexed=p.indexed, dead=p.dead, dropped=p.dropped),
+        chunks=ChunkCounts(total=p.total, generated=p.generated, indexed=p.indexed, dead=p.dead, discarded=p.discarded),
         questions=p.questions,
         usage=IngestUsage(
             prompt_tokens=p.prompt_tokens,
@@ -169,7 +169,9 @@ def _chunk(chunk: Chunk) -> ChunkView:
         page=chunk.page,
         state=chunk.state,
         error=chunk.error,
-        questions=[ChunkQuestion(text=q["text"], kept=q.get("kept"), reason=q.get("reason")) for q in chunk.questions],
+        questions=[
+            ChunkQuestion(text=q["text"], passed=q.get("passed"), reason=q.get("reason")) for q in chunk.questions
+        ],
     )
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.deps import Services
+from api.deps import ServicesDep
 from api.http.auth import Tenant
 from api.http.openapi import replies
 from api.http.problems import problem_of
@@ -20,7 +20,7 @@ from api.http.replies import HEARTBEAT, Events, encoded, event, event_stream
 from api.routes.documents import view
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
-from shared.services import Services as SharedServices
+from shared.services import Services
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -44,12 +44,12 @@ _OVERLAP = timedelta(seconds=10)
         401,
     ),
 )
-async def events(request: Request, tenant: Tenant, services: Services) -> Response:
+async def events(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
     """Follow the progress of the tenant's documents, from now on."""
     return event_stream(_follow(request, tenant, services))
 
 
-async def _follow(request: Request, tenant: str, services: SharedServices) -> AsyncIterator[bytes]:
+async def _follow(request: Request, tenant: str, services: Services) -> AsyncIterator[bytes]:
     progress = _Progress(tenant, services)
     spoke = time.monotonic()
     while not request.app.state.stopping:
@@ -65,7 +65,7 @@ async def _follow(request: Request, tenant: str, services: SharedServices) -> As
 class _Progress:
     """What one listener has been told."""
 
-    def __init__(self, tenant: str, services: SharedServices) -> None:
+    def __init__(self, tenant: str, services: Services) -> None:
         self._tenant = tenant
         self._services = services
         self._since = datetime.now(UTC)

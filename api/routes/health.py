@@ -11,11 +11,11 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 from starlette.responses import Response
 
-from api.deps import Services
+from api.deps import ServicesDep
 from api.http.replies import Json
-from api.schemas import Health, Live
+from api.schemas import LiveReply, ReadyReply
 from shared.domain.errors import Permanent, Transient
-from shared.services import Services as SharedServices
+from shared.services import Services
 
 router = APIRouter(prefix="/health", tags=["health"])
 log = structlog.get_logger()
@@ -23,18 +23,18 @@ log = structlog.get_logger()
 _SECONDS = 2.0
 
 
-@router.get("/live", response_model=Live)
+@router.get("/live", response_model=LiveReply)
 async def live() -> Response:
     """The process answers."""
-    return Json(Live())
+    return Json(LiveReply())
 
 
 @router.get(
     "/ready",
-    response_model=Health,
-    responses={503: {"model": Health, "description": "The ledger is down: nothing can be accepted"}},
+    response_model=ReadyReply,
+    responses={503: {"model": ReadyReply, "description": "The ledger is down: nothing can be accepted"}},
 )
-async def ready(services: Services) -> Response:
+async def ready(services: ServicesDep) -> Response:
     """Name what is down.
 
     200 `ready`, or `degraded` while the broker or Qdrant is down: uploads are still accepted and lose nothing, and
@@ -43,7 +43,7 @@ async def ready(services: Services) -> Response:
     """
     checks = {
         "ledger": _ledger(services),
-        "broker": services.doorbell.ready(),
+        "broker": services.wakeups.ready(),
         "qdrant": services.index.ready(),
     }
     up = dict(zip(checks, await asyncio.gather(*map(_answers, checks.values())), strict=True))
@@ -52,11 +52,11 @@ async def ready(services: Services) -> Response:
         log.warning("not_ready", down=down)
     status = "unavailable" if "ledger" in down else "degraded" if down else "ready"
     components = {name: "up" if answers else "down" for name, answers in up.items()}
-    health = Health.model_validate({"status": status, "components": components, "down": down})
+    health = ReadyReply.model_validate({"status": status, "components": components, "down": down})
     return Json(health, 503 if "ledger" in down else 200)
 
 
-async def _ledger(services: SharedServices) -> None:
+async def _ledger(services: Services) -> None:
     async with services.database.begin() as connection:
         await connection.execute(text("SELECT 1"))
 

@@ -11,35 +11,35 @@ import structlog
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.collection_cache import KnownCollections
-from api.deps import Asked, Known, Services
+from api.collection_cache import CollectionCache
+from api.deps import CollectionCacheDep, QueryLogDep, ServicesDep
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.middleware import log_crash
 from api.http.openapi import json_body, problems, replies
 from api.http.problems import problem_of
 from api.http.replies import Json, event, event_stream
-from api.query_log import AskedQueries
+from api.query_log import QueryLogWriter
 from api.schemas import (
-    Answered,
-    Ask,
-    ChannelPlace,
+    ChannelRankView,
     Citation,
     Explanation,
-    FoundChunk,
+    QueryBody,
     QueryMetadata,
+    QueryReply,
     QueryUsage,
-    Retrieve,
-    Retrieved,
-    RewrittenView,
+    RetrieveBody,
+    RetrievedChunkView,
+    RetrieveReply,
+    RewrittenQuestionView,
     StageExplanation,
 )
 from shared.domain.errors import ForeaskError, InvalidInput
 from shared.providers.chat import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import STAGES, Query, Retrieval, RetrievedChunk, Weights
-from shared.query.rewrite import Rewriting, Rewritten
-from shared.services import Services as SharedServices
+from shared.query.rewrite import RewriteOptions, RewrittenQuestion
+from shared.services import Services
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 log = structlog.get_logger()
@@ -49,10 +49,14 @@ _SHOWN = tuple(f.name for f in fields(RetrievedChunk) if f.name != "channels")
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
-@router.post("/retrieve", response_model=Retrieved, responses=problems(*_STATUSES), openapi_extra=json_body(Retrieve))
-async def retrieve(request: Request, tenant: Tenant, services: Services, known: Known, asked: Asked) -> Response:
+@router.post(
+    "/retrieve", response_model=RetrieveReply, responses=problems(*_STATUSES), openapi_extra=json_body(RetrieveBody)
+)
+async def retrieve(
+    request: Request, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep, asked: QueryLogDep
+) -> Response:
     """Find the chunks that answer a question. A collection that does not exist has none."""
-    body = await read_json(request, Retrieve, services.settings.max_json_bytes)
+    body = await read_json(request, RetrieveBody, services.settings.max_json_bytes)
     clock = _Clock()
     retrieval = await _retrieve(body, tenant, services, known, asked)
     return Json(_found(body, retrieval, clock))
@@ -60,7 +64,7 @@ async def retrieve(request: Request, tenant: Tenant, services: Services, known: 
 
 @router.post(
     "/query",
-    response_model=Answered,
+    response_model=QueryReply,
     responses=replies(
         {
             200: {
@@ -71,11 +75,13 @@ async def retrieve(request: Request, tenant: Tenant, services: Services, known: 
         },
         *_STATUSES,
     ),
-    openapi_extra=json_body(Ask),
+    openapi_extra=json_body(QueryBody),
 )
-async def query(request: Request, tenant: Tenant, services: Services, known: Known, asked: Asked) -> Response:
+async def query(
+    request: Request, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep, asked: QueryLogDep
+) -> Response:
     """Answer a question from the documents alone, with citations. Where nothing is found, no model is called."""
-    body = await read_json(request, Ask, services.settings.max_json_bytes)
+    body = await read_json(request, QueryBody, services.settings.max_json_bytes)
     clock = _Clock()
     retrieval = await _retrieve(body, tenant, services, known, asked)
     if body.stream:
@@ -86,7 +92,7 @@ async def query(request: Request, tenant: Tenant, services: Services, known: Kno
 
 
 async def _retrieve(
-    body: Retrieve, tenant: str, services: SharedServices, known: KnownCollections, asked: AskedQueries
+    body: RetrieveBody, tenant: str, services: Services, known: CollectionCache, asked: QueryLogWriter
 ) -> Retrieval:
     most = services.settings.top_k_max
     if body.top_k > most:
@@ -95,7 +101,7 @@ async def _retrieve(
     given = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     given["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
     if body.rewrite is not None:
-        given["rewriting"] = Rewriting(**body.rewrite.model_dump(exclude={"budget_ms"}))
+        given["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
         given["rewrite_budget"] = body.rewrite.budget
     wanted = Query(**given)
     collection = await known.found(tenant, body.collection)
@@ -106,7 +112,7 @@ async def _retrieve(
     return retrieval
 
 
-async def _streamed(body: Ask, retrieval: Retrieval, answerer: Answerer, clock: _Clock) -> AsyncIterator[bytes]:
+async def _streamed(body: QueryBody, retrieval: Retrieval, answerer: Answerer, clock: _Clock) -> AsyncIterator[bytes]:
     """The answer as events; closing this, as a client's going away does, ends the model's call."""
     yield event("retrieved", _found(body, retrieval, clock))
     try:
@@ -138,12 +144,12 @@ def _passages(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
     return [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
 
-def _found(body: Retrieve, retrieval: Retrieval, clock: _Clock) -> Retrieved:
-    return Retrieved(chunks=_chunks(body, retrieval.chunks), metadata=_metadata(body, retrieval, Usage(), clock))
+def _found(body: RetrieveBody, retrieval: Retrieval, clock: _Clock) -> RetrieveReply:
+    return RetrieveReply(chunks=_chunks(body, retrieval.chunks), metadata=_metadata(body, retrieval, Usage(), clock))
 
 
-def _answered(body: Ask, answer: Answer, retrieval: Retrieval, clock: _Clock) -> Answered:
-    return Answered(
+def _answered(body: QueryBody, answer: Answer, retrieval: Retrieval, clock: _Clock) -> QueryReply:
+    return QueryReply(
         answer=answer.text,
         found=answer.found,
         form=answer.form,
@@ -168,17 +174,17 @@ def _citation(number: int, chunk: RetrievedChunk) -> Citation:
     )
 
 
-def _chunks(body: Retrieve, chunks: Sequence[RetrievedChunk]) -> list[FoundChunk]:
+def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[RetrievedChunkView]:
     return [_chunk(chunk, explain=body.explain) for chunk in chunks]
 
 
-def _chunk(chunk: RetrievedChunk, *, explain: bool) -> FoundChunk:
+def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
     values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
-    places = {name: ChannelPlace(rank=place.rank, score=place.score) for name, place in chunk.channels.items()}
-    return FoundChunk(**values, channels=places if explain else None)
+    places = {name: ChannelRankView(rank=place.rank, score=place.score) for name, place in chunk.channels.items()}
+    return RetrievedChunkView(**values, channels=places if explain else None)
 
 
-def _metadata(body: Retrieve, retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:
+def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:
     usage += retrieval.usage
     return QueryMetadata(
         query_id=retrieval.query_id,
@@ -191,7 +197,7 @@ def _metadata(body: Retrieve, retrieval: Retrieval, usage: Usage, clock: _Clock)
     )
 
 
-def _explanation(body: Retrieve, retrieval: Retrieval) -> Explanation:
+def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
     return Explanation(
         stages=_stages(retrieval),
         fusion=body.fusion,
@@ -213,8 +219,8 @@ def _stages(retrieval: Retrieval) -> dict[str, StageExplanation]:
     }
 
 
-def _rewritten(rewritten: Rewritten) -> RewrittenView:
-    return RewrittenView(
+def _rewritten(rewritten: RewrittenQuestion) -> RewrittenQuestionView:
+    return RewrittenQuestionView(
         hypothetical_answer=rewritten.hypothetical,
         queries=list(rewritten.queries),
         step_back_question=rewritten.step_back,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.deps import Services
+from api.deps import ServicesDep
 from api.http.auth import Tenant
 from api.http.openapi import problems
 from api.http.replies import Json
@@ -14,13 +14,13 @@ from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
 from shared.ledger.backlog import Waiting
 from shared.providers.limiter import LimitUse
-from shared.services import Services as SharedServices
+from shared.services import Services
 
 router = APIRouter(prefix="/v1", tags=["status"])
 
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
-async def status(tenant: Tenant, services: Services) -> Response:
+async def status(tenant: Tenant, services: ServicesDep) -> Response:
     """The tenant's open work by stage, its dead letters, its rate, and the limits that hold it.
 
     `limits` is null while the broker, which keeps them, is away. A provider's own limits are those of all tenants
@@ -49,7 +49,7 @@ def _stage(waiting: Waiting) -> StageView:
     )
 
 
-async def _limits(services: SharedServices, tenant: str) -> list[LimitView] | None:
+async def _limits(services: Services, tenant: str) -> list[LimitView] | None:
     try:
         uses = [
             use

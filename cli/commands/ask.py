@@ -11,18 +11,18 @@ import typer
 from cli.server import LOCAL, Collection, Key, Url, client_of, console_of
 
 
-class Unit(StrEnum):
+class UnitChoice(StrEnum):
     CHUNK = "chunk"
     SECTION = "section"
     SENTENCES = "sentences"
 
 
-class Order(StrEnum):
+class OrderChoice(StrEnum):
     SCORE = "score"
     SECTION = "section"
 
 
-class Rewriting(StrEnum):
+class RewriteForm(StrEnum):
     HYDE = "hyde"
     QUERIES = "queries"
     STEP_BACK = "step-back"
@@ -39,10 +39,12 @@ def ask(
     *,
     collection: Collection = "default",
     top_k: Annotated[int | None, typer.Option(help="Distinct chunks to answer from.")] = None,
-    unit: Annotated[Unit | None, typer.Option(help="What is read of each chunk that is found.")] = None,
-    order: Annotated[Order | None, typer.Option(help="`section`: chunks under the same headings together.")] = None,
+    unit: Annotated[UnitChoice | None, typer.Option(help="What is read of each chunk that is found.")] = None,
+    order: Annotated[
+        OrderChoice | None, typer.Option(help="`section`: chunks under the same headings together.")
+    ] = None,
     rewrite: Annotated[
-        list[Rewriting] | None, typer.Option(help="Search for this too, written by the language model.")
+        list[RewriteForm] | None, typer.Option(help="Search for this too, written by the language model.")
     ] = None,
     filters: Annotated[
         list[str] | None, typer.Option("--filter", help="Only documents with this metadata, e.g. year=2026.")

@@ -8,7 +8,7 @@ import typer
 
 from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
-dead_app = typer.Typer(help="Dead letters: what was given up; list, show, retry or drop it.", no_args_is_help=True)
+dead_app = typer.Typer(help="Dead letters: what was given up; list, show, retry or discard it.", no_args_is_help=True)
 
 Letter = Annotated[str | None, typer.Argument(help="The id of one dead letter.", show_default=False)]
 AnyDocument = Annotated[str | None, typer.Option("--document", help="Only those of this document, by its id.")]
@@ -19,7 +19,7 @@ All = Annotated[bool, typer.Option("--all", help="Every one.")]
 def register(app: typer.Typer) -> None:
     app.add_typer(dead_app, name="dead")
     dead_app.command("list")(list_)
-    for command in (show, retry, drop):
+    for command in (show, retry, discard):
         dead_app.command()(command)
 
 
@@ -72,7 +72,7 @@ def retry(
         _say_settled("tried again", client.retry_dead(wanted or {"all": True}))
 
 
-def drop(
+def discard(
     letter_id: Letter = None,
     *,
     collection: AnyCollection = None,
@@ -89,7 +89,7 @@ def drop(
     if not yes:
         typer.confirm("Give these up for good?", abort=True)
     with client_of(url, key) as client:
-        _say_settled("dropped", client.drop_dead(wanted or {"all": True}))
+        _say_settled("discarded", client.discard_dead(wanted or {"all": True}))
 
 
 def _wanted(**given: str | None) -> dict[str, str]:

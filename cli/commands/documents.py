@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cli.client import Client
     from cli.files import Selection
-    from cli.ingestion import Batch
+    from cli.ingestion import UploadBatch
 
 # Exit codes of `ingest`; 2 is a usage error.
 NOT_TAKEN = 1
@@ -65,12 +65,12 @@ def ingest(
     nothing, changed it replaces what was there. Exit code: 0, 1 when a file was not taken, 3 when a document failed.
     """
     from cli import files, output  # noqa: PLC0415 - loaded when needed, so that help is quick
-    from cli.ingestion import Batch  # noqa: PLC0415
+    from cli.ingestion import UploadBatch  # noqa: PLC0415
 
     console = console_of()
     selection = files.select(paths, include=include or (), exclude=exclude or ())
     _print_selection(console, selection)
-    batch = Batch(len(selection.files))
+    batch = UploadBatch(len(selection.files))
     with client_of(url, key) as client:
         try:
             _ingest(client, console, selection, batch, collection=collection, lane=lane, wait=wait)
@@ -89,7 +89,7 @@ def _ingest(
     client: Client,
     console: Console,
     selection: Selection,
-    batch: Batch,
+    batch: UploadBatch,
     *,
     collection: str,
     lane: Lane | None,

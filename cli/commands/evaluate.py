@@ -12,7 +12,7 @@ from cli.server import LOCAL, Key, Url, client_of, console_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cli.evaluation import Wanted
+    from cli.evaluation import EvaluationRequest
     from evaluation.results import Json
 
 INTERRUPTED = 130
@@ -31,7 +31,9 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="Where results.json, .md and .html are written.")] = None,
     strategies: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
     baseline: Annotated[str | None, typer.Option(help="Compare with this strategy; default: text.")] = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Have the LLM write questions where the set has none.")] = False,
+    ask: Annotated[
+        bool, typer.Option("--generate", help="Have the LLM write questions where the set has none.")
+    ] = False,
     answers: Annotated[
         bool, typer.Option("--answers", help="Score answers too: the LLM's if one is configured, else quotations.")
     ] = False,
@@ -56,7 +58,9 @@ def evaluate(
     _check(folder, collection, questions)
     console = console_of()
     earlier = read(compare) if compare else None
-    wanted = evaluation.Wanted(folder or Path(), strategies.split(",") if strategies else None, baseline, ask, answers)
+    wanted = evaluation.EvaluationRequest(
+        folder or Path(), strategies.split(",") if strategies else None, baseline, ask, answers
+    )
     if collection is not None and questions is not None:
         with client_of(url, key) as client:
             results = evaluation.run_served(client, collection, questions, wanted, console)
@@ -79,7 +83,7 @@ def _check(folder: Path | None, collection: str | None, questions: Path | None) 
         raise InvalidInput("--collection and --questions go together.", field="questions")
 
 
-def _run(console: Console, wanted: Wanted) -> Json:
+def _run(console: Console, wanted: EvaluationRequest) -> Json:
     from cli import evaluation  # noqa: PLC0415
     from shared.settings import load  # noqa: PLC0415
 

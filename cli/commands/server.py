@@ -15,9 +15,9 @@ DataDir = Annotated[Path | None, typer.Option(help="Where uploads, engines and l
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Where the API listens; 0: any that is free.")]
 
 
-class Queue(StrEnum):
+class WorkerQueue(StrEnum):
     PARSE = "parse"
-    ASK = "ask"
+    GENERATE = "generate"
     INDEX = "index"
 
 
@@ -30,7 +30,7 @@ def up(
     data_dir: DataDir = None,
     port: Port = None,
     parse_workers: Annotated[int, ONE] = 1,
-    ask_workers: Annotated[int, ONE] = 1,
+    generate_workers: Annotated[int, ONE] = 1,
     index_workers: Annotated[int, ONE] = 1,
 ) -> None:
     """Start everything on this machine: an embedded engine for each URL that is not set, the API and the workers."""
@@ -41,7 +41,7 @@ def up(
     from cli.programs import Crew  # noqa: PLC0415
     from shared.settings import Settings  # noqa: PLC0415
 
-    crew = Crew(parse=parse_workers, ask=ask_workers, index=index_workers)
+    crew = Crew(parse=parse_workers, generate=generate_workers, index=index_workers)
     run(Plan(in_data_dir(Settings(), data_dir), crew, port), Console())
 
 
@@ -61,7 +61,7 @@ def api() -> NoReturn:
     _become("api")
 
 
-def worker(queue: Queue) -> NoReturn:
+def worker(queue: WorkerQueue) -> NoReturn:
     """Run one worker of a queue; it needs every URL to be set."""
     _become("workers", queue.value)
 

@@ -1,4 +1,4 @@
-"""The doorbell: a message in the broker that wakes a worker. It carries no work, so losing it costs time only."""
+"""The wakeups: a message in the broker that wakes a worker. It carries no work, so losing it costs time only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kombu.exceptions import KombuError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-Queue = Literal["parse", "ask", "index"]
-QUEUES: tuple[Queue, ...] = ("parse", "ask", "index")
-Bell = Literal["parse", "ask", "index", "calibrate"]
-BELLS: tuple[Bell, ...] = (*QUEUES, "calibrate")  # who indexes answers the last, between two drains
+WorkQueue = Literal["parse", "generate", "index"]
+WORK_QUEUES: tuple[WorkQueue, ...] = ("parse", "generate", "index")
+Queue = Literal["parse", "generate", "index", "calibrate"]
+QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate")  # who indexes answers the last, between two drains
 
 # A ring that is still in the queue will be answered by a claim that begins later than now, so it stands for everything
 # that is committed already; and rings wait only where every worker is busy. More would only fill the broker.
@@ -34,7 +34,7 @@ def celery_app(redis_url: str) -> Celery:
     app = Celery("foreask", broker=redis_url)
     app.conf.update(
         task_default_queue="parse",
-        task_routes={f"foreask.{queue}": {"queue": queue} for queue in BELLS},
+        task_routes={f"foreask.{queue}": {"queue": queue} for queue in QUEUES},
         task_serializer="json",
         accept_content=["json"],
         result_backend="disabled://",
@@ -61,43 +61,43 @@ def celery_app(redis_url: str) -> Celery:
     return app
 
 
-class Doorbell:
+class Wakeups:
     """Rings workers without ever holding up the caller: rings are sent in the background, many as one."""
 
     def __init__(self, redis_url: str) -> None:
         self._app = celery_app(redis_url)
         self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-        self._wanted: set[Bell] = set()
+        self._wanted: set[Queue] = set()
         self._wake = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._publisher = ThreadPoolExecutor(1, "doorbell")  # Celery keeps a connection for each thread that publishes
+        self._publisher = ThreadPoolExecutor(1, "wakeups")  # Celery keeps a connection for each thread that publishes
 
-    def ring_from_thread(self, *queues: Bell) -> None:
-        self._loop.call_soon_threadsafe(self.ring, *queues)
+    def wake_from_thread(self, *queues: Queue) -> None:
+        self._loop.call_soon_threadsafe(self.wake, *queues)
 
-    def ring(self, *queues: Bell) -> None:
+    def wake(self, *queues: Queue) -> None:
         """Let a worker of each queue look for work soon; never fails, never waits."""
         self._want(queues)
 
     def begin(self) -> None:
         """Connect ahead of the first ring, by ringing for whatever came in while nobody was there."""
-        self._want(QUEUES)
+        self._want(WORK_QUEUES)
 
-    def _want(self, queues: Iterable[Bell]) -> None:
+    def _want(self, queues: Iterable[Queue]) -> None:
         self._wanted.update(queues)
         self._wake.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._send_all(), name="doorbell")
+            self._task = asyncio.create_task(self._send_all(), name="wakeups")
 
     async def ready(self) -> None:
         """Raise `RedisError` or `OSError` unless the broker answers and takes what is written to it: it may be full."""
         await self._redis.set("foreask:ready", 1, ex=60)
 
-    async def waiting(self) -> dict[Queue, int]:
+    async def waiting(self) -> dict[WorkQueue, int]:
         """Return how many rings each queue holds."""
-        return {queue: int(await self._redis.llen(queue)) for queue in QUEUES}
+        return {queue: int(await self._redis.llen(queue)) for queue in WORK_QUEUES}
 
     async def aclose(self) -> None:
         """Send what is still wanted, for a moment at most, and close."""
@@ -121,7 +121,7 @@ class Doorbell:
             if not self._closing:
                 await asyncio.sleep(_QUIET_SECONDS)
 
-    async def _try(self, queue: Bell) -> None:
+    async def _try(self, queue: Queue) -> None:
         try:
             await self._send(queue)
         except (RedisError, KombuError, OSError) as error:
@@ -130,12 +130,12 @@ class Doorbell:
             if not self._closing:
                 await asyncio.sleep(_PAUSE.total_seconds())
 
-    async def _send(self, queue: Bell) -> None:
+    async def _send(self, queue: Queue) -> None:
         waiting = await self._redis.llen(queue)
         if waiting < _ENOUGH:
             await self._loop.run_in_executor(self._publisher, self._publish, queue)
 
-    def _publish(self, queue: Bell) -> None:
+    def _publish(self, queue: Queue) -> None:
         self._app.send_task(f"foreask.{queue}", retry=False)
 
 

@@ -12,5 +12,5 @@ def plain(question: str) -> str:
 
 
 def accepted_id(chunk: UUID, question: str) -> UUID:
-    """The id of a chunk's accepted question and of its point: the same however often it comes, in every generation."""
+    """The id of a chunk's accepted question and of its point: the same however often it comes, in every version."""
     return uuid5(chunk, f"user/{plain(question)}")

@@ -9,31 +9,31 @@ from typing import Any
 from shared.domain.records import (
     AcceptedQuestion,
     AcceptedState,
-    AskedChunk,
-    ClaimedDocument,
+    ChunkToGenerate,
+    ChunkToIndex,
+    DocumentToParse,
     Lease,
     NewChunk,
-    PendingChunk,
 )
 from shared.domain.retry import Decision
 from shared.providers.chat import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParseOutcome:
     """A document's chunks; title and media type are those found in the file."""
 
-    document: ClaimedDocument
+    document: DocumentToParse
     title: str | None
     media_type: str
     chunks: Sequence[NewChunk]
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
+class GenerateOutcome:
     """Questions that a model wrote for a chunk; the ledger keeps them under the chunk's content key."""
 
-    chunk: PendingChunk
+    chunk: ChunkToGenerate
     model: str
     questions: tuple[str, ...]
     usage: Usage
@@ -41,7 +41,7 @@ class Paid:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedAttempt:
     """An attempt that failed, and what follows; `usage` was spent all the same."""
 
     lease: Lease
@@ -51,14 +51,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
+class IndexOutcome:
     """A chunk whose points Qdrant has confirmed.
 
-    `questions` are `{"text", "kept", "reason"}`; `accepted` are those of users, each with the state that it has now.
+    `questions` are `{"text", "passed", "reason"}`; `accepted` are those of users, each with the state that it has now.
     """
 
-    chunk: AskedChunk
+    chunk: ChunkToIndex
     questions: Sequence[dict[str, Any]]
-    kept: int
+    passed: int
     error: str | None = None
     accepted: Sequence[tuple[AcceptedQuestion, AcceptedState]] = ()

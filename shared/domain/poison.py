@@ -12,11 +12,13 @@ SUSPECT_AFTER = 2
 DEATHS_ALONE = 3
 
 
-def check(kills: int) -> None:
+def check(lost_leases: int) -> None:
     """Raise `Permanent` for work under which too many workers have ended.
 
     Args:
-        kills: leases that ended without a settlement.
+        lost_leases: leases that ended without a settlement.
     """
-    if kills >= SUSPECT_AFTER + DEATHS_ALONE:
-        raise Permanent(f"set aside: its worker ended {kills} times while working on it, {DEATHS_ALONE} times alone")
+    if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:
+        raise Permanent(
+            f"set aside: its worker ended {lost_leases} times while working on it, {DEATHS_ALONE} times alone"
+        )

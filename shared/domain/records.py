@@ -15,7 +15,7 @@ from shared.ingest.parse.questions import ReadyQuestion
 class DocumentState(StrEnum):
     QUEUED = "queued"
     PARSING = "parsing"
-    ASKING = "asking"
+    GENERATING = "generating"
     INDEXING = "indexing"
     READY = "ready"
     DEGRADED = "degraded"  # searchable, but some chunks are dead
@@ -24,11 +24,11 @@ class DocumentState(StrEnum):
 
 
 class ChunkState(StrEnum):
-    PENDING = "pending"  # its questions are to be written
-    ASKED = "asked"  # its questions are paid for and wait to be indexed
+    GENERATING = "generating"  # its questions are to be written
+    GENERATED = "generated"  # its questions are paid for and wait to be indexed
     INDEXED = "indexed"
     DEAD = "dead"  # indexed by its text alone, if that; the reason stands with it
-    DROPPED = "dropped"  # dead, and given up by its owner
+    DISCARDED = "discarded"  # dead, and given up by its owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ class Collection:
         return Weights() if self.calibration is None else Weights(**self.calibration["weights"])
 
     @property
-    def background(self) -> float:
+    def baseline(self) -> float:
         """The cosine of a question with a text that has nothing to do with it; 0 while it has not been measured."""
-        return 0.0 if self.calibration is None else float(self.calibration.get("background", 0.0))
+        return 0.0 if self.calibration is None else float(self.calibration.get("baseline", 0.0))
 
     @property
     def is_labelled(self) -> bool:
@@ -91,7 +91,7 @@ class NewDocument:
     title: str | None
     media_type: str | None
     metadata: Mapping[str, Any]
-    given_questions: tuple[ReadyQuestion, ...] | None
+    ready_questions: tuple[ReadyQuestion, ...] | None
     upload: str
     size_bytes: int
     content_hash: bytes
@@ -100,13 +100,13 @@ class NewDocument:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts over the chunks of a document's newest generation."""
+    """Counts over the chunks of a document's newest version."""
 
     total: int = 0
-    asked: int = 0
+    generated: int = 0
     indexed: int = 0
     dead: int = 0
-    dropped: int = 0
+    discarded: int = 0
     questions: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -119,8 +119,8 @@ class Document:
     external_id: str
     collection: str
     state: DocumentState
-    generation: int
-    live_generation: int | None
+    version: int
+    live_version: int | None
     filename: str | None
     title: str | None
     media_type: str | None
@@ -133,8 +133,8 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkView:
-    """A chunk as its owner sees it; a question is `{"text", "kept", "reason"}`."""
+class ChunkDetail:
+    """A chunk as its owner sees it; a question is `{"text", "passed", "reason"}`."""
 
     id: UUID
     ordinal: int
@@ -184,12 +184,12 @@ class Lease:
     """A claim on a row; a settlement that names an old token is refused."""
 
     id: UUID
-    generation: int
+    version: int
     token: int
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedDocument:
+class DocumentToParse:
     lease: Lease
     tenant: str
     collection_id: UUID
@@ -198,15 +198,15 @@ class ClaimedDocument:
     filename: str | None
     title: str | None
     media_type: str | None
-    given_questions: tuple[ReadyQuestion, ...] | None
+    ready_questions: tuple[ReadyQuestion, ...] | None
     attempts: int
-    kills: int
-    live_generation: int | None
+    lost_leases: int
+    live_version: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
-    """A chunk to be written with its document; `given_questions` make it ready to be indexed without a call."""
+    """A chunk to be written with its document; `ready_questions` make it ready to be indexed without a call."""
 
     id: UUID
     ordinal: int
@@ -215,12 +215,12 @@ class NewChunk:
     span: tuple[int, int]
     page: int | None
     content_key: bytes
-    given_questions: tuple[str, ...] | None = None
+    ready_questions: tuple[str, ...] | None = None
     section: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class PendingChunk:
+class ChunkToGenerate:
     """A claimed chunk whose questions are to be written."""
 
     lease: Lease
@@ -232,14 +232,14 @@ class PendingChunk:
     heading_path: tuple[str, ...]
     content_key: bytes
     attempts: int
-    kills: int
+    lost_leases: int
 
 
 class AcceptedState(StrEnum):
     WAITING = "waiting"  # its point is to be written, with its chunk
     INDEXED = "indexed"
     REFUSED = "refused"  # the embedding model does not take it
-    GOING = "going"  # taken back; its point is being removed
+    REMOVING = "removing"  # taken back; its point is being removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class AcceptedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedChunk:
+class ChunkToIndex:
     """A claimed chunk whose questions wait to be indexed."""
 
     lease: Lease
@@ -271,25 +271,25 @@ class AskedChunk:
     span: tuple[int, int]
     page: int | None
     section: tuple[int, int] | None
-    pending: bool
+    hidden: bool
     questions: tuple[str, ...]
-    given: bool
+    ready_made: bool
     error: str | None
     attempts: int
-    kills: int
+    lost_leases: int
     created_at: datetime
     accepted: tuple[AcceptedQuestion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Finishable:
-    """A document whose chunks have all ended: its older generations may go."""
+class FinishableDocument:
+    """A document whose chunks have all ended: its older versions may go."""
 
     id: UUID
     tenant: str
     index_name: str
-    generation: int
-    live_generation: int | None
+    version: int
+    live_version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,4 +298,4 @@ class Sweep:
     index_name: str
     tenant: str
     document_id: UUID
-    below_generation: int
+    below_version: int

@@ -22,15 +22,15 @@ import structlog
 from shared.domain.errors import Permanent, Transient
 from shared.domain.records import Lease
 
-Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
+ItemT = TypeVar("ItemT")
+OutcomeT = TypeVar("OutcomeT")
 
 _LEDGER_PAUSE_SECONDS = 0.5
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage(Generic[Item, Outcome]):
+class Stage(Generic[ItemT, OutcomeT]):
     """What a drain does; see the modules named `stage`.
 
     Args:
@@ -50,18 +50,18 @@ class Stage(Generic[Item, Outcome]):
     name: str
     slots: int
     linger: timedelta
-    claim: Callable[[int], Awaitable[Sequence[Item]]]
-    claim_suspect: Callable[[], Awaitable[Sequence[Item]]]
-    work: Callable[[Item], Awaitable[Outcome]]
-    settle: Callable[[Sequence[Outcome]], Awaitable[None]]
-    leases_of: Callable[[Item], Sequence[Lease]]
+    claim: Callable[[int], Awaitable[Sequence[ItemT]]]
+    claim_suspect: Callable[[], Awaitable[Sequence[ItemT]]]
+    work: Callable[[ItemT], Awaitable[OutcomeT]]
+    settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
+    leases_of: Callable[[ItemT], Sequence[Lease]]
     extend: Callable[[Sequence[Lease]], Awaitable[None]]
     give_back: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class DrainLimits:
     """How long a drain may take.
 
     Args:
@@ -75,18 +75,18 @@ class Limits:
     grace: timedelta
 
 
-class Drain(Generic[Item, Outcome]):
+class Drain(Generic[ItemT, OutcomeT]):
     """One run of a stage. `stopping` is set when the process is asked to end: nothing is claimed from then on."""
 
-    def __init__(self, stage: Stage[Item, Outcome], limits: Limits, stopping: asyncio.Event) -> None:
+    def __init__(self, stage: Stage[ItemT, OutcomeT], limits: DrainLimits, stopping: asyncio.Event) -> None:
         self._stage = stage
         self._limits = limits
         self._stopping = stopping
         self._free = stage.slots
         self._freed = asyncio.Event()
-        self._in_work: dict[asyncio.Task[None], Item] = {}
+        self._in_work: dict[asyncio.Task[None], ItemT] = {}
         self._held: dict[int, Sequence[Lease]] = {}  # by the identity of the item, until it is committed
-        self._finished: asyncio.Queue[tuple[Item, Outcome]] = asyncio.Queue()
+        self._finished: asyncio.Queue[tuple[ItemT, OutcomeT]] = asyncio.Queue()
         self.settled = 0
 
     async def run(self) -> bool:
@@ -143,7 +143,7 @@ class Drain(Generic[Item, Outcome]):
             await self._wait_for_slots()
         return bool(items)
 
-    async def _claimed(self, claim: Callable[[], Awaitable[Sequence[Item]]]) -> Sequence[Item]:
+    async def _claimed(self, claim: Callable[[], Awaitable[Sequence[ItemT]]]) -> Sequence[ItemT]:
         """Claim, and begin nothing where the answer took so long that others may have taken over what it names.
 
         A process that stood still at that moment would otherwise make calls that somebody else is making.
@@ -156,14 +156,14 @@ class Drain(Generic[Item, Outcome]):
         await self._stage.give_back([lease for item in items for lease in self._stage.leases_of(item)])
         return []
 
-    def _begin(self, item: Item) -> None:
+    def _begin(self, item: ItemT) -> None:
         self._free -= 1
         self._held[id(item)] = self._stage.leases_of(item)
         task = asyncio.create_task(self._work(item))
         self._in_work[task] = item
         task.add_done_callback(self._ended)
 
-    async def _work(self, item: Item) -> None:
+    async def _work(self, item: ItemT) -> None:
         self._finished.put_nowait((item, await self._stage.work(item)))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -176,7 +176,7 @@ class Drain(Generic[Item, Outcome]):
             log.error("work_raised", stage=self._stage.name, exc_info=error)
             self._release(item)
 
-    def _release(self, item: Item) -> None:
+    def _release(self, item: ItemT) -> None:
         del self._held[id(item)]
         self._free += 1
         self._freed.set()
@@ -197,7 +197,7 @@ class Drain(Generic[Item, Outcome]):
                 self._finished.task_done()
             self.settled += len(group)
 
-    async def _commit(self, outcomes: Sequence[Outcome]) -> None:
+    async def _commit(self, outcomes: Sequence[OutcomeT]) -> None:
         """Settle, again and again while the ledger is away: what these outcomes cost has been paid."""
         while True:
             try:
@@ -211,7 +211,7 @@ class Drain(Generic[Item, Outcome]):
             else:
                 return
 
-    async def _commit_apart(self, outcomes: Sequence[Outcome], error: Permanent) -> None:
+    async def _commit_apart(self, outcomes: Sequence[OutcomeT], error: Permanent) -> None:
         """One of these cannot be recorded, ever: its claim is left to end by itself, and the others are not held up."""
         if len(outcomes) == 1:
             log.error("settlement_refused", stage=self._stage.name, reason=error.message)

@@ -11,7 +11,7 @@ from shared.ledger.collections import Collections
 from shared.ledger.dead_letters import DeadLetters
 from shared.ledger.documents import Documents
 from shared.ledger.feedback import Feedback
-from shared.ledger.query_log import Queries
+from shared.ledger.query_log import QueryLog
 from shared.ledger.work import Work
 
 
@@ -23,7 +23,7 @@ class Ledger:
     backlogs: Backlogs
     dead: DeadLetters
     audit: Audit
-    queries: Queries
+    queries: QueryLog
     feedback: Feedback
     calibrations: Calibrations
 
@@ -37,6 +37,6 @@ __all__ = [
     "Documents",
     "Feedback",
     "Ledger",
-    "Queries",
+    "QueryLog",
     "Work",
 ]

@@ -17,14 +17,14 @@ _SETTLED = ("ready", "degraded", "failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DocumentSnapshot:
     """A document's row as it was at one moment; it has not changed while this is equal."""
 
     id: UUID
     external_id: str
     state: str
-    generation: int
-    live_generation: int | None
+    version: int
+    live_version: int | None
     updated_at: datetime
 
     @property
@@ -34,28 +34,28 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A chunk of a live generation.
+    """A chunk of a live version.
 
     Args:
         kept: how many of its questions have points.
         accepted: the points of users' questions.
         accepted_open: those of them that may be there already, or still.
-        required: whether these must be there: of a chunk that was dropped nothing must.
+        required: whether these must be there: of a chunk that was discarded nothing must.
         text_required: whether the point of its text must be there: a dead chunk may have none.
     """
 
     document_id: UUID
     id: UUID
     ordinal: int
-    generation: int
-    kept: int
+    version: int
+    passed: int
     required: bool
     text_required: bool
     accepted: Sequence[UUID] = ()
     accepted_open: Sequence[UUID] = ()
 
 
-class Held:
+class LockedDocuments:
     """Documents that nobody changes until the transaction ends."""
 
     def __init__(self, connection: AsyncConnection, ids: frozenset[UUID]) -> None:
@@ -78,49 +78,49 @@ class Audit:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, collection_id: UUID, *, after: str = "", limit: int = 100) -> list[Standing]:
+    async def page(self, collection_id: UUID, *, after: str = "", limit: int = 100) -> list[DocumentSnapshot]:
         """Return documents in the order of their external ids, whatever their state."""
         parameters = {"collection": collection_id, "after": after, "limit": limit}
         async with self._database.begin() as connection:
-            return [Standing(**row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
+            return [DocumentSnapshot(**row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
 
-    async def standings(self, document_ids: Sequence[UUID]) -> dict[UUID, Standing]:
+    async def standings(self, document_ids: Sequence[UUID]) -> dict[UUID, DocumentSnapshot]:
         """Return documents by id; those that are gone are missing."""
         async with self._database.begin() as connection:
             rows = (await connection.execute(_STANDINGS, {"ids": list(document_ids)})).mappings()
-            return {row["id"]: Standing(**row) for row in rows}
+            return {row["id"]: DocumentSnapshot(**row) for row in rows}
 
     async def expected(
         self, document_ids: Sequence[UUID], *, after: tuple[UUID, int] | None = None, limit: int = 200
     ) -> list[Expected]:
-        """Return the chunks of live generations in order, from behind (document, ordinal) on."""
+        """Return the chunks of live versions in order, from behind (document, ordinal) on."""
         document, ordinal = after or (None, None)
         parameters = {"ids": list(document_ids), "document": document, "ordinal": ordinal, "limit": limit}
         async with self._database.begin() as connection:
             return [Expected(**row) for row in (await connection.execute(_EXPECTED, parameters)).mappings()]
 
     async def expected_of(self, chunk_ids: Sequence[UUID]) -> dict[UUID, Expected]:
-        """Return those of the given chunks that belong to a live generation."""
+        """Return those of the given chunks that belong to a live version."""
         async with self._database.begin() as connection:
             rows = (await connection.execute(_EXPECTED_OF, {"chunks": list(chunk_ids)})).mappings()
             return {row["id"]: Expected(**row) for row in rows}
 
     async def swept_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
-        """Return the generation below which a document's points are to be removed soon, where they are."""
+        """Return the version below which a document's points are to be removed soon, where they are."""
         async with self._database.begin() as connection:
             rows = await connection.execute(_SWEPT, {"ids": list(document_ids)})
             return {row.document_id: row.below for row in rows}
 
     @asynccontextmanager
-    async def holding(self, standings: Sequence[Standing]) -> AsyncIterator[Held]:
+    async def holding(self, standings: Sequence[DocumentSnapshot]) -> AsyncIterator[LockedDocuments]:
         """Keep documents as they are until the block ends; those that have changed since are not among them."""
         async with self._database.begin() as connection:
             rows = (await connection.execute(_HOLD, {"ids": [s.id for s in standings]})).mappings()
-            now = {row["id"]: Standing(**row) for row in rows}
-            yield Held(connection, frozenset(s.id for s in standings if now.get(s.id) == s))
+            now = {row["id"]: DocumentSnapshot(**row) for row in rows}
+            yield LockedDocuments(connection, frozenset(s.id for s in standings if now.get(s.id) == s))
 
 
-_STANDING = "id, external_id, state, generation, live_generation, updated_at"
+_STANDING = "id, external_id, state, version, live_version, updated_at"
 
 _PAGE = text(f"""
     SELECT {_STANDING} FROM documents
@@ -132,12 +132,12 @@ _STANDINGS = text(f"SELECT {_STANDING} FROM documents WHERE id = ANY(CAST(:ids A
 _HOLD = text(f"SELECT {_STANDING} FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR UPDATE")
 
 _CHUNKS = """
-    SELECT c.document_id, c.id, c.ordinal, c.generation, c.questions_kept AS kept,
+    SELECT c.document_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
            c.state IN ('indexed', 'dead') AS required, c.state = 'indexed' AS text_required,
            ARRAY(SELECT a.id FROM accepted_questions a WHERE a.chunk_id = c.id AND a.state = 'indexed') AS accepted,
            ARRAY(SELECT a.id FROM accepted_questions a
-                 WHERE a.chunk_id = c.id AND a.state IN ('waiting', 'going')) AS accepted_open
-    FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_generation = c.generation
+                 WHERE a.chunk_id = c.id AND a.state IN ('waiting', 'removing')) AS accepted_open
+    FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
 """
 
 _EXPECTED = text(f"""
@@ -150,22 +150,22 @@ _EXPECTED = text(f"""
 _EXPECTED_OF = text(f"{_CHUNKS} WHERE c.id = ANY(CAST(:chunks AS uuid[]))")
 
 _SWEPT = text("""
-    SELECT document_id, max(below_generation) AS below FROM sweeps
+    SELECT document_id, max(below_version) AS below FROM sweeps
     WHERE document_id = ANY(CAST(:ids AS uuid[])) GROUP BY document_id
 """)
 
-_UNCLAIMED = "attempts = 0, kills = 0, lease_token = NULL, leased_by = NULL"
+_UNCLAIMED = "attempts = 0, lost_leases = 0, lease_token = NULL, leased_by = NULL"
 
-# Its generation is live: its points are to be seen as soon as they are written.
+# Its version is live: its points are to be seen as soon as they are written.
 _INDEX_AGAIN = text(f"""
     UPDATE chunks c
-    SET state = 'asked', pending = false, error = NULL, due_at = now(), settled_at = NULL, {_UNCLAIMED}
-    WHERE (c.id, c.generation) IN (
-        SELECT c.id, c.generation FROM chunks c
-        JOIN documents d ON d.id = c.document_id AND d.live_generation = c.generation
+    SET state = 'generated', hidden = false, error = NULL, due_at = now(), settled_at = NULL, {_UNCLAIMED}
+    WHERE (c.id, c.version) IN (
+        SELECT c.id, c.version FROM chunks c
+        JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
         WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.id = ANY(CAST(:ids AS uuid[]))
           AND d.state IN ('ready', 'degraded') AND c.state IN ('indexed', 'dead')
-          AND (c.given_questions IS NOT NULL
+          AND (c.ready_questions IS NOT NULL
                OR EXISTS (SELECT 1 FROM completions p WHERE p.content_key = c.content_key)))
     RETURNING c.id, c.document_id
 """)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from shared.broker.wakeups import QUEUES, Queue
+from shared.broker.wakeups import WORK_QUEUES, WorkQueue
 from shared.ledger.database import Database
 
 _RATE_WINDOW = timedelta(minutes=1)
@@ -43,7 +43,7 @@ class Backlog:
         eta: how long the open chunks take at that rate; None while nothing ends, or nothing is open.
     """
 
-    stages: Mapping[Queue, Waiting]
+    stages: Mapping[WorkQueue, Waiting]
     dead: int
     rate: float
     eta: timedelta | None
@@ -62,15 +62,15 @@ _STAGES = text(
         _STAGE.format(queue=queue, table=table, open=open_)
         for queue, table, open_ in (
             ("parse", "documents", "state IN ('queued', 'parsing')"),
-            ("ask", "chunks", "state = 'pending'"),
-            ("index", "chunks", "state = 'asked'"),
+            ("generate", "chunks", "state = 'generating'"),
+            ("index", "chunks", "state = 'generated'"),
         )
     )
 )
 
 _ENDED = text("""
     SELECT (SELECT count(*) FROM documents WHERE tenant = :tenant AND state = 'failed')
-           + (SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id AND d.generation = c.generation
+           + (SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id AND d.version = c.version
               WHERE c.tenant = :tenant AND c.state = 'dead') AS dead,
            count(*) AS settled, now() - min(settled_at) AS since
     FROM chunks WHERE tenant = :tenant AND settled_at > now() - CAST(:window AS interval)
@@ -90,4 +90,4 @@ class Backlogs:
         rate = ended.settled / minutes
         to_do = sum(w.due + w.in_flight + w.later for queue, w in waiting.items() if queue != "parse")
         eta = timedelta(minutes=to_do / rate) if to_do and rate else None
-        return Backlog({queue: waiting[queue] for queue in QUEUES}, ended.dead, rate, eta)
+        return Backlog({queue: waiting[queue] for queue in WORK_QUEUES}, ended.dead, rate, eta)

@@ -23,7 +23,7 @@ _LOCK = 7_065_013  # any number, the same for all: one claim at a time
 
 
 @dataclass(frozen=True, slots=True)
-class KeptQuestion:
+class PassedQuestion:
     """A kept question of a chunk, and its number among the chunk's kept questions, from 0."""
 
     chunk_id: UUID
@@ -61,14 +61,14 @@ class Calibrations:
         async with self._database.begin() as connection:
             return int((await connection.execute(_CHUNKS, {"id": collection.id})).scalar_one())
 
-    async def questions(self, collection: Collection, limit: int) -> list[KeptQuestion]:
+    async def questions(self, collection: Collection, limit: int) -> list[PassedQuestion]:
         """Return one kept question of each of so many chunks, the same ones as long as the chunks are the same.
 
         Ids of chunks are hashes, so that their order is a random one.
         """
         async with self._database.begin() as connection:
             rows = (await connection.execute(_QUESTIONS, {"id": collection.id, "limit": limit})).all()
-        return [_one_of(row.id, [question["text"] for question in row.questions if question["kept"]]) for row in rows]
+        return [_one_of(row.id, [question["text"] for question in row.questions if question["passed"]]) for row in rows]
 
     async def keep(
         self, collection: Collection, calibration: Mapping[str, Any] | None, *, over_labelled: bool
@@ -88,9 +88,9 @@ class Calibrations:
         return collection_of(row) if row else collection
 
 
-def _one_of(chunk_id: UUID, questions: list[str]) -> KeptQuestion:
+def _one_of(chunk_id: UUID, questions: list[str]) -> PassedQuestion:
     number = chunk_id.int % len(questions)
-    return KeptQuestion(chunk_id, questions[number], number)
+    return PassedQuestion(chunk_id, questions[number], number)
 
 
 # Calibrations of earlier releases do not say what they are by: it was labelled questions.
@@ -112,10 +112,10 @@ _CLAIM = text(f"""
 _RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id")
 
 _LIVE = """
-    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.generation = d.live_generation
+    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
     WHERE d.collection_id = :id AND d.state <> 'deleting' AND c.state = 'indexed'
 """
 
 _CHUNKS = text(f"SELECT count(*) {_LIVE}")
 
-_QUESTIONS = text(f"SELECT c.id, c.questions {_LIVE} AND c.questions_kept > 0 ORDER BY c.id LIMIT :limit")
+_QUESTIONS = text(f"SELECT c.id, c.questions {_LIVE} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit")

@@ -17,7 +17,7 @@ from sqlalchemy import TextClause, text
 from shared.domain.poison import SUSPECT_AFTER
 
 # How often work was in a worker that ended: the leases that a claim has seen end, and the one that it sees now.
-_KILLS = "w.kills + (w.leased_by IS NOT NULL)::int"
+_LOST_LEASES = "w.lost_leases + (w.leased_by IS NOT NULL)::int"
 
 
 def _places(table: str, open_: str) -> str:
@@ -49,7 +49,7 @@ def _fair(table: str, open_: str, columns: str, only: str = "TRUE") -> str:
         FROM places p CROSS JOIN LATERAL (
             SELECT {columns}, w.lane, w.due_at FROM {table} w
             WHERE {open_} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
-              AND {_KILLS} < {SUSPECT_AFTER} AND {only}
+              AND {_LOST_LEASES} < {SUSPECT_AFTER} AND {only}
             ORDER BY w.due_at
             LIMIT least(CAST(:limit AS int), 8 * CAST(:limit AS int) / (SELECT count(*)::int FROM places) + 1)
             FOR UPDATE SKIP LOCKED
@@ -73,18 +73,20 @@ def _suspect(table: str, open_: str, columns: str, only: str = "TRUE") -> str:
     return f"""
     WITH due AS (
         SELECT {columns} FROM {table} w
-        WHERE {open_} AND w.kills > 0 AND {_KILLS} >= {SUSPECT_AFTER} AND w.due_at <= now() AND {only}
+        WHERE {open_} AND w.lost_leases > 0 AND {_LOST_LEASES} >= {SUSPECT_AFTER} AND w.due_at <= now() AND {only}
         ORDER BY w.due_at LIMIT CAST(:limit AS int)
         FOR UPDATE SKIP LOCKED
     )"""
 
 
-_LEASED = f"""due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker, kills = {_KILLS}"""
+_LEASED = (
+    f"""due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker, lost_leases = {_LOST_LEASES}"""
+)
 
 # What is open to each claim, in the words of its partial index.
 _TO_PARSE = "w.state IN ('queued', 'parsing')"
-_TO_ASK = "w.state = 'pending'"
-_TO_INDEX = "w.state = 'asked'"
+_TO_GENERATE = "w.state = 'generating'"
+_TO_INDEX = "w.state = 'generated'"
 
 _DOCUMENTS = ("documents", _TO_PARSE, "w.id")
 _CLAIM_DOCUMENTS = f"""
@@ -92,50 +94,50 @@ _CLAIM_DOCUMENTS = f"""
     SET state = 'parsing', {_LEASED}, updated_at = now()
     FROM due, collections c
     WHERE w.id = due.id AND c.id = w.collection_id
-    RETURNING w.id, w.generation, w.lease_token, w.tenant, w.collection_id, c.options, w.upload, w.filename, w.title,
-              w.media_type, w.given_questions, w.attempts, w.kills, w.live_generation
+    RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, w.upload, w.filename, w.title,
+              w.media_type, w.ready_questions, w.attempts, w.lost_leases, w.live_version
 """
 
 # Content that another worker is paying for right now is left alone, and within one claim each content comes once.
-_PENDING = (
+_CHUNKS_TO_GENERATE = (
     "chunks",
-    _TO_ASK,
-    "w.id, w.generation, w.content_key",
+    _TO_GENERATE,
+    "w.id, w.version, w.content_key",
     """NOT EXISTS (
               SELECT 1 FROM chunks o
-              WHERE o.content_key = w.content_key AND o.state = 'pending' AND o.leased_by IS NOT NULL
-                AND (o.id, o.generation) <> (w.id, w.generation)
+              WHERE o.content_key = w.content_key AND o.state = 'generating' AND o.leased_by IS NOT NULL
+                AND (o.id, o.version) <> (w.id, w.version)
               OFFSET 0)""",  # kept from becoming a join: one look into the index for each row of a few
 )
-_CLAIM_PENDING = f"""
+_CLAIM_TO_GENERATE = f"""
     , once AS (
-        SELECT DISTINCT ON (content_key) id, generation FROM due ORDER BY content_key, id
+        SELECT DISTINCT ON (content_key) id, version FROM due ORDER BY content_key, id
     )
     UPDATE chunks w
     SET {_LEASED}
     FROM once, documents d JOIN collections l ON l.id = d.collection_id
-    WHERE w.id = once.id AND w.generation = once.generation AND d.id = w.document_id
-    RETURNING w.id, w.generation, w.lease_token, w.document_id, w.tenant, l.options, w.text, d.title, w.heading_path,
-              w.content_key, w.attempts, w.kills
+    WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
+    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, l.options, w.text, d.title, w.heading_path,
+              w.content_key, w.attempts, w.lost_leases
 """
 
 _ACCEPTED = "FROM accepted_questions a WHERE a.chunk_id = w.id AND a.state IN ('waiting', 'indexed') ORDER BY a.id"
-_ASKED = ("chunks", _TO_INDEX, "w.id, w.generation")
-_CLAIM_ASKED = f"""
+_CHUNKS_TO_INDEX = ("chunks", _TO_INDEX, "w.id, w.version")
+_CLAIM_TO_INDEX = f"""
     UPDATE chunks w
     SET {_LEASED}
     FROM due, documents d JOIN collections l ON l.id = d.collection_id
-    WHERE w.id = due.id AND w.generation = due.generation AND d.id = w.document_id
-    RETURNING w.id, w.generation, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
+    WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
+    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
               l.embedding_model, l.options, d.external_id, d.filename, d.title, d.metadata, w.ordinal, w.text,
-              w.heading_path, w.span_start, w.span_end, w.page, w.section_start, w.section_end, w.pending,
-              w.given_questions IS NOT NULL AS given,
-              coalesce(w.given_questions,
+              w.heading_path, w.span_start, w.span_end, w.page, w.section_start, w.section_end, w.hidden,
+              w.ready_questions IS NOT NULL AS ready_made,
+              coalesce(w.ready_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
                        '{{}}') AS questions,
               ARRAY(SELECT a.id {_ACCEPTED}) AS accepted_ids,
               ARRAY(SELECT a.question {_ACCEPTED}) AS accepted_questions,
-              w.error, w.attempts, w.kills, d.created_at
+              w.error, w.attempts, w.lost_leases, d.created_at
 """
 
 
@@ -145,8 +147,8 @@ def _both(of: tuple[str, ...], update: str) -> dict[bool, TextClause]:
 
 
 CLAIM_DOCUMENTS = _both(_DOCUMENTS, _CLAIM_DOCUMENTS)
-CLAIM_PENDING = _both(_PENDING, _CLAIM_PENDING)
-CLAIM_ASKED = _both(_ASKED, _CLAIM_ASKED)
+CLAIM_TO_GENERATE = _both(_CHUNKS_TO_GENERATE, _CLAIM_TO_GENERATE)
+CLAIM_TO_INDEX = _both(_CHUNKS_TO_INDEX, _CLAIM_TO_INDEX)
 
 
 def _is_due(table: str, open_: str) -> str:
@@ -160,6 +162,6 @@ def _is_due(table: str, open_: str) -> str:
 
 
 DUE = text(f"""
-    SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_ASK)} AS ask,
+    SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_GENERATE)} AS generate,
            {_is_due("chunks", _TO_INDEX)} AS index
 """)

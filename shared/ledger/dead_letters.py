@@ -1,4 +1,4 @@
-"""Dead letters: documents that cannot be parsed and chunks that were given up; listed, tried again, or dropped.
+"""Dead letters: documents that cannot be parsed and chunks that were given up; listed, tried again, or discarded.
 
 Only a document that is not in work is touched, under a lock on its row: a worker who is about to finish a document
 must not find that one of its chunks is open again.
@@ -37,8 +37,8 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """How many dead letters were revived or dropped; `in_work` were left alone, for their documents are in work."""
+class ResolvedLetters:
+    """How many dead letters were revived or discarded; `in_work` were left alone, for their documents are in work."""
 
     documents: int
     chunks: int
@@ -73,7 +73,7 @@ class DeadLetters:
         async with self._database.begin() as connection:
             return await _get(connection, tenant, letter_id)
 
-    async def retry(self, tenant: str, choice: Choice) -> Settled:
+    async def retry(self, tenant: str, choice: Choice) -> ResolvedLetters:
         """Give dead letters another round of attempts.
 
         Raises:
@@ -81,23 +81,25 @@ class DeadLetters:
         """
         return await self._settle(tenant, choice, revive_documents, revive_chunks)
 
-    async def drop(self, tenant: str, choice: Choice) -> Settled:
+    async def discard(self, tenant: str, choice: Choice) -> ResolvedLetters:
         """Give dead letters up, for good.
 
-        A document that queries have an older generation of goes back to that; one that they never saw is deleted. A
+        A document that queries have an older version of goes back to that; one that they never saw is deleted. A
         chunk stays found by its text if it was, and its document is `ready` once none of its chunks is dead.
 
         Raises:
             NotFound: this tenant has no such letter or document.
         """
-        return await self._settle(tenant, choice, _drop_documents, _drop_chunks)
+        return await self._settle(tenant, choice, _discard_documents, _discard_chunks)
 
-    async def _settle(self, tenant: str, choice: Choice, documents: Step, chunks: Step) -> Settled:
+    async def _settle(self, tenant: str, choice: Choice, documents: Step, chunks: Step) -> ResolvedLetters:
         async with self._database.begin() as connection:
             await _require_there(connection, tenant, choice)
             # What dies again meanwhile is not taken up again.
             parameters = _chosen(tenant, choice) | {"until": (await connection.execute(text("SELECT now()"))).scalar()}
-        settled = Settled(await self._in_groups(documents, parameters), await self._in_groups(chunks, parameters))
+        settled = ResolvedLetters(
+            await self._in_groups(documents, parameters), await self._in_groups(chunks, parameters)
+        )
         async with self._database.begin() as connection:
             left = (await connection.execute(_IN_WORK, parameters)).scalar_one()
         return dataclasses.replace(settled, in_work=left)
@@ -128,13 +130,13 @@ async def revive_chunks(connection: AsyncConnection, parameters: dict[str, Any])
     return await _settle_chunks(connection, parameters, _REVIVE_CHUNKS, _REOPEN)
 
 
-async def _drop_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
-    count = len((await connection.execute(_DROP_DOCUMENTS, parameters | {"limit": _AT_ONCE})).all())
+async def _discard_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+    count = len((await connection.execute(_DISCARD_DOCUMENTS, parameters | {"limit": _AT_ONCE})).all())
     return count, count == _AT_ONCE
 
 
-async def _drop_chunks(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
-    return await _settle_chunks(connection, parameters, _DROP_CHUNKS, _MADE_READY)
+async def _discard_chunks(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
+    return await _settle_chunks(connection, parameters, _DISCARD_CHUNKS, _MADE_READY)
 
 
 async def _settle_chunks(
@@ -174,11 +176,11 @@ def _letter(row: RowMapping) -> DeadLetter:
     return DeadLetter(**{name: value for name, value in row.items() if name != "history"})
 
 
-_UNCLAIMED = "attempts = 0, kills = 0, lease_token = NULL, leased_by = NULL"
+_UNCLAIMED = "attempts = 0, lost_leases = 0, lease_token = NULL, leased_by = NULL"
 
 _CHUNKS = """
     FROM chunks c
-    JOIN documents d ON d.id = c.document_id AND d.generation = c.generation
+    JOIN documents d ON d.id = c.document_id AND d.version = c.version
     JOIN collections l ON l.id = d.collection_id
     WHERE c.tenant = :tenant AND c.state = 'dead'
       AND (CAST(:document_id AS uuid) IS NULL OR c.document_id = :document_id)
@@ -240,18 +242,18 @@ _REVIVE_DOCUMENTS = text(f"""
 """)
 
 # A document goes back to what queries see of it. The content that failed is not that, so it is no longer known by its
-# hash; and its generation's number is not given again, for a late writer may still hold it. The parse failed, so there
+# hash; and its version's number is not given again, for a late writer may still hold it. The parse failed, so there
 # are no chunks of it.
-_DROP_DOCUMENTS = text(f"""
+_DISCARD_DOCUMENTS = text(f"""
     WITH failed AS ({_FAILED})
     UPDATE documents d
     SET state = CASE
-            WHEN d.live_generation IS NULL THEN 'deleting'
-            WHEN EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.generation = d.live_generation
+            WHEN d.live_version IS NULL THEN 'deleting'
+            WHEN EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.live_version
                                                   AND c.state = 'dead') THEN 'degraded'
             ELSE 'ready' END,
-        generation = coalesce(d.live_generation, greatest(d.generation, d.dropped_generation) + 1),
-        dropped_generation = greatest(d.generation, d.dropped_generation),
+        version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
+        discarded_version = greatest(d.version, d.discarded_version),
         content_hash = '', error = NULL, due_at = now(), updated_at = now(), {_UNCLAIMED}
     FROM failed WHERE d.id = failed.id
     RETURNING d.id
@@ -268,31 +270,31 @@ _LOCK = text("""
 """)
 
 _LOCKED = f"""
-    WHERE (c.id, c.generation) IN (
-        SELECT c.id, c.generation {_CHUNKS} AND d.id = ANY(CAST(:ids AS uuid[]))
+    WHERE (c.id, c.version) IN (
+        SELECT c.id, c.version {_CHUNKS} AND d.id = ANY(CAST(:ids AS uuid[]))
            AND {_UNTIL.format(time="c.settled_at")})
     RETURNING c.document_id
 """
 
 # A chunk that is paid for finds its completion when it is claimed, so it needs no call to start again from the front.
-# Its generation is live, so that what it is found by stays in sight while it is written again.
+# Its version is live, so that what it is found by stays in sight while it is written again.
 _REVIVE_CHUNKS = text(f"""
     UPDATE chunks c
-    SET state = CASE WHEN given_questions IS NULL THEN 'pending' ELSE 'asked' END, error = NULL, pending = false,
+    SET state = CASE WHEN ready_questions IS NULL THEN 'generating' ELSE 'generated' END, error = NULL, hidden = false,
         due_at = now(), settled_at = NULL, {_UNCLAIMED}
     {_LOCKED}
 """)
 
 _REOPEN = text(f"""
-    UPDATE documents SET state = 'asking', error = NULL, due_at = now(), updated_at = now(), {_UNCLAIMED}
+    UPDATE documents SET state = 'generating', error = NULL, due_at = now(), updated_at = now(), {_UNCLAIMED}
     WHERE id = ANY(CAST(:ids AS uuid[]))
 """)
 
-_DROP_CHUNKS = text(f"UPDATE chunks c SET state = 'dropped' {_LOCKED}")
+_DISCARD_CHUNKS = text(f"UPDATE chunks c SET state = 'discarded' {_LOCKED}")
 
 _MADE_READY = text("""
     UPDATE documents d SET state = 'ready', updated_at = now()
     WHERE d.id = ANY(CAST(:ids AS uuid[]))
       AND NOT EXISTS (SELECT 1 FROM chunks c
-                      WHERE c.document_id = d.id AND c.generation = d.generation AND c.state = 'dead')
+                      WHERE c.document_id = d.id AND c.version = d.version AND c.state = 'dead')
 """)

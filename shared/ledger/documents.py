@@ -16,12 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import (
+    ChunkDetail,
     ChunkState,
-    ChunkView,
     Collection,
     Document,
     DocumentState,
-    Finishable,
+    FinishableDocument,
     NewDocument,
     Progress,
 )
@@ -30,8 +30,8 @@ from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import chosen_document, revive_chunks, revive_documents
 
 _d = t.documents.c
-_UNCLAIMED: dict[str, Any] = {"attempts": 0, "kills": 0, "lease_token": None, "leased_by": None, "error": None}
-_NEXT_GENERATION = func.greatest(_d.generation, _d.dropped_generation) + 1  # PostgreSQL leaves NULL out
+_UNCLAIMED: dict[str, Any] = {"attempts": 0, "lost_leases": 0, "lease_token": None, "leased_by": None, "error": None}
+_NEXT_VERSION = func.greatest(_d.version, _d.discarded_version) + 1  # PostgreSQL leaves NULL out
 
 
 # Made once: put together for each document it took a third of the CPU of handing one in.
@@ -60,7 +60,7 @@ class Documents:
 
     @again_after_collision
     async def submit(self, new: NewDocument) -> Submission:
-        """Write a document's row, or begin its next generation where other content stands under its external id.
+        """Write a document's row, or begin its next version where other content stands under its external id.
 
         Idempotent: handing in the same again changes nothing. The document is durable when this returns; it is not yet
         parsed.
@@ -128,7 +128,7 @@ class Documents:
             .join_from(t.documents, t.chunks, c.document_id == d.id)
             .where(d.collection_id == collection.id, d.tenant == collection.tenant)
             .where(d.external_id.in_(external_ids), d.state != DocumentState.DELETING)
-            .where(c.generation == d.live_generation)
+            .where(c.version == d.live_version)
         )
         found: dict[str, set[str]] = {}
         async with self._database.begin() as connection:
@@ -136,29 +136,29 @@ class Documents:
                 found.setdefault(external_id, set()).add(str(chunk_id))
         return found
 
-    async def chunks(self, tenant: str, document_id: UUID, *, after: int = -1, limit: int = 50) -> list[ChunkView]:
-        """Return the chunks of a document's newest generation in order, from behind ordinal `after` on."""
+    async def chunks(self, tenant: str, document_id: UUID, *, after: int = -1, limit: int = 50) -> list[ChunkDetail]:
+        """Return the chunks of a document's newest version in order, from behind ordinal `after` on."""
         async with self._database.begin() as connection:
             row = (await connection.execute(_visible(tenant).where(_d.id == document_id))).mappings().one_or_none()
             if row is None:
                 raise _not_found(document_id)
-            parameters = {"id": document_id, "generation": row["generation"], "after": after, "limit": limit}
+            parameters = {"id": document_id, "version": row["version"], "after": after, "limit": limit}
             return [_chunk(chunk) for chunk in (await connection.execute(_CHUNKS, parameters)).mappings()]
 
     @again_after_collision
-    async def delete(self, tenant: str, document_id: UUID) -> Finishable:
+    async def delete(self, tenant: str, document_id: UUID) -> FinishableDocument:
         """Make a document vanish from the ledger's answers; return what its points are found by, to be removed next.
 
-        The generation rises, so that whatever is still being written for it is refused. The reconciler removes the
+        The version rises, so that whatever is still being written for it is refused. The reconciler removes the
         points too, and again later: it does not matter whether the caller gets round to it.
         """
         statement = (
             update(t.documents)
             .where(_d.id == document_id, _d.tenant == tenant, _d.state != "deleting")
             .where(t.collections.c.id == _d.collection_id)
-            .values(state="deleting", generation=_NEXT_GENERATION, due_at=func.now(), updated_at=func.now())
+            .values(state="deleting", version=_NEXT_VERSION, due_at=func.now(), updated_at=func.now())
             .values(**_UNCLAIMED)
-            .returning(_d.id, _d.tenant, t.collections.c.index_name, _d.generation, _d.live_generation)
+            .returning(_d.id, _d.tenant, t.collections.c.index_name, _d.version, _d.live_version)
         )
         async with self._database.begin() as connection:
             row = (await connection.execute(statement)).mappings().one_or_none()
@@ -166,7 +166,7 @@ class Documents:
                 raise _not_found(document_id)
             for table in (t.chunks, t.accepted_questions):
                 await connection.execute(table.delete().where(table.c.document_id == document_id))
-        return Finishable(**row)
+        return FinishableDocument(**row)
 
     @again_after_collision
     async def retry(self, tenant: str, document_id: UUID) -> Document:
@@ -191,7 +191,7 @@ class Documents:
 
     async def moved(self, tenant: str, *, since: datetime, limit: int = 200) -> list[Document]:
         """Return documents that changed since then or are in work, with their progress, the latest change first."""
-        in_work = _d.state.in_(("asking", "indexing"))  # their chunks change, which their own row does not tell
+        in_work = _d.state.in_(("generating", "indexing"))  # their chunks change, which their own row does not tell
         statement = _visible(tenant).where(in_work | (_d.updated_at > since))
         statement = statement.order_by(_d.updated_at.desc()).limit(limit)
         async with self._database.begin() as connection:
@@ -201,15 +201,15 @@ class Documents:
 
     @again_after_collision
     async def reindex(self, collection: Collection) -> int:
-        """Begin the next generation of every document that is not in work, and return how many; the old ones serve on.
+        """Begin the next version of every document that is not in work, and return how many; the old ones serve on.
 
-        What is asked as before is paid for already: only what a changed prompt, model or division makes new is called
-        for.
+        Questions that would be generated as before are paid for already. Only what a changed prompt, model or
+        chunking makes new is called for.
         """
         statement = (
             update(t.documents)
             .where(_d.collection_id == collection.id, _d.state.in_(["ready", "degraded", "failed"]))
-            .values(generation=_NEXT_GENERATION, state="queued", lane=1, due_at=func.now(), updated_at=func.now())
+            .values(version=_NEXT_VERSION, state="queued", lane=1, due_at=func.now(), updated_at=func.now())
             .values(**_UNCLAIMED)
             .returning(_d.id)
         )
@@ -243,14 +243,14 @@ async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping |
 
 async def _supersede(connection: AsyncConnection, row: RowMapping, new: NewDocument) -> RowMapping:
     unfinished = t.chunks.delete().where(
-        t.chunks.c.document_id == row["id"], t.chunks.c.generation > (row["live_generation"] or 0)
+        t.chunks.c.document_id == row["id"], t.chunks.c.version > (row["live_version"] or 0)
     )
     await connection.execute(unfinished)
     values = (
         _content(new)
         | _UNCLAIMED
         | {
-            "generation": _NEXT_GENERATION,
+            "version": _NEXT_VERSION,
             "state": "queued",
             "due_at": func.now(),
             "updated_at": func.now(),
@@ -263,14 +263,14 @@ async def _supersede(connection: AsyncConnection, row: RowMapping, new: NewDocum
 
 def _content(new: NewDocument) -> dict[str, Any]:
     given = None
-    if new.given_questions is not None:
-        given = [{k: v for k, v in dataclasses.asdict(q).items() if v is not None} for q in new.given_questions]
+    if new.ready_questions is not None:
+        given = [{k: v for k, v in dataclasses.asdict(q).items() if v is not None} for q in new.ready_questions]
     return {
         "filename": new.filename,
         "title": new.title,
         "media_type": new.media_type,
         "metadata": dict(new.metadata),
-        "given_questions": given,
+        "ready_questions": given,
         "upload": new.upload,
         "size_bytes": new.size_bytes,
         "content_hash": new.content_hash,
@@ -292,24 +292,24 @@ def _not_found(document_id: UUID) -> NotFound:
 
 _PROGRESS = text("""
     SELECT d.id, count(*) AS total,
-           count(*) FILTER (WHERE c.state IN ('asked', 'indexed')) AS asked,
+           count(*) FILTER (WHERE c.state IN ('generated', 'indexed')) AS generated,
            count(*) FILTER (WHERE c.state = 'indexed') AS indexed,
            count(*) FILTER (WHERE c.state = 'dead') AS dead,
-           count(*) FILTER (WHERE c.state = 'dropped') AS dropped,
-           sum(c.questions_kept)::int AS questions,
+           count(*) FILTER (WHERE c.state = 'discarded') AS discarded,
+           sum(c.questions_passed)::int AS questions,
            sum(c.prompt_tokens)::int AS prompt_tokens,
            sum(c.completion_tokens)::int AS completion_tokens,
            sum(c.calls)::int AS calls
-    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.generation = d.generation
+    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.version
     WHERE d.id = ANY(CAST(:ids AS uuid[]))
     GROUP BY d.id
 """)
 
 _CHUNKS = text("""
     SELECT c.id, c.ordinal, c.text, c.heading_path, c.span_start, c.span_end, c.page, c.state, c.error, c.questions,
-           coalesce(c.given_questions, p.questions, '{}') AS raw_questions
+           coalesce(c.ready_questions, p.questions, '{}') AS raw_questions
     FROM chunks c LEFT JOIN completions p ON p.content_key = c.content_key
-    WHERE c.document_id = :id AND c.generation = :generation AND c.ordinal > :after
+    WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after
     ORDER BY c.ordinal LIMIT :limit
 """)
 
@@ -330,8 +330,8 @@ def _document(row: RowMapping, collection: str, progress: Progress | None = None
         external_id=row["external_id"],
         collection=collection,
         state=DocumentState(row["state"]),
-        generation=row["generation"],
-        live_generation=row["live_generation"],
+        version=row["version"],
+        live_version=row["live_version"],
         filename=row["filename"],
         title=row["title"],
         media_type=row["media_type"],
@@ -344,13 +344,13 @@ def _document(row: RowMapping, collection: str, progress: Progress | None = None
     )
 
 
-def _chunk(row: RowMapping) -> ChunkView:
+def _chunk(row: RowMapping) -> ChunkDetail:
     questions = row["questions"]
     if questions is None:
-        questions = [{"text": question, "kept": None, "reason": None} for question in row["raw_questions"]]
+        questions = [{"text": question, "passed": None, "reason": None} for question in row["raw_questions"]]
     elif isinstance(questions, str):
         questions = orjson.loads(questions)
-    return ChunkView(
+    return ChunkDetail(
         id=row["id"],
         ordinal=row["ordinal"],
         text=row["text"],

@@ -15,7 +15,7 @@ _AT_ONCE = 1000  # rows of one transaction
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuery:
+class QueryLogEntry:
     """A question as a user put it, and the chunks that were returned."""
 
     id: UUID
@@ -25,11 +25,11 @@ class AskedQuery:
     chunk_ids: Sequence[str]
 
 
-class Queries:
+class QueryLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def keep(self, queries: Sequence[AskedQuery]) -> None:
+    async def keep(self, queries: Sequence[QueryLogEntry]) -> None:
         """Write queries down; a crash of PostgreSQL within the next second may still lose them."""
         parameters = {
             "ids": [q.id for q in queries],

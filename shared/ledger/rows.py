@@ -11,8 +11,8 @@ import orjson
 from sqlalchemy import RowMapping
 
 from shared.domain.errors import Permanent
-from shared.domain.outcomes import Failed, Indexed, Paid, Parsed
-from shared.domain.records import AcceptedQuestion, AskedChunk, ClaimedDocument, Lease, NewChunk, PendingChunk
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.records import AcceptedQuestion, ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk
 from shared.domain.retry import Dead, Retry
 from shared.ingest.parse.questions import ReadyQuestion
 from shared.ledger.collections import options_of
@@ -26,12 +26,12 @@ def as_json(value: object) -> str:
 
 
 def lease(row: RowMapping) -> Lease:
-    return Lease(id=row["id"], generation=row["generation"], token=row["lease_token"])
+    return Lease(id=row["id"], version=row["version"], token=row["lease_token"])
 
 
-def claimed_document(row: RowMapping) -> ClaimedDocument:
-    given = row["given_questions"]
-    return ClaimedDocument(
+def claimed_document(row: RowMapping) -> DocumentToParse:
+    given = row["ready_questions"]
+    return DocumentToParse(
         lease=lease(row),
         tenant=row["tenant"],
         collection_id=row["collection_id"],
@@ -40,15 +40,15 @@ def claimed_document(row: RowMapping) -> ClaimedDocument:
         filename=row["filename"],
         title=row["title"],
         media_type=row["media_type"],
-        given_questions=None if given is None else tuple(ReadyQuestion(**q) for q in given),
+        ready_questions=None if given is None else tuple(ReadyQuestion(**q) for q in given),
         attempts=row["attempts"],
-        kills=row["kills"],
-        live_generation=row["live_generation"],
+        lost_leases=row["lost_leases"],
+        live_version=row["live_version"],
     )
 
 
-def pending(row: RowMapping) -> PendingChunk:
-    return PendingChunk(
+def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
+    return ChunkToGenerate(
         lease=lease(row),
         document_id=row["document_id"],
         tenant=row["tenant"],
@@ -58,13 +58,13 @@ def pending(row: RowMapping) -> PendingChunk:
         heading_path=tuple(row["heading_path"]),
         content_key=row["content_key"],
         attempts=row["attempts"],
-        kills=row["kills"],
+        lost_leases=row["lost_leases"],
     )
 
 
-def asked(row: RowMapping) -> AskedChunk:
+def chunk_to_index(row: RowMapping) -> ChunkToIndex:
     values = dict(row)
-    lease = Lease(values.pop("id"), values.pop("generation"), values.pop("lease_token"))
+    lease = Lease(values.pop("id"), values.pop("version"), values.pop("lease_token"))
     span = (values.pop("span_start"), values.pop("span_end"))
     values["options"] = options_of(values["options"])
     section = (values.pop("section_start"), values.pop("section_end"))
@@ -72,14 +72,14 @@ def asked(row: RowMapping) -> AskedChunk:
     values["questions"] = tuple(values["questions"])
     users = zip(values.pop("accepted_ids"), values.pop("accepted_questions"), strict=True)
     values["accepted"] = tuple(AcceptedQuestion(*own) for own in users)
-    return AskedChunk(lease=lease, span=span, section=None if section[0] is None else section, **values)
+    return ChunkToIndex(lease=lease, span=span, section=None if section[0] is None else section, **values)
 
 
-def parsed_arrays(parsed: Sequence[Parsed]) -> dict[str, Any]:
+def parsed_arrays(parsed: Sequence[ParseOutcome]) -> dict[str, Any]:
     return {
         "ids": [p.document.lease.id for p in parsed],
         "tokens": [p.document.lease.token for p in parsed],
-        "states": ["asking" if p.document.given_questions is None else "indexing" for p in parsed],
+        "states": ["generating" if p.document.ready_questions is None else "indexing" for p in parsed],
         "titles": [p.title for p in parsed],
         "media_types": [p.media_type for p in parsed],
     }
@@ -98,11 +98,11 @@ def chunk_arrays(chunks: Sequence[tuple[UUID, NewChunk]]) -> dict[str, Any]:
         "section_starts": [c.section and c.section[0] for _, c in chunks],
         "section_ends": [c.section and c.section[1] for _, c in chunks],
         "keys": [c.content_key for _, c in chunks],
-        "given": [None if c.given_questions is None else as_json(c.given_questions) for _, c in chunks],
+        "ready_questions": [None if c.ready_questions is None else as_json(c.ready_questions) for _, c in chunks],
     }
 
 
-def completion_arrays(paid: Sequence[Paid]) -> dict[str, Any]:
+def completion_arrays(paid: Sequence[GenerateOutcome]) -> dict[str, Any]:
     return {
         "keys": [p.chunk.content_key for p in paid],
         "tenants": [p.chunk.tenant for p in paid],
@@ -117,12 +117,12 @@ def completion_arrays(paid: Sequence[Paid]) -> dict[str, Any]:
 def lease_arrays(leases: Sequence[Lease]) -> dict[str, Any]:
     return {
         "ids": [lease.id for lease in leases],
-        "generations": [lease.generation for lease in leases],
+        "versions": [lease.version for lease in leases],
         "tokens": [lease.token for lease in leases],
     }
 
 
-def paid_arrays(paid: Sequence[Paid]) -> dict[str, Any]:
+def paid_arrays(paid: Sequence[GenerateOutcome]) -> dict[str, Any]:
     return lease_arrays([p.chunk.lease for p in paid]) | {
         "prompts": [p.usage.prompt_tokens for p in paid],
         "completions": [p.usage.completion_tokens for p in paid],
@@ -130,15 +130,15 @@ def paid_arrays(paid: Sequence[Paid]) -> dict[str, Any]:
     }
 
 
-def indexed_arrays(outcomes: Sequence[Indexed]) -> dict[str, Any]:
+def indexed_arrays(outcomes: Sequence[IndexOutcome]) -> dict[str, Any]:
     return lease_arrays([o.chunk.lease for o in outcomes]) | {
         "errors": [o.error for o in outcomes],
         "questions": [as_json(o.questions) for o in outcomes],
-        "kept": [o.kept for o in outcomes],
+        "passed": [o.passed for o in outcomes],
     }
 
 
-def failure_arrays(failures: Sequence[Failed]) -> dict[str, Any]:
+def failure_arrays(failures: Sequence[FailedAttempt]) -> dict[str, Any]:
     return lease_arrays([f.lease for f in failures]) | {
         "errors": [f.decision.reason for f in failures],
         "dead": [isinstance(f.decision, Dead) for f in failures],

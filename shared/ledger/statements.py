@@ -11,7 +11,7 @@ from sqlalchemy import text
 SETTLE_PARSED = text("""
     UPDATE documents d
     SET state = v.state, title = coalesce(d.title, v.title), media_type = coalesce(d.media_type, v.media_type),
-        leased_by = NULL, attempts = 0, kills = 0, error = NULL, due_at = now(), updated_at = now()
+        leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, due_at = now(), updated_at = now()
     FROM unnest(CAST(:ids AS uuid[]), CAST(:tokens AS bigint[]), CAST(:states AS text[]), CAST(:titles AS text[]),
                 CAST(:media_types AS text[]))
          AS v(id, token, state, title, media_type)
@@ -20,31 +20,32 @@ SETTLE_PARSED = text("""
 """)
 
 INSERT_CHUNKS = text("""
-    INSERT INTO chunks (id, generation, document_id, tenant, lane, ordinal, text, heading_path, span_start, span_end,
-                        page, section_start, section_end, content_key, state, given_questions,
-                        pending)
-    SELECT v.id, d.generation, d.id, d.tenant, d.lane, v.ordinal, v.text,
+    INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, text, heading_path, span_start, span_end,
+                        page, section_start, section_end, content_key, state, ready_questions,
+                        hidden)
+    SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.text,
            ARRAY(SELECT jsonb_array_elements_text(v.headings)), v.span_start, v.span_end, v.page, v.section_start,
            v.section_end, v.content_key,
-           CASE WHEN v.given IS NULL THEN 'pending' ELSE 'asked' END,
-           CASE WHEN v.given IS NULL THEN NULL ELSE ARRAY(SELECT jsonb_array_elements_text(v.given)) END,
-           d.live_generation IS NOT NULL AND NOT EXISTS (
-               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.generation = d.live_generation)
+           CASE WHEN v.ready_questions IS NULL THEN 'generating' ELSE 'generated' END,
+           CASE WHEN v.ready_questions IS NULL THEN NULL
+                ELSE ARRAY(SELECT jsonb_array_elements_text(v.ready_questions)) END,
+           d.live_version IS NOT NULL AND NOT EXISTS (
+               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.version = d.live_version)
     FROM unnest(CAST(:documents AS uuid[]), CAST(:ids AS uuid[]), CAST(:ordinals AS int[]), CAST(:texts AS text[]),
                 CAST(:headings AS jsonb[]), CAST(:starts AS int[]), CAST(:ends AS int[]), CAST(:pages AS int[]),
                 CAST(:section_starts AS int[]), CAST(:section_ends AS int[]), CAST(:keys AS bytea[]),
-                CAST(:given AS jsonb[]))
+                CAST(:ready_questions AS jsonb[]))
          AS v(document_id, id, ordinal, text, headings, span_start, span_end, page, section_start,
-              section_end, content_key, given)
+              section_end, content_key, ready_questions)
     JOIN documents d ON d.id = v.document_id
     ON CONFLICT DO NOTHING
 """)
 
 PAID = text("""
     UPDATE chunks c
-    SET state = 'asked', leased_by = NULL, due_at = now(), attempts = 0, kills = 0, error = NULL
+    SET state = 'generated', leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL
     FROM completions p
-    WHERE c.content_key = p.content_key AND c.content_key = ANY(CAST(:keys AS bytea[])) AND c.state = 'pending'
+    WHERE c.content_key = p.content_key AND c.content_key = ANY(CAST(:keys AS bytea[])) AND c.state = 'generating'
       AND (c.leased_by IS NULL OR c.leased_by = :worker)
     RETURNING c.content_key
 """)
@@ -61,41 +62,41 @@ INSERT_COMPLETIONS = text("""
 
 SETTLE_PAID = text("""
     UPDATE chunks c
-    SET state = 'asked', leased_by = NULL, due_at = now(), attempts = 0, kills = 0, error = NULL,
+    SET state = 'generated', leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL,
         prompt_tokens = c.prompt_tokens + v.prompt, completion_tokens = c.completion_tokens + v.completion,
         calls = c.calls + v.calls
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]), CAST(:prompts AS int[]),
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:tokens AS bigint[]), CAST(:prompts AS int[]),
                 CAST(:completions AS int[]), CAST(:calls AS int[]))
-         AS v(id, generation, token, prompt, completion, calls)
-    WHERE c.id = v.id AND c.generation = v.generation AND c.lease_token = v.token AND c.state = 'pending'
+         AS v(id, version, token, prompt, completion, calls)
+    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.state = 'generating'
 """)
 
 SETTLE_TWINS = text("""
-    UPDATE chunks SET state = 'asked', leased_by = NULL, due_at = now(), attempts = 0, kills = 0, error = NULL
-    WHERE content_key = ANY(CAST(:keys AS bytea[])) AND state = 'pending'
+    UPDATE chunks SET state = 'generated', leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL
+    WHERE content_key = ANY(CAST(:keys AS bytea[])) AND state = 'generating'
 """)
 
-ASKED_DOCUMENTS = text("""
-    WITH asked AS (
+GENERATED_DOCUMENTS = text("""
+    WITH generated AS (
         SELECT d.id FROM documents d
-        WHERE d.id = ANY(CAST(:ids AS uuid[])) AND d.state = 'asking'
+        WHERE d.id = ANY(CAST(:ids AS uuid[])) AND d.state = 'generating'
           AND NOT EXISTS (SELECT 1 FROM chunks c
-                          WHERE c.document_id = d.id AND c.generation = d.generation AND c.state = 'pending')
+                          WHERE c.document_id = d.id AND c.version = d.version AND c.state = 'generating')
         ORDER BY d.id FOR UPDATE
     )
     UPDATE documents d SET state = 'indexing', updated_at = now()
-    FROM asked WHERE d.id = asked.id AND d.state = 'asking'
+    FROM generated WHERE d.id = generated.id AND d.state = 'generating'
 """)
 
 SETTLE_INDEXED = text("""
     UPDATE chunks c
     SET state = CASE WHEN v.error IS NULL THEN 'indexed' ELSE 'dead' END, error = v.error, questions = v.questions,
-        questions_kept = v.kept, leased_by = NULL, attempts = 0, kills = 0, settled_at = now()
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
-                CAST(:questions AS jsonb[]), CAST(:kept AS int[]))
-         AS v(id, generation, token, error, questions, kept)
-    WHERE c.id = v.id AND c.generation = v.generation AND c.lease_token = v.token AND c.state = 'asked'
-    RETURNING c.id, c.generation
+        questions_passed = v.passed, leased_by = NULL, attempts = 0, lost_leases = 0, settled_at = now()
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
+                CAST(:questions AS jsonb[]), CAST(:passed AS int[]))
+         AS v(id, version, token, error, questions, passed)
+    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.state = 'generated'
+    RETURNING c.id, c.version
 """)
 
 # The last twenty attempts: what waits for an engine may be tried for days.
@@ -103,11 +104,11 @@ _HISTORY = """(CASE WHEN jsonb_array_length(t.history) < 20 THEN t.history ELSE 
         || jsonb_build_object('at', now(), 'attempt', t.attempts + 1, 'error', v.error)"""
 
 _FAILURES = """
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
                 CAST(:dead AS boolean[]), CAST(:after AS interval[]), CAST(:burned AS int[]), CAST(:prompts AS int[]),
                 CAST(:completions AS int[]), CAST(:calls AS int[]))
-         AS v(id, generation, token, error, dead, after, burned, prompt, completion, calls)
-    WHERE t.id = v.id AND t.generation = v.generation AND t.lease_token = v.token
+         AS v(id, version, token, error, dead, after, burned, prompt, completion, calls)
+    WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token
 """
 
 FAIL_DOCUMENTS = text(f"""
@@ -118,54 +119,55 @@ FAIL_DOCUMENTS = text(f"""
 """)
 
 # An attempt that was no fault of the work says nothing about it either: a suspect stays one.
-_KILLS = "CASE WHEN v.burned = 0 THEN t.kills ELSE 0 END"
+_LOST_LEASES = "CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END"
 
-# A chunk that cannot be asked goes on to be indexed by its text; it ends dead there, with the reason kept here.
-FAIL_PENDING = text(f"""
+# A chunk that cannot be generated goes on to be indexed by its text; it ends dead there, with the reason kept here.
+FAIL_GENERATING = text(f"""
     UPDATE chunks t
-    SET state = CASE WHEN v.dead THEN 'asked' ELSE 'pending' END, error = v.error,
+    SET state = CASE WHEN v.dead THEN 'generated' ELSE 'generating' END, error = v.error,
         attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = {_HISTORY},
-        due_at = now() + v.after, leased_by = NULL, kills = {_KILLS}, prompt_tokens = t.prompt_tokens + v.prompt,
+        due_at = now() + v.after, leased_by = NULL, lost_leases = {_LOST_LEASES},
+        prompt_tokens = t.prompt_tokens + v.prompt,
         completion_tokens = t.completion_tokens + v.completion, calls = t.calls + v.calls
-    {_FAILURES} AND t.state = 'pending'
+    {_FAILURES} AND t.state = 'generating'
 """)
 
-FAIL_ASKED = text(f"""
+FAIL_INDEXING = text(f"""
     UPDATE chunks t
-    SET state = CASE WHEN v.dead THEN 'dead' ELSE 'asked' END,
+    SET state = CASE WHEN v.dead THEN 'dead' ELSE 'generated' END,
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
-        history = {_HISTORY}, due_at = now() + v.after, leased_by = NULL, kills = {_KILLS},
+        history = {_HISTORY}, due_at = now() + v.after, leased_by = NULL, lost_leases = {_LOST_LEASES},
         settled_at = CASE WHEN v.dead THEN now() END
-    {_FAILURES} AND t.state = 'asked'
+    {_FAILURES} AND t.state = 'generated'
     RETURNING t.document_id
 """)
 
 # In any order: what Qdrant refuses stays, and must not stand in front of all others.
 FINISHABLE = text("""
-    SELECT d.id, d.tenant, l.index_name, d.generation, d.live_generation
+    SELECT d.id, d.tenant, l.index_name, d.version, d.live_version
     FROM documents d JOIN collections l ON l.id = d.collection_id
-    WHERE d.state IN ('asking', 'indexing')
+    WHERE d.state IN ('generating', 'indexing')
       AND (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
-      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.generation = d.generation
-                                               AND c.state IN ('pending', 'asked'))
+      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
+                                               AND c.state IN ('generating', 'generated'))
     ORDER BY random() LIMIT :limit
 """)
 
 FINISH = text("""
     WITH ended AS (
-        SELECT d.id, v.generation,
+        SELECT d.id, v.version,
                EXISTS (SELECT 1 FROM chunks c
-                       WHERE c.document_id = d.id AND c.generation = d.generation AND c.state = 'dead') AS degraded
+                       WHERE c.document_id = d.id AND c.version = d.version AND c.state = 'dead') AS degraded
         FROM documents d
-        JOIN unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[])) AS v(id, generation)
-          ON d.id = v.id AND d.generation = v.generation
-        WHERE d.state IN ('asking', 'indexing')
-          AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.generation = d.generation
-                                                   AND c.state IN ('pending', 'asked'))
+        JOIN unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS v(id, version)
+          ON d.id = v.id AND d.version = v.version
+        WHERE d.state IN ('generating', 'indexing')
+          AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
+                                                   AND c.state IN ('generating', 'generated'))
         ORDER BY d.id FOR UPDATE OF d
     )
     UPDATE documents d
-    SET state = CASE WHEN ended.degraded THEN 'degraded' ELSE 'ready' END, live_generation = d.generation,
+    SET state = CASE WHEN ended.degraded THEN 'degraded' ELSE 'ready' END, live_version = d.version,
         updated_at = now()
     FROM ended WHERE d.id = ended.id
     RETURNING d.id
@@ -173,19 +175,19 @@ FINISH = text("""
 
 FORGET = text("""
     DELETE FROM chunks c
-    USING unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[])) AS v(id, generation)
-    WHERE c.document_id = v.id AND c.generation < v.generation
+    USING unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS v(id, version)
+    WHERE c.document_id = v.id AND c.version < v.version
 """)
 
 INSERT_SWEEPS = text("""
-    INSERT INTO sweeps (index_name, tenant, document_id, below_generation, due_at)
-    SELECT v.index_name, v.tenant, v.id, v.generation, now() + :after
+    INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)
+    SELECT v.index_name, v.tenant, v.id, v.version, now() + :after
     FROM unnest(CAST(:index_names AS text[]), CAST(:tenants AS text[]), CAST(:ids AS uuid[]),
-                CAST(:generations AS int[])) AS v(index_name, tenant, id, generation)
+                CAST(:versions AS int[])) AS v(index_name, tenant, id, version)
 """)
 
 DELETED = text("""
-    SELECT d.id, d.tenant, l.index_name, d.generation, d.live_generation
+    SELECT d.id, d.tenant, l.index_name, d.version, d.live_version
     FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE d.state = 'deleting' AND d.due_at <= now() ORDER BY random() LIMIT :limit
 """)
@@ -195,14 +197,14 @@ FORGET_DELETED = text(
 )
 
 DUE_SWEEPS = text("""
-    SELECT id, index_name, tenant, document_id, below_generation FROM sweeps
+    SELECT id, index_name, tenant, document_id, below_version FROM sweeps
     WHERE due_at <= now() ORDER BY random() LIMIT :limit
 """)
 
 _LEASES = """
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:generations AS int[]), CAST(:tokens AS bigint[]))
-         AS v(id, generation, token)
-    WHERE t.id = v.id AND t.generation = v.generation AND t.lease_token = v.token AND t.leased_by IS NOT NULL
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:tokens AS bigint[]))
+         AS v(id, version, token)
+    WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 """
 _TABLES = ("documents", "chunks")
 EXTEND = {name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES}") for name in _TABLES}

@@ -49,7 +49,7 @@ def _work() -> list[Column[object]]:
         Column("lane", SmallInteger, nullable=False, server_default="0"),  # 0 interactive, 1 bulk
         Column("due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
         Column("attempts", Integer, nullable=False, server_default="0"),
-        Column("kills", Integer, nullable=False, server_default="0"),  # leases that ended without a settlement
+        Column("lost_leases", Integer, nullable=False, server_default="0"),  # leases that ended without a settlement
         Column("lease_token", BigInteger),
         Column("leased_by", Text),
         Column("error", Text),
@@ -84,13 +84,13 @@ documents = Table(
     Column("title", Text),
     Column("media_type", Text),
     Column("metadata", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
-    Column("given_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
+    Column("ready_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
     Column("upload", Text, nullable=False),  # where the upload store keeps the bytes
     Column("size_bytes", BigInteger, nullable=False),
     Column("content_hash", LargeBinary, nullable=False),
-    Column("generation", Integer, nullable=False, server_default="1"),
-    Column("live_generation", Integer),  # the last one that was indexed in full
-    Column("dropped_generation", Integer),  # the newest one that was given up: its number is not given again
+    Column("version", Integer, nullable=False, server_default="1"),
+    Column("live_version", Integer),  # the last one that was indexed in full
+    Column("discarded_version", Integer),  # the newest one that was given up: its number is not given again
     Column("state", Text, nullable=False, server_default="queued"),
     *_work(),
     _now(),
@@ -109,12 +109,14 @@ documents = Table(
         "due_at",
         postgresql_where=text("state IN ('queued', 'parsing')"),
     ),
-    Index("ix_documents_open", "state", "due_at", postgresql_where=text("state IN ('asking', 'indexing', 'deleting')")),
+    Index(
+        "ix_documents_open", "state", "due_at", postgresql_where=text("state IN ('generating', 'indexing', 'deleting')")
+    ),
     Index(
         "ix_documents_suspects",
         "state",
         "due_at",
-        postgresql_where=text("kills > 0 AND state IN ('queued', 'parsing')"),
+        postgresql_where=text("lost_leases > 0 AND state IN ('queued', 'parsing')"),
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
     Index("ix_documents_list", "tenant", "created_at", "id"),
@@ -125,7 +127,7 @@ chunks = Table(
     "chunks",
     metadata,
     Column("id", Uuid, primary_key=True),
-    Column("generation", Integer, primary_key=True),
+    Column("version", Integer, primary_key=True),
     Column("document_id", Uuid, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
     Column("tenant", Text, nullable=False),
     Column("ordinal", Integer, nullable=False),
@@ -138,34 +140,34 @@ chunks = Table(
     Column("section_end", Integer),
     Column("content_key", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
-    Column("pending", Boolean, nullable=False),  # its points stay hidden until the generation is whole
-    Column("given_questions", ARRAY(Text)),
+    Column("hidden", Boolean, nullable=False),  # its points stay hidden until the version is whole
+    Column("ready_questions", ARRAY(Text)),
     Column("questions", JSONB(none_as_null=True)),  # what the filter kept and dropped, and why
-    Column("questions_kept", Integer, nullable=False, server_default="0"),
+    Column("questions_passed", Integer, nullable=False, server_default="0"),
     Column("prompt_tokens", Integer, nullable=False, server_default="0"),
     Column("completion_tokens", Integer, nullable=False, server_default="0"),
     Column("calls", Integer, nullable=False, server_default="0"),
     *_work(),
     Column("settled_at", DateTime(timezone=True)),  # when it ended, indexed or dead
-    Index("ix_chunks_document", "document_id", "generation", "ordinal"),
-    Index("ix_chunks_to_ask", "tenant", "lane", "due_at", postgresql_where=text("state = 'pending'")),
-    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text("state = 'asked'")),
-    Index("ix_chunks_in_indexing", "tenant", postgresql_where=text("state = 'asked' AND leased_by IS NOT NULL")),
+    Index("ix_chunks_document", "document_id", "version", "ordinal"),
+    Index("ix_chunks_to_generate", "tenant", "lane", "due_at", postgresql_where=text("state = 'generating'")),
+    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text("state = 'generated'")),
+    Index("ix_chunks_in_indexing", "tenant", postgresql_where=text("state = 'generated' AND leased_by IS NOT NULL")),
     Index(
         "ix_chunks_suspects",
         "state",
         "due_at",
-        postgresql_where=text("kills > 0 AND state IN ('pending', 'asked')"),
+        postgresql_where=text("lost_leases > 0 AND state IN ('generating', 'generated')"),
     ),
     Index("ix_chunks_settled", "tenant", "settled_at"),
-    Index("ix_chunks_dead", "tenant", "settled_at", "id", "generation", postgresql_where=text("state = 'dead'")),
-    Index("ix_chunks_pending_key", "content_key", postgresql_where=text("state = 'pending'")),
+    Index("ix_chunks_dead", "tenant", "settled_at", "id", "version", postgresql_where=text("state = 'dead'")),
+    Index("ix_chunks_generating_key", "content_key", postgresql_where=text("state = 'generating'")),
     # Two workers never pay for the same content at the same time.
     Index(
         "uq_chunks_leased_key",
         "content_key",
         unique=True,
-        postgresql_where=text("state = 'pending' AND leased_by IS NOT NULL"),
+        postgresql_where=text("state = 'generating' AND leased_by IS NOT NULL"),
     ),
 )
 
@@ -197,7 +199,7 @@ queries = Table(
 )
 
 # Users' questions that became questions of a chunk; the id is that of the point in Qdrant. A chunk goes with the last
-# generation that has its text, which no foreign key can say.
+# version that has its text, which no foreign key can say.
 accepted_questions = Table(
     "accepted_questions",
     metadata,
@@ -213,10 +215,10 @@ accepted_questions = Table(
     Index("ix_accepted_questions_document_id", "document_id"),
     Index("ix_accepted_questions_chunk_id", "chunk_id"),
     Index("ix_accepted_questions_list", "collection_id", "created_at", "id"),
-    Index("ix_accepted_questions_going", "id", postgresql_where=text("state = 'going'")),
+    Index("ix_accepted_questions_removing", "id", postgresql_where=text("state = 'removing'")),
 )
 
-# Points that a late writer may have left behind a newer generation; removed once no lease can still be held.
+# Points that a late writer may have left behind a newer version; removed once no lease can still be held.
 sweeps = Table(
     "sweeps",
     metadata,
@@ -224,7 +226,7 @@ sweeps = Table(
     Column("index_name", Text, nullable=False),
     Column("tenant", Text, nullable=False),
     Column("document_id", Uuid, nullable=False),
-    Column("below_generation", Integer, nullable=False),
+    Column("below_version", Integer, nullable=False),
     Column("due_at", DateTime(timezone=True), nullable=False),
     Index("ix_sweeps_due_at", "due_at"),
 )

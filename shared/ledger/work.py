@@ -15,9 +15,9 @@ from uuid import UUID
 from sqlalchemy import exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.broker.wakeups import QUEUES, Queue
-from shared.domain.outcomes import Failed, Indexed, Paid, Parsed
-from shared.domain.records import AskedChunk, ClaimedDocument, Finishable, Lease, PendingChunk, Sweep
+from shared.broker.wakeups import WORK_QUEUES, WorkQueue
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.records import ChunkToGenerate, ChunkToIndex, DocumentToParse, FinishableDocument, Lease, Sweep
 from shared.domain.retry import Dead
 from shared.ledger import claims, feedback, rows
 from shared.ledger import statements as sql
@@ -29,10 +29,10 @@ _ANY = 2**62  # a tenant that is named without limits has none, whatever others 
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedChunks:
     """Chunks to be asked, and how many needed no call."""
 
-    chunks: list[PendingChunk]
+    chunks: list[ChunkToGenerate]
     paid_already: int
 
 
@@ -67,14 +67,14 @@ class Work:
 
     # Documents that wait to be parsed
 
-    async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[ClaimedDocument]:
+    async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
         """Claim documents to be parsed; with `suspects` only those, which are to be worked on alone."""
         statement = claims.CLAIM_DOCUMENTS[suspects]
         async with self._database.begin() as connection:
             found = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
         return [rows.claimed_document(row) for row in found]
 
-    async def settle_parsed(self, parsed: Sequence[Parsed]) -> set[UUID]:
+    async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Write the chunks of documents and let them go on; return the documents whose claims still held."""
         async with self._database.begin() as connection:
             held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_arrays(parsed))).scalars())
@@ -83,16 +83,16 @@ class Work:
                 await connection.execute(sql.INSERT_CHUNKS, rows.chunk_arrays(chunks))
         return held
 
-    async def settle_failed_documents(self, failures: Sequence[Failed]) -> None:
+    async def settle_failed_documents(self, failures: Sequence[FailedAttempt]) -> None:
         """Record failed attempts at parsing: another attempt later, or the state `failed` with its reason."""
         async with self._database.begin() as connection:
             await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_arrays(failures))
 
     # Chunks whose questions are to be written
 
-    async def claim_pending(self, limit: int, *, suspects: bool = False) -> Claimed:
+    async def claim_to_generate(self, limit: int, *, suspects: bool = False) -> ClaimedChunks:
         """Claim chunks to be asked; those whose content is paid for already go on at once."""
-        statement = claims.CLAIM_PENDING[suspects]
+        statement = claims.CLAIM_TO_GENERATE[suspects]
         try:
             async with self._database.begin() as connection:
                 parameters = self._claim(limit, suspects=suspects, limits=True)
@@ -102,81 +102,83 @@ class Work:
                 paid = set((await connection.execute(sql.PAID, parameters)).scalars()) if keys else set()
         except exc.IntegrityError:
             # Another worker leased the same content between our look and our claim: the next look will not see it.
-            return Claimed([], paid_already=0)
-        return Claimed([rows.pending(row) for row in found if row["content_key"] not in paid], paid_already=len(paid))
+            return ClaimedChunks([], paid_already=0)
+        return ClaimedChunks(
+            [rows.chunk_to_generate(row) for row in found if row["content_key"] not in paid], paid_already=len(paid)
+        )
 
-    async def settle_asked(self, outcomes: Sequence[Paid | Failed]) -> None:
+    async def settle_generated(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
         """Commit what was paid for, before anything else is done with it, and record the failures."""
-        paid = [o for o in outcomes if isinstance(o, Paid)]
-        failed = [o for o in outcomes if isinstance(o, Failed)]
+        paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
+        failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
         async with self._database.begin() as connection:
             if paid:
                 await connection.execute(sql.INSERT_COMPLETIONS, rows.completion_arrays(paid))
                 await connection.execute(sql.SETTLE_PAID, rows.paid_arrays(paid))
                 await connection.execute(sql.SETTLE_TWINS, {"keys": [p.chunk.content_key for p in paid]})
             if failed:
-                await connection.execute(sql.FAIL_PENDING, rows.failure_arrays(failed))
+                await connection.execute(sql.FAIL_GENERATING, rows.failure_arrays(failed))
             documents = sorted({o.chunk.document_id for o in paid})
             if documents:
-                await connection.execute(sql.ASKED_DOCUMENTS, {"ids": documents})
+                await connection.execute(sql.GENERATED_DOCUMENTS, {"ids": documents})
 
     # Chunks whose questions are to be indexed
 
-    async def claim_asked(self, limit: int, *, suspects: bool = False) -> list[AskedChunk]:
+    async def claim_to_index(self, limit: int, *, suspects: bool = False) -> list[ChunkToIndex]:
         """Claim chunks to be indexed; with `suspects` only those, which are to be worked on alone."""
-        statement = claims.CLAIM_ASKED[suspects]
+        statement = claims.CLAIM_TO_INDEX[suspects]
         async with self._database.begin() as connection:
             found = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
-        return [rows.asked(row) for row in found]
+        return [rows.chunk_to_index(row) for row in found]
 
-    async def settle_indexed(self, outcomes: Sequence[Indexed]) -> set[Lease]:
+    async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
         """Record chunks as indexed; return the leases that were still held: the points of the others are stale."""
         async with self._database.begin() as connection:
             found = (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_arrays(outcomes))).all()
-            held = {(row.id, row.generation) for row in found}
-            settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.generation) in held]
+            held = {(row.id, row.version) for row in found}
+            settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             await feedback.written(connection, {own.id: state for o in settled for own, state in o.accepted})
             await feedback.take_back_late(connection, [o.chunk for o in outcomes if o not in settled])
         return {o.chunk.lease for o in settled}
 
-    async def settle_failed_asked(self, failures: Sequence[Failed]) -> set[UUID]:
+    async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
         """Record failed attempts at indexing; return the documents that they belong to."""
         async with self._database.begin() as connection:
-            documents = set((await connection.execute(sql.FAIL_ASKED, rows.failure_arrays(failures))).scalars())
+            documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_arrays(failures))).scalars())
             await feedback.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
         return documents
 
     # Documents whose chunks have all ended
 
-    async def finishable(self, document_ids: Sequence[UUID] | None = None, *, limit: int = 100) -> list[Finishable]:
+    async def finishable(
+        self, document_ids: Sequence[UUID] | None = None, *, limit: int = 100
+    ) -> list[FinishableDocument]:
         """Return documents with no open chunk: all of them, or those among `document_ids`."""
         ids = None if document_ids is None else list(document_ids)
         async with self._database.begin() as connection:
             found = (await connection.execute(sql.FINISHABLE, {"ids": ids, "limit": limit})).mappings().all()
-        return [Finishable(**row) for row in found]
+        return [FinishableDocument(**row) for row in found]
 
-    async def finish(self, documents: Sequence[Finishable]) -> None:
-        """Make these generations the live ones; older ones are forgotten, and swept once no lease can still be held."""
+    async def finish(self, documents: Sequence[FinishableDocument]) -> None:
+        """Make these versions the live ones; older ones are forgotten, and swept once no lease can still be held."""
         async with self._database.begin() as connection:
-            ended = set((await connection.execute(sql.FINISH, _generations(documents))).scalars())
+            ended = set((await connection.execute(sql.FINISH, _versions(documents))).scalars())
             # What has changed since Qdrant was asked is not finished, and keeps what queries see of it.
-            replacing = [
-                d for d in documents if d.id in ended and d.generation > 1 and d.generation != d.live_generation
-            ]
+            replacing = [d for d in documents if d.id in ended and d.version > 1 and d.version != d.live_version]
             if replacing:
-                await connection.execute(sql.FORGET, _generations(replacing))
+                await connection.execute(sql.FORGET, _versions(replacing))
                 await feedback.forget_without_chunk(connection, [d.id for d in replacing])
                 await self._insert_sweeps(connection, replacing)
             await feedback.write_waiting(connection, sorted(ended))
 
     # Documents that were deleted, and points that a late writer left behind
 
-    async def deleted(self, limit: int = 100) -> list[Finishable]:
+    async def deleted(self, limit: int = 100) -> list[FinishableDocument]:
         async with self._database.begin() as connection:
             found = (await connection.execute(sql.DELETED, {"limit": limit})).mappings().all()
-        return [Finishable(**row) for row in found]
+        return [FinishableDocument(**row) for row in found]
 
-    async def forget(self, documents: Sequence[Finishable]) -> list[str]:
+    async def forget(self, documents: Sequence[FinishableDocument]) -> list[str]:
         """Remove deleted documents whose points are gone; return the uploads that nobody needs any more."""
         async with self._database.begin() as connection:
             await self._insert_sweeps(connection, documents)
@@ -193,9 +195,9 @@ class Work:
             await connection.execute(text("DELETE FROM sweeps WHERE id = ANY(:ids)"), {"ids": [s.id for s in sweeps]})
 
     async def stale_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
-        """Return the generation below which nobody sees a document's points; a document that is gone is missing."""
+        """Return the version below which nobody sees a document's points; a document that is gone is missing."""
         statement = text(
-            "SELECT id, coalesce(live_generation, generation) AS below FROM documents"
+            "SELECT id, coalesce(live_version, version) AS below FROM documents"
             " WHERE id = ANY(:ids) AND state <> 'deleting'"
         )
         async with self._database.begin() as connection:
@@ -213,11 +215,11 @@ class Work:
         async with self._database.begin() as connection:
             await connection.execute(sql.GIVE_BACK[table], rows.lease_arrays(leases))
 
-    async def due(self) -> list[Queue]:
+    async def due(self) -> list[WorkQueue]:
         """Return the queues on which anything is due."""
         async with self._database.begin() as connection:
             row = (await connection.execute(claims.DUE)).mappings().one()
-        return [queue for queue in QUEUES if row[queue]]
+        return [queue for queue in WORK_QUEUES if row[queue]]
 
     def _claim(self, limit: int, *, suspects: bool, limits: bool = False) -> dict[str, Any]:
         common = {"limit": limit, "worker": self._worker, "lease": self.lease}
@@ -236,16 +238,16 @@ class Work:
         calls = self._limits.get(tenant, self._other_limits).calls_at_once
         return _ANY if calls is None else calls
 
-    async def _insert_sweeps(self, connection: AsyncConnection, documents: Sequence[Finishable]) -> None:
+    async def _insert_sweeps(self, connection: AsyncConnection, documents: Sequence[FinishableDocument]) -> None:
         parameters = {
             "index_names": [d.index_name for d in documents],
             "tenants": [d.tenant for d in documents],
             "ids": [d.id for d in documents],
-            "generations": [d.generation for d in documents],
+            "versions": [d.version for d in documents],
             "after": self.lease * 2,
         }
         await connection.execute(sql.INSERT_SWEEPS, parameters)
 
 
-def _generations(documents: Sequence[Finishable]) -> dict[str, Any]:
-    return {"ids": [d.id for d in documents], "generations": [d.generation for d in documents]}
+def _versions(documents: Sequence[FinishableDocument]) -> dict[str, Any]:
+    return {"ids": [d.id for d in documents], "versions": [d.version for d in documents]}

@@ -14,15 +14,15 @@ from typing import Literal
 from uuid import UUID
 
 from shared.domain.records import Collection
-from shared.ledger.audit import Audit, Expected, Held, Standing
-from shared.vectors.index import Index, Stored
+from shared.ledger.audit import Audit, DocumentSnapshot, Expected, LockedDocuments
+from shared.vectors.index import Index, StoredPoint
 from shared.vectors.points import question_id
 
 _POINTS = 1000  # looked at together
 _CHUNKS = 200
 _DOCUMENTS = 100
 
-Kind = Literal["missing", "stale", "orphaned"]
+FindingKind = Literal["missing", "stale", "orphaned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Finding:
     `repaired`: it was removed or shown, or its chunk is due to be indexed again.
     """
 
-    kind: Kind
+    kind: FindingKind
     why: str
     point_id: str
     document_id: UUID | None
@@ -41,7 +41,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerificationCounts:
     """How much was looked at so far, and how many points differ."""
 
     documents: int
@@ -58,12 +58,12 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    kind: Kind
+    kind: FindingKind
     why: str
     point_id: str
     document_id: UUID | None
     chunk_id: UUID | None
-    stored: Stored | None
+    stored: StoredPoint | None
     rewrite: bool = False  # only writing its chunk again mends it
 
 
@@ -84,13 +84,13 @@ class Verification:
         self._found: Counter[str] = Counter()
 
     @property
-    def so_far(self) -> Verified:
+    def so_far(self) -> VerificationCounts:
         found = self._found
-        return Verified(
+        return VerificationCounts(
             self._documents, self._points, found["missing"], found["stale"], found["orphaned"], found["repaired"]
         )
 
-    async def run(self) -> AsyncIterator[Finding | Verified]:
+    async def run(self) -> AsyncIterator[Finding | VerificationCounts]:
         """Compare; yield what differs as it is found, and between that how far it is.
 
         Raises:
@@ -102,7 +102,7 @@ class Verification:
         async for item in self._gaps():
             yield item
 
-    async def _strays(self) -> AsyncIterator[Finding | Verified]:
+    async def _strays(self) -> AsyncIterator[Finding | VerificationCounts]:
         """Points that nobody expects."""
         after: str | None = None
         while True:
@@ -116,7 +116,7 @@ class Verification:
             if after is None:
                 return
 
-    async def _mend_strays(self, points: Sequence[Stored]) -> list[Finding]:
+    async def _mend_strays(self, points: Sequence[StoredPoint]) -> list[Finding]:
         _, suspects = await self._judge_strays(points)
         if not suspects:
             return []
@@ -127,16 +127,18 @@ class Verification:
         now = await self._audit.standings(list(before))
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
 
-    async def _fresh(self, points: Mapping[str, Stored]) -> dict[str, Stored]:
+    async def _fresh(self, points: Mapping[str, StoredPoint]) -> dict[str, StoredPoint]:
         """Those that no sweep will remove by itself."""
         swept = await self._audit.swept_below([p.document_id for p in points.values() if p.document_id])
         return {
             identity: point
             for identity, point in points.items()
-            if point.document_id is None or (point.generation or 0) >= swept.get(point.document_id, 0)
+            if point.document_id is None or (point.version or 0) >= swept.get(point.document_id, 0)
         }
 
-    async def _judge_strays(self, points: Sequence[Stored]) -> tuple[dict[UUID, Standing], list[_Difference]]:
+    async def _judge_strays(
+        self, points: Sequence[StoredPoint]
+    ) -> tuple[dict[UUID, DocumentSnapshot], list[_Difference]]:
         standings = await self._audit.standings(list({p.document_id for p in points if p.document_id}))
         expected = await self._audit.expected_of(list({p.chunk_id for p in points if p.chunk_id}))
         judged = (
@@ -149,7 +151,7 @@ class Verification:
         )
         return standings, [difference for difference in judged if difference]
 
-    async def _remove(self, strays: Sequence[_Difference], standings: Mapping[UUID, Standing]) -> list[Finding]:
+    async def _remove(self, strays: Sequence[_Difference], standings: Mapping[UUID, DocumentSnapshot]) -> list[Finding]:
         if not (self._repair and strays):
             return [self._told(stray, repaired=False) for stray in strays]
         of = {stray.document_id for stray in strays}
@@ -159,21 +161,21 @@ class Verification:
             await self._index.remove(self._collection.index_name, [s.stored for s in safe if s.stored])
         return [self._told(stray, repaired=True) for stray in safe]
 
-    async def _gaps(self) -> AsyncIterator[Finding | Verified]:
+    async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
         """Points that are expected and not there, or not as they should be."""
         after = ""
         while True:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
             if not page:
                 return
-            settled = [s for s in page if s.is_settled and s.live_generation is not None]
+            settled = [s for s in page if s.is_settled and s.live_version is not None]
             self._documents += len(settled)
             for finding in await self._mend_gaps(settled):
                 yield finding
             yield self.so_far
             after = page[-1].external_id
 
-    async def _mend_gaps(self, documents: Sequence[Standing]) -> list[Finding]:
+    async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> list[Finding]:
         gaps = await self._find_gaps([document.id for document in documents])
         if not gaps:
             return []
@@ -200,13 +202,13 @@ class Verification:
                 return gaps
             after = (chunks[-1].document_id, chunks[-1].ordinal)
 
-    async def _look_up(self, ids: Sequence[str]) -> dict[str, Stored]:
-        stored: dict[str, Stored] = {}
+    async def _look_up(self, ids: Sequence[str]) -> dict[str, StoredPoint]:
+        stored: dict[str, StoredPoint] = {}
         for start in range(0, len(ids), _POINTS):
             stored |= await self._index.look_up(self._collection.index_name, ids[start : start + _POINTS])
         return stored
 
-    async def _fill(self, gaps: Sequence[_Difference], held: Held) -> set[UUID]:
+    async def _fill(self, gaps: Sequence[_Difference], held: LockedDocuments) -> set[UUID]:
         await self._index.show(self._collection.index_name, [g.stored for g in gaps if g.stored and not g.rewrite])
         return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
 
@@ -217,7 +219,9 @@ class Verification:
         return Finding(d.kind, d.why, d.point_id, d.document_id, d.chunk_id, repaired)
 
 
-def _unchanged(document_id: UUID | None, before: Mapping[UUID, Standing], now: Mapping[UUID, Standing]) -> bool:
+def _unchanged(
+    document_id: UUID | None, before: Mapping[UUID, DocumentSnapshot], now: Mapping[UUID, DocumentSnapshot]
+) -> bool:
     return document_id is None or before.get(document_id) == now.get(document_id)
 
 
@@ -233,13 +237,13 @@ def _allowed(chunk: Expected) -> set[str]:
 
 
 def _questions(chunk: Expected) -> list[str]:
-    return [question_id(chunk.id, number) for number in range(chunk.kept)]
+    return [question_id(chunk.id, number) for number in range(chunk.passed)]
 
 
-def _stray(point: Stored, document: Standing | None, chunk: Expected | None) -> _Difference | None:
+def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expected | None) -> _Difference | None:
     """What is wrong with a stored point that nobody expects; None where somebody does, or may."""
 
-    def found(kind: Kind, why: str) -> _Difference:
+    def found(kind: FindingKind, why: str) -> _Difference:
         return _Difference(kind, why, point.id, point.document_id, point.chunk_id, point)
 
     if document is None:
@@ -248,21 +252,21 @@ def _stray(point: Stored, document: Standing | None, chunk: Expected | None) -> 
         return None
     if chunk is not None and chunk.document_id == document.id and point.id in _allowed(chunk):
         return None  # whether it is as it should be is seen when the document is looked at
-    if document.live_generation is not None and (point.generation or 0) < document.live_generation:
-        return found("stale", f"of generation {point.generation}, and queries see {document.live_generation}")
+    if document.live_version is not None and (point.version or 0) < document.live_version:
+        return found("stale", f"of version {point.version}, and queries see {document.live_version}")
     return found("orphaned", "its chunk or question is not in the ledger")
 
 
-def _gap(point_id: str, chunk: Expected, stored: Stored | None) -> _Difference | None:
+def _gap(point_id: str, chunk: Expected, stored: StoredPoint | None) -> _Difference | None:
     """What is wrong with a point that is expected; None where it is as it should be."""
 
-    def found(kind: Kind, why: str, *, rewrite: bool) -> _Difference:
+    def found(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
         return _Difference(kind, why, point_id, chunk.document_id, chunk.id, stored, rewrite)
 
     if stored is None:
         return found("missing", "not stored", rewrite=True)
-    if stored.generation is None or stored.generation < chunk.generation:
-        return found("stale", f"of generation {stored.generation}, and queries see {chunk.generation}", rewrite=True)
-    if stored.pending:
-        return found("stale", "hidden, though its generation is live", rewrite=False)
+    if stored.version is None or stored.version < chunk.version:
+        return found("stale", f"of version {stored.version}, and queries see {chunk.version}", rewrite=True)
+    if stored.hidden:
+        return found("stale", "hidden, though its version is live", rewrite=False)
     return None

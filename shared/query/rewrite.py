@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from shared.domain.errors import BadReply
-from shared.ingest.generate.replies import Malformed, json_in
+from shared.ingest.generate.replies import MalformedReply, json_in
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
 
 MAX_QUERIES = 8
@@ -44,7 +44,7 @@ class Intent(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rewriting:
+class RewriteOptions:
     """What is wanted of a rewriting: a hypothetical answer, so many other wordings, and so on. By default nothing."""
 
     hyde: bool = False
@@ -58,7 +58,7 @@ class Rewriting:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewrittenQuestion:
     """What a model made of a question; None or empty where it was not wanted, or the model had nothing to say."""
 
     hypothetical: str | None = None
@@ -91,7 +91,7 @@ class Rewriter:
     budget: timedelta
 
 
-async def rewrite(model: ChatModel, question: str, wanted: Rewriting) -> Rewritten:
+async def rewrite(model: ChatModel, question: str, wanted: RewriteOptions) -> RewrittenQuestion:
     """Rewrite a question with one call, whatever is wanted of it.
 
     Raises:
@@ -102,24 +102,24 @@ async def rewrite(model: ChatModel, question: str, wanted: Rewriting) -> Rewritt
     completion = await model.complete(request(question, wanted))
     try:
         return read(completion, question, wanted)
-    except Malformed as fault:
+    except MalformedReply as fault:
         message = f"the model's reply cannot be used: {fault}"
         raise BadRewriting(message, usage=completion.usage) from fault
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _RewritePart:
     """A field of the reply: whether it is wanted, what the model is told of it, and its JSON Schema."""
 
-    wanted: Callable[[Rewriting], bool]
-    told: Callable[[Rewriting], str]
+    wanted: Callable[[RewriteOptions], bool]
+    told: Callable[[RewriteOptions], str]
     schema: dict[str, Any]
 
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
 _PARTS = {
-    "hypothetical_answer": _Part(
+    "hypothetical_answer": _RewritePart(
         lambda wanted: wanted.hyde,
         lambda _: (
             "a passage of two to four sentences as it would stand in a document that answers the question, in the"
@@ -127,7 +127,7 @@ _PARTS = {
         ),
         _TEXT,
     ),
-    "queries": _Part(
+    "queries": _RewritePart(
         lambda wanted: wanted.queries > 0,
         lambda wanted: (
             f"{wanted.queries} other wordings of the question, with other words for the same thing: the terms"
@@ -135,17 +135,17 @@ _PARTS = {
         ),
         _TEXTS,
     ),
-    "step_back_question": _Part(
+    "step_back_question": _RewritePart(
         lambda wanted: wanted.step_back,
-        lambda _: "one more general question, whose answer is the background that one needs for this one",
+        lambda _: "one more general question, whose answer is the baseline that one needs for this one",
         _TEXT,
     ),
-    "intent": _Part(
+    "intent": _RewritePart(
         lambda wanted: wanted.intent,
         lambda _: f"what the question asks for, one of {', '.join(Intent)}",
         {"type": "string", "enum": list(Intent)},
     ),
-    "entities": _Part(
+    "entities": _RewritePart(
         lambda wanted: wanted.entities,
         lambda _: "the names in the question: people, products, places, organisations, terms; none if it has none",
         _TEXTS,
@@ -162,7 +162,7 @@ Reply with a JSON object alone, with these fields:
 """
 
 
-def request(question: str, wanted: Rewriting) -> ChatRequest:
+def request(question: str, wanted: RewriteOptions) -> ChatRequest:
     parts = {name: part for name, part in _PARTS.items() if part.wanted(wanted)}
     fields = "\n".join(f"- {name}: {part.told(wanted)}." for name, part in parts.items())
     # The common subset of providers' strict schemas: an object root, everything required, no lengths.
@@ -184,7 +184,7 @@ def _upper(value: object) -> object:
     return value.strip().upper().replace(" ", "_") if isinstance(value, str) else value
 
 
-class _Reply(BaseModel):
+class _RewritingReply(BaseModel):
     """What is read of a reply: of the right types or not at all. Fields beside these are not looked at."""
 
     hypothetical_answer: str = ""
@@ -194,20 +194,20 @@ class _Reply(BaseModel):
     entities: list[str] = Field(default_factory=list)
 
 
-def read(completion: Completion, question: str, wanted: Rewriting) -> Rewritten:
+def read(completion: Completion, question: str, wanted: RewriteOptions) -> RewrittenQuestion:
     """Read a reply: lenient about what is around the JSON object and about what it lacks, strict about the rest.
 
     Raises:
         Malformed: it was cut, holds no such object, or nothing of what is wanted.
     """
     if completion.finish_reason == "length":
-        raise Malformed("cut at the token limit")
+        raise MalformedReply("cut at the token limit")
     reply = _reply(completion.text)
     known = {_folded(question)}
     passages = [reply.hypothetical_answer] if wanted.hyde else []
     general = [reply.step_back_question] if wanted.step_back else []
     names = _distinct(reply.entities, _MAX_ENTITY_CHARS, set()) if wanted.entities else ()
-    rewritten = Rewritten(
+    rewritten = RewrittenQuestion(
         hypothetical=next(_distinct(passages, _MAX_PASSAGE_CHARS, known), None),
         queries=tuple(islice(_distinct(reply.queries, _MAX_QUERY_CHARS, known), wanted.queries)),
         step_back=next(_distinct(general, _MAX_QUERY_CHARS, known), None),
@@ -216,24 +216,24 @@ def read(completion: Completion, question: str, wanted: Rewriting) -> Rewritten:
         usage=completion.usage,
     )
     if not (rewritten.texts or rewritten.intent or rewritten.entities or _only_entities(wanted)):
-        raise Malformed("nothing of what was asked for in it")
+        raise MalformedReply("nothing of what was asked for in it")
     return rewritten
 
 
-def _only_entities(wanted: Rewriting) -> bool:
+def _only_entities(wanted: RewriteOptions) -> bool:
     """Whether an empty reply is a good one: a question may have no names in it."""
-    return wanted == Rewriting(entities=True)
+    return wanted == RewriteOptions(entities=True)
 
 
-def _reply(text: str) -> _Reply:
+def _reply(text: str) -> _RewritingReply:
     found = next((value for value in json_in(text) if isinstance(value, dict)), None)
     if found is None:
-        raise Malformed("no JSON object")
+        raise MalformedReply("no JSON object")
     try:
-        return _Reply.model_validate({name: value for name, value in found.items() if value is not None})
+        return _RewritingReply.model_validate({name: value for name, value in found.items() if value is not None})
     except ValidationError as error:
         field = ".".join(map(str, error.errors()[0]["loc"]))
-        raise Malformed(f"a wrong value for {field}") from error
+        raise MalformedReply(f"a wrong value for {field}") from error
 
 
 def _distinct(texts: Iterable[str], max_chars: int, known: set[str]) -> Iterator[str]:

@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedStep:
     """A stage that brought nothing; `reason` is for a person."""
 
     reason: str
 
 
-async def within(budget: timedelta, work: Awaitable[T]) -> T | Skipped:
+async def within(budget: timedelta, work: Awaitable[T]) -> T | SkippedStep:
     """Do what a query can do without, in its time.
 
     Returns:
@@ -31,6 +31,6 @@ async def within(budget: timedelta, work: Awaitable[T]) -> T | Skipped:
         async with asyncio.timeout(seconds):
             return await work
     except TimeoutError:
-        return Skipped(f"no reply within its budget of {seconds:g} s")
+        return SkippedStep(f"no reply within its budget of {seconds:g} s")
     except ForeaskError as error:
-        return Skipped(error.message)
+        return SkippedStep(error.message)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["prose", "item", "row", "code", "heading"]
+LineKind = Literal["prose", "item", "row", "code", "heading"]
 
 MAX_CHARS = 600  # a longer stretch without a final mark is cut at white space
 
@@ -36,7 +36,7 @@ class Sentence:
 
     start: int
     end: int
-    kind: Kind = "prose"
+    kind: LineKind = "prose"
 
 
 def sentences(text: str) -> Iterator[Sentence]:
@@ -48,10 +48,10 @@ def sentences(text: str) -> Iterator[Sentence]:
             yield from _split(text, start, end, kind)
 
 
-def _blocks(text: str) -> Iterator[tuple[int, int, Kind]]:
+def _blocks(text: str) -> Iterator[tuple[int, int, LineKind]]:
     """Paragraphs and list items whole; headings, rows and code by the line."""
     start: int | None = None
-    kind: Kind = "prose"
+    kind: LineKind = "prose"
     end = 0
     for line_start, line_end, line_kind, begins in _lines(text):
         if start is not None and (begins or line_kind != "prose"):
@@ -67,7 +67,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int, Kind]]:
         yield start, end, kind
 
 
-def _lines(text: str) -> Iterator[tuple[int, int, Kind | Literal["none"], bool]]:
+def _lines(text: str) -> Iterator[tuple[int, int, LineKind | Literal["none"], bool]]:
     fenced = False
     position = 0
     for line in text.splitlines(keepends=True):
@@ -83,7 +83,7 @@ def _lines(text: str) -> Iterator[tuple[int, int, Kind | Literal["none"], bool]]
             yield _line(line, start)
 
 
-def _line(line: str, start: int) -> tuple[int, int, Kind, bool]:
+def _line(line: str, start: int) -> tuple[int, int, LineKind, bool]:
     end = start + len(line)
     if quote := _QUOTE.match(line):
         return start + quote.end(), end, "prose", False
@@ -96,7 +96,7 @@ def _line(line: str, start: int) -> tuple[int, int, Kind, bool]:
     return start, end, "prose", False
 
 
-def _split(text: str, start: int, end: int, kind: Kind) -> Iterator[Sentence]:
+def _split(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
     begin = start
     for mark in _FINAL.finditer(text, start, end):
         if _ends_sentence(text, begin, mark, end):
@@ -118,7 +118,7 @@ def _ends_sentence(text: str, begin: int, mark: re.Match[str], end: int) -> bool
     return not initial and _NO_END.fullmatch(word[1]) is None
 
 
-def _pieces(text: str, start: int, end: int, kind: Kind) -> Iterator[Sentence]:
+def _pieces(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
     """The span without white space around it, cut where it is too long."""
     while end - start > MAX_CHARS:
         cut = max(text.rfind(" ", start + MAX_CHARS // 2, start + MAX_CHARS), start + MAX_CHARS // 2)
@@ -127,7 +127,7 @@ def _pieces(text: str, start: int, end: int, kind: Kind) -> Iterator[Sentence]:
     yield from _trimmed(text, start, end, kind)
 
 
-def _trimmed(text: str, start: int, end: int, kind: Kind) -> Iterator[Sentence]:
+def _trimmed(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     end = start + len(piece.strip())

@@ -27,13 +27,13 @@ _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
 _SECTION_CHUNKS = 1000  # more than fit into the longest section
 _PART = ["text", "ordinal", "span", "heading_path", "page"]
-_PLACE = ["document_id", "chunk_id", "generation", "pending"]
+_PLACE = ["document_id", "chunk_id", "version", "hidden"]
 _INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
     "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
     "document_id": models.PayloadSchemaType.KEYWORD,
     "chunk_id": models.PayloadSchemaType.KEYWORD,
-    "generation": models.PayloadSchemaType.INTEGER,
-    "pending": models.PayloadSchemaType.BOOL,
+    "version": models.PayloadSchemaType.INTEGER,
+    "hidden": models.PayloadSchemaType.BOOL,
 }
 
 
@@ -47,27 +47,27 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A section of a document's generation, by its span."""
+class SectionKey:
+    """A section of a document's version, by its span."""
 
     document_id: str
-    generation: int
+    version: int
     start: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredPoint:
     """What a point says of where it belongs; None where it says nothing that can be read."""
 
     id: str
     document_id: UUID | None
     chunk_id: UUID | None
-    generation: int | None
-    pending: bool
+    version: int | None
+    hidden: bool
 
 
-class _Answers(BaseModel):
+class _SearchReply(BaseModel):
     result: list[dict[str, Any]]
 
 
@@ -121,16 +121,16 @@ class Index:
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         """Write points and wait until they can be searched.
 
-        A point that is there already is replaced unless it belongs to a newer generation, so that a writer who slept
+        A point that is there already is replaced unless it belongs to a newer version, so that a writer who slept
         through its lease cannot take a document back.
 
         Raises:
             Unavailable: Qdrant did not confirm; some of the points may have been written.
         """
-        generations = sorted({point.payload["generation"] for point in points})
-        for generation in generations:
-            same = [point for point in points if point.payload["generation"] == generation]
-            condition = {"must": [{"key": "generation", "range": {"lte": generation}}]}
+        versions = sorted({point.payload["version"] for point in points})
+        for version in versions:
+            same = [point for point in points if point.payload["version"] == version]
+            condition = {"must": [{"key": "version", "range": {"lte": version}}]}
             await asyncio.gather(*(self._upsert(name, body) for body in _bodies(same, condition)))
 
     async def _upsert(self, name: str, body: bytes) -> None:
@@ -160,15 +160,13 @@ class Index:
                 f"Qdrant has no collection {name} any more", component="qdrant", retry_after=_RETRY_AFTER
             ) from error
 
-    async def replace(self, name: str, tenant: str, document_id: UUID, generation: int) -> None:
-        """Let a document's new generation be seen and remove its older ones, in one request.
+    async def replace(self, name: str, tenant: str, document_id: UUID, version: int) -> None:
+        """Let a document's new version be seen and remove its older ones, in one request.
 
         No such collection: no chunk of it had a point, so there is nothing to do.
         """
-        shown = models.SetPayload(
-            payload={"pending": False}, filter=_document(tenant, document_id, generation=generation)
-        )
-        older = models.FilterSelector(filter=_document(tenant, document_id, below=generation))
+        shown = models.SetPayload(payload={"hidden": False}, filter=_document(tenant, document_id, version=version))
+        older = models.FilterSelector(filter=_document(tenant, document_id, below=version))
         operations: list[models.UpdateOperation] = [
             models.SetPayloadOperation(set_payload=shown),
             models.DeleteOperation(delete=older),
@@ -178,7 +176,7 @@ class Index:
                 _require_completed(result.status)
 
     async def delete(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
-        """Remove a document's points, or those of its generations before `below`. No such collection: nothing to do."""
+        """Remove a document's points, or those of its versions before `below`. No such collection: nothing to do."""
         selector = models.FilterSelector(filter=_document(tenant, document_id, below=below))
         with self._if_there():
             result = await self._client.delete(name, selector, wait=True)
@@ -202,7 +200,7 @@ class Index:
         # Below the typed methods: a model for each of hundreds of hits costs more than the search.
         with self._if_there():
             reply = await self._client.http.client.request(
-                type_=_Answers,
+                type_=_SearchReply,
                 method="POST",
                 url="/collections/{collection_name}/points/query/batch",
                 path_params={"collection_name": name},
@@ -213,7 +211,7 @@ class Index:
         return None
 
     async def chunks(self, name: str) -> int:
-        """Count the chunks of a collection, of all tenants and generations."""
+        """Count the chunks of a collection, of all tenants and versions."""
         return await self._count(name, models.Filter(must=[models.HasVectorCondition(has_vector="bm25")]))
 
     async def _count(self, name: str, condition: models.Filter) -> int:
@@ -235,8 +233,8 @@ class Index:
         return {str(record.id): record.payload or {} for record in records}
 
     async def sections(
-        self, name: str, tenant: str, sections: Sequence[Section]
-    ) -> dict[Section, list[Mapping[str, Any]]]:
+        self, name: str, tenant: str, sections: Sequence[SectionKey]
+    ) -> dict[SectionKey, list[Mapping[str, Any]]]:
         """Return the payloads of the chunks that sections consist of, in no order; hidden ones too."""
         requests = [
             {"filter": _part_of(section, tenant), "limit": _SECTION_CHUNKS, "with_payload": _PART}
@@ -247,7 +245,7 @@ class Index:
 
     async def stored(
         self, name: str, tenant: str, *, after: str | None = None, limit: int = 1000
-    ) -> tuple[list[Stored], str | None]:
+    ) -> tuple[list[StoredPoint], str | None]:
         """Return a tenant's points in the order of their ids, hidden ones too, and where the next page begins."""
         condition = models.Filter(must=[_equals("tenant", tenant)])
         with self._if_there():
@@ -257,15 +255,15 @@ class Index:
             return [_stored(record) for record in records], None if following is None else str(following)
         return [], None
 
-    async def look_up(self, name: str, ids: Sequence[str]) -> dict[str, Stored]:
+    async def look_up(self, name: str, ids: Sequence[str]) -> dict[str, StoredPoint]:
         """Return points by id; those that are not there are missing."""
         with self._if_there():
             records = await self._client.retrieve(name, list(ids), with_payload=_PLACE)
             return {str(record.id): _stored(record) for record in records}
         return {}
 
-    async def remove(self, name: str, points: Sequence[Stored]) -> None:
-        """Remove points, but not what a newer generation has put in their place."""
+    async def remove(self, name: str, points: Sequence[StoredPoint]) -> None:
+        """Remove points, but not what a newer version has put in their place."""
         for condition in _as_they_were(points):
             with self._errors():
                 result = await self._client.delete(name, models.FilterSelector(filter=condition), wait=True)
@@ -277,11 +275,11 @@ class Index:
             result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
             _require_completed(result.status)
 
-    async def show(self, name: str, points: Sequence[Stored]) -> None:
-        """Let hidden points be seen, but not what a newer generation has put in their place."""
+    async def show(self, name: str, points: Sequence[StoredPoint]) -> None:
+        """Let hidden points be seen, but not what a newer version has put in their place."""
         for condition in _as_they_were(points):
             with self._errors():
-                result = await self._client.set_payload(name, {"pending": False}, points=condition, wait=True)
+                result = await self._client.set_payload(name, {"hidden": False}, points=condition, wait=True)
             _require_completed(result.status)
 
     async def ready(self) -> None:
@@ -323,30 +321,28 @@ class Index:
 
 
 def visible(tenant: str) -> models.Filter:
-    """What a tenant may see: its own points, of generations that are whole."""
-    return models.Filter(must=[_equals("tenant", tenant)], must_not=[_equals("pending", value=True)])
+    """What a tenant may see: its own points, of versions that are whole."""
+    return models.Filter(must=[_equals("tenant", tenant)], must_not=[_equals("hidden", value=True)])
 
 
 def _equals(key: str, value: str | bool | int) -> models.FieldCondition:
     return models.FieldCondition(key=key, match=models.MatchValue(value=value))
 
 
-def _document(
-    tenant: str, document_id: UUID, *, generation: int | None = None, below: int | None = None
-) -> models.Filter:
+def _document(tenant: str, document_id: UUID, *, version: int | None = None, below: int | None = None) -> models.Filter:
     must: list[models.Condition] = [_equals("tenant", tenant), _equals("document_id", str(document_id))]
-    if generation is not None:
-        must.append(_equals("generation", generation))
+    if version is not None:
+        must.append(_equals("version", version))
     if below is not None:
-        must.append(models.FieldCondition(key="generation", range=models.Range(lt=below)))
+        must.append(models.FieldCondition(key="version", range=models.Range(lt=below)))
     return models.Filter(must=must)
 
 
-def _part_of(section: Section, tenant: str) -> dict[str, Any]:
+def _part_of(section: SectionKey, tenant: str) -> dict[str, Any]:
     wanted: dict[str, str | int] = {
         "tenant": tenant,
         "document_id": section.document_id,
-        "generation": section.generation,
+        "version": section.version,
         "section.start": section.start,
         "section.end": section.end,
     }
@@ -357,15 +353,15 @@ def _hit(point: Mapping[str, Any]) -> Hit:
     return Hit(str(point["id"]), point["score"], point.get("payload") or {})
 
 
-def _stored(record: models.Record) -> Stored:
+def _stored(record: models.Record) -> StoredPoint:
     payload = record.payload or {}
-    generation = payload.get("generation")
-    return Stored(
+    version = payload.get("version")
+    return StoredPoint(
         str(record.id),
         _uuid(payload.get("document_id")),
         _uuid(payload.get("chunk_id")),
-        generation if isinstance(generation, int) else None,
-        payload.get("pending") is True,
+        version if isinstance(version, int) else None,
+        payload.get("hidden") is True,
     )
 
 
@@ -376,13 +372,13 @@ def _uuid(value: object) -> UUID | None:
         return None
 
 
-def _as_they_were(points: Sequence[Stored]) -> Iterator[models.Filter]:
-    """Filters for points that are still of the generation that was seen."""
-    for generation in {point.generation for point in points}:
+def _as_they_were(points: Sequence[StoredPoint]) -> Iterator[models.Filter]:
+    """Filters for points that are still of the version that was seen."""
+    for version in {point.version for point in points}:
         same: list[models.Condition] = [
-            models.HasIdCondition(has_id=[point.id for point in points if point.generation == generation])
+            models.HasIdCondition(has_id=[point.id for point in points if point.version == version])
         ]
-        yield models.Filter(must=same if generation is None else [*same, _equals("generation", generation)])
+        yield models.Filter(must=same if version is None else [*same, _equals("version", version)])
 
 
 def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from shared.domain.records import AcceptedQuestion, AskedChunk
+from shared.domain.records import AcceptedQuestion, ChunkToIndex
 from shared.providers.embedding import Vectors
 from shared.text.bm25 import document_vector
 
@@ -20,7 +20,7 @@ _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids 
 
 
 def chunk_id(collection_id: UUID, document_id: UUID, text: str, occurrence: int) -> UUID:
-    """The id of the n-th chunk of a document with this text: the same in every generation that has it."""
+    """The id of the n-th chunk of a document with this text: the same in every version that has it."""
     return _uuid5(_NAMESPACE.bytes, f"{collection_id}/{document_id}/{occurrence}/{text}".encode())
 
 
@@ -51,7 +51,7 @@ class Point:
 
 
 def points_of(
-    chunk: AskedChunk,
+    chunk: ChunkToIndex,
     text_vector: Vectors | None,
     questions: Sequence[str],
     question_vectors: Sequence[Vectors],
@@ -65,12 +65,12 @@ def points_of(
         "tenant": chunk.tenant,
         "document_id": str(chunk.document_id),
         "chunk_id": str(chunk.lease.id),
-        "generation": chunk.lease.generation,
+        "version": chunk.lease.version,
         "heading_path": chunk.heading_path,
         "metadata": chunk.metadata,
     }
-    if chunk.pending:
-        common["pending"] = True
+    if chunk.hidden:
+        common["hidden"] = True
     sparse = document_vector(chunk.text)
     vector: dict[str, Any] = {"bm25": {"indices": sparse.indices, "values": sparse.values}}
     if text_vector is not None:
@@ -85,7 +85,7 @@ def points_of(
     return points
 
 
-def _chunk_payload(chunk: AskedChunk) -> dict[str, Any]:
+def _chunk_payload(chunk: ChunkToIndex) -> dict[str, Any]:
     return {
         "text": chunk.text,
         "title": chunk.title,

@@ -121,7 +121,7 @@ def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up, tmp_path):
 def test_a_second_signal_kills(up):
     up.start()
     children = up.children()
-    up.child("workers", "ask").suspend()  # it cannot stop in order
+    up.child("workers", "generate").suspend()  # it cannot stop in order
 
     up.process.send_signal(signal.SIGINT)
     time.sleep(0.5)
@@ -134,7 +134,7 @@ def test_a_second_signal_kills(up):
 
 def test_a_worker_that_dies_is_started_again_and_said_so(up):
     up.start()
-    killed = up.child("workers", "ask")
+    killed = up.child("workers", "generate")
     killed.kill()
 
     up.wait_for("child ended and will be restarted")
@@ -142,7 +142,7 @@ def test_a_worker_that_dies_is_started_again_and_said_so(up):
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         with suppress(StopIteration, psutil.Error):
-            if up.child("workers", "ask").pid != killed.pid:
+            if up.child("workers", "generate").pid != killed.pid:
                 break
         time.sleep(0.1)
     else:

@@ -11,7 +11,7 @@ from tests.deployment import ROOT, Deployment
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.safe_load(COMPOSE)["services"]
 ENGINES = ("postgres", "valkey", "qdrant")
-WORKERS = ("worker-parse", "worker-ask", "worker-index", "scheduler")
+WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
 LEAVE = (
     "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Travel\n\nTrains are booked by the office in Bergen.\n"
 )
@@ -54,7 +54,7 @@ def test_a_document_becomes_ready_by_the_commands_of_compose(provider, tmp_path)
 def test_two_ask_workers_share_the_work_and_pay_once(provider, tmp_path):
     texts = {f"report-{n}.md": f"# Report {n}\n\nThe number of report {n} is {n * n}." for n in range(60)}
     with Composed(provider.settings(), tmp_path) as composed, composed.alive():
-        composed.service("worker-ask", 2)
+        composed.service("worker-generate", 2)
         provider.script(latency_seconds=0.2)
         composed.ingest(texts)
 

@@ -51,7 +51,7 @@ async def collection(client):
     if not client.is_local:  # local mode has no payload indexes and says so with a warning
         await client.create_payload_index(name, "tenant", q.KeywordIndexParams(type="keyword", is_tenant=True))
         await client.create_payload_index(name, "chunk", "keyword")
-        await client.create_payload_index(name, "generation", "integer")
+        await client.create_payload_index(name, "version", "integer")
     yield name
     await client.delete_collection(name)
 
@@ -59,13 +59,13 @@ async def collection(client):
 POINTS = [
     (
         [1.0, 0.0, 0.0],
-        {"tenant": "a", "chunk": "c1", "generation": 1, "tags": ["x", "y"], "at": "2024-01-01T00:00:00Z"},
+        {"tenant": "a", "chunk": "c1", "version": 1, "tags": ["x", "y"], "at": "2024-01-01T00:00:00Z"},
     ),
-    ([0.9, 0.1, 0.0], {"tenant": "a", "chunk": "c1", "generation": 2, "tags": ["y"], "at": "2024-06-01T00:00:00Z"}),
-    ([0.8, 0.3, 0.0], {"tenant": "a", "chunk": "c2", "generation": 2, "tags": [], "none": None}),
-    ([0.0, 1.0, 0.0], {"tenant": "b", "chunk": "c3", "generation": 3, "nest": [{"p": 1, "q": 2}, {"p": 2, "q": 1}]}),
-    ([0.0, 0.9, 0.2], {"tenant": "b", "chunk": "c3", "generation": 4, "flag": True, "score": 0.5}),
-    ([0.0, 0.0, 1.0], {"tenant": "b", "chunk": "c4", "generation": 5, "deep": {"field": "value"}}),
+    ([0.9, 0.1, 0.0], {"tenant": "a", "chunk": "c1", "version": 2, "tags": ["y"], "at": "2024-06-01T00:00:00Z"}),
+    ([0.8, 0.3, 0.0], {"tenant": "a", "chunk": "c2", "version": 2, "tags": [], "none": None}),
+    ([0.0, 1.0, 0.0], {"tenant": "b", "chunk": "c3", "version": 3, "nest": [{"p": 1, "q": 2}, {"p": 2, "q": 1}]}),
+    ([0.0, 0.9, 0.2], {"tenant": "b", "chunk": "c3", "version": 4, "flag": True, "score": 0.5}),
+    ([0.0, 0.0, 1.0], {"tenant": "b", "chunk": "c4", "version": 5, "deep": {"field": "value"}}),
 ]
 
 
@@ -108,7 +108,7 @@ async def test_a_collection_says_what_it_was_made_with(client, collection):
     if not client.is_local:
         assert info.payload_schema["tenant"].data_type == q.PayloadSchemaType.KEYWORD
         assert info.payload_schema["tenant"].params.is_tenant is True
-        assert info.payload_schema["generation"].data_type == q.PayloadSchemaType.INTEGER
+        assert info.payload_schema["version"].data_type == q.PayloadSchemaType.INTEGER
 
 
 async def test_collections_are_listed_exist_and_go(client):
@@ -223,12 +223,12 @@ async def test_an_upsert_replaces_the_whole_point(client, filled):
 
 
 async def test_an_update_filter_overwrites_only_what_matches_and_inserts_what_is_new(client, filled):
-    older = q.Filter(must=[q.FieldCondition(key="generation", range=q.Range(lt=2))])
-    points = [q.PointStruct(id=i, vector={"question": [1, 1, 1]}, payload={"generation": 9}) for i in (1, 2, 99)]
+    older = q.Filter(must=[q.FieldCondition(key="version", range=q.Range(lt=2))])
+    points = [q.PointStruct(id=i, vector={"question": [1, 1, 1]}, payload={"version": 9}) for i in (1, 2, 99)]
 
     await client.upsert(filled, points, wait=True, update_filter=older)
 
-    found = {point.id: point.payload["generation"] for point in await client.retrieve(filled, [1, 2, 99])}
+    found = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 99])}
     assert found == {1: 9, 2: 2, 99: 9}
 
 
@@ -258,16 +258,16 @@ async def test_points_go_by_id_and_by_filter(client, filled):
 
 
 async def test_payload_is_set_overwritten_and_deleted(client, filled):
-    await client.set_payload(filled, {"generation": 7}, [1], wait=True)
+    await client.set_payload(filled, {"version": 7}, [1], wait=True)
     await client.overwrite_payload(filled, {"only": 1}, [2], wait=True)
     await client.delete_payload(filled, ["tenant", "none"], [3], wait=True)
     await client.set_payload(filled, {"seen": True}, q.Filter(must=[match("tenant", "b")]), wait=True)
     await client.clear_payload(filled, [6], wait=True)
 
     payloads = {point.id: point.payload for point in await client.retrieve(filled, [1, 2, 3, 4, 6])}
-    assert payloads[1] == {**POINTS[0][1], "generation": 7}
+    assert payloads[1] == {**POINTS[0][1], "version": 7}
     assert payloads[2] == {"only": 1}
-    assert set(payloads[3]) == {"chunk", "generation", "tags"}
+    assert set(payloads[3]) == {"chunk", "version", "tags"}
     assert payloads[4]["seen"] is True
     assert payloads[6] == {}
 
@@ -309,7 +309,7 @@ FILTERS = {
     "any": (must(q.FieldCondition(key="chunk", match=q.MatchAny(any=["c1", "c4"]))), [1, 2, 6]),
     "any of a list": (must(q.FieldCondition(key="tags", match=q.MatchAny(any=["x"]))), [1]),
     "except": (must(q.FieldCondition(key="chunk", match=q.MatchExcept(**{"except": ["c1", "c3"]}))), [3, 6]),
-    "range": (must(q.FieldCondition(key="generation", range=q.Range(gte=2, lt=4))), [2, 3, 4]),
+    "range": (must(q.FieldCondition(key="version", range=q.Range(gte=2, lt=4))), [2, 3, 4]),
     "float range": (must(q.FieldCondition(key="score", range=q.Range(gt=0.4, lte=0.5))), [5]),
     "datetime": (must(q.FieldCondition(key="at", range=q.DatetimeRange(lt=DATE))), [1]),
     "empty": (must(q.IsEmptyCondition(is_empty=q.PayloadField(key="tags"))), [3, 4, 5, 6]),
@@ -321,9 +321,9 @@ FILTERS = {
     "nested": (must(q.NestedCondition(nested=q.Nested(key="nest", filter=must(match("p", 1), match("q", 2))))), [4]),
     "not nested": (must(q.NestedCondition(nested=q.Nested(key="nest", filter=must(match("p", 1), match("q", 1))))), []),
     "must not": (q.Filter(must_not=[match("tenant", "a"), match("chunk", "c4")]), [4, 5]),
-    "should": (q.Filter(should=[match("chunk", "c1"), match("generation", 5)]), [1, 2, 6]),
+    "should": (q.Filter(should=[match("chunk", "c1"), match("version", 5)]), [1, 2, 6]),
     "min should": (
-        q.Filter(min_should=q.MinShould(conditions=[match("tenant", "a"), match("generation", 2)], min_count=2)),
+        q.Filter(min_should=q.MinShould(conditions=[match("tenant", "a"), match("version", 2)], min_count=2)),
         [2, 3],
     ),
     "filter in a filter": (
@@ -383,7 +383,7 @@ async def test_scrolling_reaches_every_point_once(client, filled):
 
 
 async def test_scrolling_by_a_field(client, filled):
-    order = q.OrderBy(key="generation", direction=q.Direction.DESC, start_from=4)
+    order = q.OrderBy(key="version", direction=q.Direction.DESC, start_from=4)
     points, _ = await client.scroll(filled, order_by=order, limit=3, scroll_filter=must(match("tenant", "b")))
 
     assert [point.id for point in points] == [5, 4]
@@ -397,7 +397,7 @@ async def test_what_is_returned_of_a_point_is_chosen(client, filled):
     nothing = await client.retrieve(filled, [1], with_payload=False)
 
     assert only[0].payload == {"tenant": "a", "tags": ["x", "y"]}
-    assert without[0].payload == {"chunk": "c4", "generation": 5, "deep": {}}
+    assert without[0].payload == {"chunk": "c4", "version": 5, "deep": {}}
     assert not nothing[0].payload
     assert nothing[0].vector is None
 
@@ -421,7 +421,7 @@ async def test_offset_threshold_and_parameters(client, filled):
 
 async def test_a_point_is_not_its_own_neighbour(client, filled):
     assert await ids_near(client, filled, 1, limit=2) == [2, 3]
-    assert await ids_near(client, filled, 1, limit=2, query_filter=must(match("generation", 2))) == [2, 3]
+    assert await ids_near(client, filled, 1, limit=2, query_filter=must(match("version", 2))) == [2, 3]
 
 
 async def test_a_query_of_the_wrong_size_is_refused(client, filled):

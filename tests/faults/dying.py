@@ -34,10 +34,10 @@ class Point:
 
 POINTS = {
     "after the file was read": Point("parse", ParsingSandbox, "parse"),
-    "after the claim": Point("ask", Work, "claim_pending"),
-    "after the answer": Point("ask", shared.ingest.generate.stage, "ask"),
-    "within its transaction": Point("ask", shared.ledger.rows, "paid_arrays"),
-    "after its commit": Point("ask", Work, "settle_asked"),
+    "after the claim": Point("generate", Work, "claim_to_generate"),
+    "after the answer": Point("generate", shared.ingest.generate.stage, "generate_questions"),
+    "within its transaction": Point("generate", shared.ledger.rows, "paid_arrays"),
+    "after its commit": Point("generate", Work, "settle_generated"),
     "before the upsert": Point("index", Index, "upsert", before=True),
     "after the upsert": Point("index", Index, "upsert"),
     "before the delete": Point("index", Index, "replace", before=True),

@@ -24,11 +24,11 @@ import psutil
 from shared.settings import Settings
 from tests.deployment import ROOT, Deployment
 
-CREW = ("parse-1", "ask-1", "ask-2", "index-1", "index-2", "scheduler-1")
+CREW = ("parse-1", "generate-1", "generate-2", "index-1", "index-2", "scheduler-1")
 LINKS = {"ledger": "FOREASK_DATABASE_URL", "broker": "FOREASK_REDIS_URL", "qdrant": "FOREASK_QDRANT_URL"}
 _WATCH_SECONDS = 0.05
 _HELD = """
-    SELECT count(*) FROM chunks WHERE state = 'pending' AND leased_by LIKE '%:' || $1::text
+    SELECT count(*) FROM chunks WHERE state = 'generating' AND leased_by LIKE '%:' || $1::text
 """
 
 
@@ -271,7 +271,7 @@ def role_of(name: str) -> str:
 
 
 def worker(name: str) -> list[str]:
-    """The command of a worker by its name, such as `ask-2`."""
+    """The command of a worker by its name, such as `generate-2`."""
     return [sys.executable, "-m", "workers", role_of(name)]
 
 

@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import shared.ingest.generate.stage
-from shared.ingest.generate import Subject
+from shared.ingest.generate import ChunkInput
 from shared.ingest.parse.sandbox import ParsingSandbox
 from workers.__main__ import main
 
 
 def poison(text: str) -> None:
     """Have this process kill itself when it reads a file, or has a chunk asked for, with the text."""
-    parse, ask = ParsingSandbox.parse, shared.ingest.generate.stage.ask
+    parse, generate_questions = ParsingSandbox.parse, shared.ingest.generate.stage.generate_questions
 
     async def parse_or_die(sandbox: ParsingSandbox, path: Path, **named: Any) -> Any:
         if text in path.read_text(errors="replace"):
             os.kill(os.getpid(), signal.SIGKILL)
         return await parse(sandbox, path, **named)
 
-    async def ask_or_die(model: Any, subject: Subject, options: Any) -> Any:
+    async def generate_or_die(model: Any, subject: ChunkInput, options: Any) -> Any:
         if text in subject.text:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await ask(model, subject, options)
+        return await generate_questions(model, subject, options)
 
     ParsingSandbox.parse = parse_or_die  # type: ignore[method-assign]
-    shared.ingest.generate.stage.ask = ask_or_die
+    shared.ingest.generate.stage.generate_questions = generate_or_die
 
 
 if __name__ == "__main__":

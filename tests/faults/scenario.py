@@ -249,7 +249,7 @@ class Scenario:
         """How many questions the ledger says were kept, by chunk."""
         path = f"/v1/documents/{document['id']}/chunks"
         chunks = self.fleet.client.get(path, params={"limit": 200}).raise_for_status().json()["items"]
-        return {chunk["id"]: sum(bool(q["kept"]) for q in chunk["questions"]) for chunk in chunks}
+        return {chunk["id"]: sum(bool(q["passed"]) for q in chunk["questions"]) for chunk in chunks}
 
 
 def said(point: Mapping[str, Any]) -> str:
@@ -266,8 +266,8 @@ def _stands(point: Mapping[str, Any] | None, document: Mapping[str, Any], part: 
     return (
         point is not None
         and point["document_id"] == document["id"]
-        and point["generation"] == document["generation"]
-        and not point.get("pending")
+        and point["version"] == document["version"]
+        and not point.get("hidden")
         and (part is None or part.body in point["text"])
     )
 

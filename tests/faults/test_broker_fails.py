@@ -1,4 +1,4 @@
-"""The broker is killed, emptied, silent or full: a doorbell that does not ring costs time and nothing else."""
+"""The broker is killed, emptied, silent or full: a wakeups that does not ring costs time and nothing else."""
 
 import time
 

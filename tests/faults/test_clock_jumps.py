@@ -4,7 +4,7 @@ import sys
 
 from tests.faults.fleet import role_of
 
-JUMPS = {"parse-1": 2, "ask-1": -2}
+JUMPS = {"parse-1": 2, "generate-1": -2}
 
 
 def test_workers_clocks_jump_under_load(fleet, provider, begin, scale):

@@ -20,7 +20,7 @@ def fleet_of(provider_process, tmp_path_factory):
     fleets = []
 
     def start(workers, **settings):
-        crew = ("parse-1", *(f"ask-{n + 1}" for n in range(workers)), "index-1", "index-2", "scheduler-1")
+        crew = ("parse-1", *(f"generate-{n + 1}" for n in range(workers)), "index-1", "index-2", "scheduler-1")
         fleet = Fleet(
             provider_process.settings(**SETTINGS | {"llm_max_in_flight": 32} | settings),
             tmp_path_factory.mktemp("limited"),

@@ -4,14 +4,14 @@ import sys
 
 from tests.faults.fleet import role_of
 
-POISONED = ("parse-1", "ask-1", "ask-2")
+POISONED = ("parse-1", "generate-1", "generate-2")
 
 
 def test_poison_is_set_aside(fleet, provider, begin, scale):
     scenario = begin("11", "poison file, chunk and text")
     corpus = scenario.corpus(scale.documents // 2)
     file, chunk, text, *_ = corpus
-    poison = {"parse": corpus[file][0].mark, "ask": corpus[chunk][1].mark}
+    poison = {"parse": corpus[file][0].mark, "generate": corpus[chunk][1].mark}
     refused = corpus[text][2].mark
     provider.script(latency_seconds=0.1, refuse_containing=refused)
     for name in POISONED:
@@ -24,4 +24,4 @@ def test_poison_is_set_aside(fleet, provider, begin, scale):
     letters = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
     reasons = sorted(letter["reason"].split(":")[0] for letter in letters)
     assert reasons == ["its text could not be embedded", "set aside", "set aside"]
-    scenario.judge(dead={poison["ask"], refused}, failed={file}, note=f"{scenario.deaths()} deaths")
+    scenario.judge(dead={poison["generate"], refused}, failed={file}, note=f"{scenario.deaths()} deaths")

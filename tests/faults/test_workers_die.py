@@ -49,7 +49,7 @@ def test_killed_at_a_point(fleet, provider, begin, scale, point):
 
 
 @pytest.mark.parametrize("point", ["before the delete", "after the delete"])
-def test_killed_while_a_generation_is_replaced(fleet, provider, begin, scale, point):
+def test_killed_while_a_version_is_replaced(fleet, provider, begin, scale, point):
     scenario = begin("2e" if point.startswith("before") else "2f", f"kill -9 {point}")
     first = scenario.corpus(scale.documents // 2)
     scenario.hand_in(first)
@@ -71,8 +71,8 @@ def test_an_asking_worker_stands_still_past_its_lease(fleet, provider, begin):
     scenario.hand_in(scenario.corpus(20))  # few, so that what it held is soon next
     scenario.wait_for_answers(20)
 
-    pid = fleet.processes["ask-1"].pid
-    with fleet.paused("ask-1"):
+    pid = fleet.processes["generate-1"].pid
+    with fleet.paused("generate-1"):
         scenario.in_flight += fleet.held_by(pid)
         provider.script(latency_seconds=3.0)
         fleet.wait_until(lambda: fleet.held_by(pid) == 0, "its claims were not taken over")
@@ -86,20 +86,20 @@ def test_an_asking_worker_stands_still_past_its_lease(fleet, provider, begin):
 def test_a_worker_stands_still_within_a_transaction(fleet, provider, begin, scale):
     scenario = begin("3d", "SIGSTOP within a transaction")
     provider.script(latency_seconds=0.1)
-    pid = fleet.dying("ask-1", "within its transaction", number="STOP")
-    with fleet.paused("ask-2"):  # it could be done with everything before the other one is rung for
+    pid = fleet.dying("generate-1", "within its transaction", number="STOP")
+    with fleet.paused("generate-2"):  # it could be done with everything before the other one is rung for
         scenario.hand_in(scenario.corpus(scale.documents // 2))
-        fleet.wait_until(lambda: fleet.is_stopped("ask-1"), "it came to no commit")
+        fleet.wait_until(lambda: fleet.is_stopped("generate-1"), "it came to no commit")
         scenario.in_flight += fleet.held_by(pid)
 
     scenario.settle()  # while it still stands
-    fleet.signal("ask-1", signal.SIGCONT)
+    fleet.signal("generate-1", signal.SIGCONT)
     scenario.settle()
 
     scenario.judge()
 
 
-def test_an_indexing_worker_wakes_with_points_of_an_old_generation(fleet, provider, begin, scale):
+def test_an_indexing_worker_wakes_with_points_of_an_old_version(fleet, provider, begin, scale):
     scenario = begin("3b", "SIGSTOP before the upsert")
     first = scenario.corpus(scale.documents // 2)
     fleet.dying("index-1", "before the upsert", number="STOP")
@@ -116,7 +116,7 @@ def test_an_indexing_worker_wakes_with_points_of_an_old_generation(fleet, provid
     assert row.paid_twice == 0
 
 
-def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_generation(fleet, provider, begin):
+def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_version(fleet, provider, begin):
     scenario = begin("3c", "SIGSTOP while parsing")
     first = scenario.corpus(4)
     fleet.dying("parse-1", "after the file was read", number="STOP")

@@ -24,5 +24,5 @@ async def client(
 def rings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The queues that were rung for, instead of ringing."""
     rung: list[str] = []
-    monkeypatch.setattr("shared.broker.wakeups.Doorbell.ring", lambda _, *queues: rung.extend(queues))
+    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: rung.extend(queues))
     return rung

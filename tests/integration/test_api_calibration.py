@@ -36,7 +36,7 @@ async def calibrate(client, questions=LABELLED):
 
 async def first(client, question):
     reply = await client.post("/v1/retrieve", json={"question": question, "top_k": 1, "explain": True})
-    found = schemas.Retrieved.model_validate_json(reply.content)
+    found = schemas.RetrieveReply.model_validate_json(reply.content)
     return found.chunks[0].external_id, found.metadata.explain.weights
 
 
@@ -63,7 +63,7 @@ async def test_what_cannot_be_judged_is_refused(client, indexed):
     for questions in (LABELLED[:9], unknown, [*LABELLED, {"question": "where"}]):
         reply = await calibrate(client, questions)
         assert reply.status_code == 422
-        assert schemas.Problem.model_validate_json(reply.content).field.startswith("questions")
+        assert schemas.ProblemDetails.model_validate_json(reply.content).field.startswith("questions")
     assert (await client.get("/v1/collections/default")).json()["calibration"] is None
 
 
@@ -119,7 +119,7 @@ async def test_the_command_line_calibrates_with_and_without_labels(indexed, sett
         code, said = await foreask()
         assert (code, "12 chunks have questions, and it takes 30" in said) == (1, True), said
         code, said = await foreask(labelled)
-        assert (code, "12 labelled questions, 12 chunks; background of the embedding model 0.00" in said) == (0, True)
+        assert (code, "12 labelled questions, 12 chunks; baseline of the embedding model 0.00" in said) == (0, True)
         code, said = await foreask()
         assert (code, "DELETE its calibration first" in said) == (1, True), said
         assert (await foreask("--reset"))[0] == 0

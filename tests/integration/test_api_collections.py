@@ -107,7 +107,7 @@ async def test_a_reindex_begins_every_document_anew_and_pays_for_nothing_twice(c
     assert (reply.status_code, reply.json()) == (202, {"documents": 1})
     await work(services)
     (document,) = (await client.get("/v1/documents")).json()["items"]
-    assert (document["state"], document["generation"], document["live_generation"]) == ("ready", 2, 2)
+    assert (document["state"], document["version"], document["live_version"]) == ("ready", 2, 2)
     assert provider.stats()["calls"] == paid
 
 

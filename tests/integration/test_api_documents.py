@@ -19,7 +19,7 @@ JSON = {"text": "# Leave\n\n30 days.", "filename": "a.md"}
 async def submit(client, **change):
     reply = await client.post("/v1/documents", json=JSON | change)
     assert reply.status_code in {200, 202}, reply.text
-    return schemas.Accepted.model_validate_json(reply.content)
+    return schemas.AcceptedDocument.model_validate_json(reply.content)
 
 
 async def look(client, document_id):
@@ -30,10 +30,10 @@ async def look(client, document_id):
 async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, settings, rings, form):
     reply = await client.post("/v1/documents", **({"files": FORM} if form else {"json": JSON}))
 
-    accepted = schemas.Accepted.model_validate_json(reply.content)
+    accepted = schemas.AcceptedDocument.model_validate_json(reply.content)
     assert reply.status_code == 202
     assert reply.headers["location"] == f"/v1/documents/{accepted.document_id}"
-    assert (accepted.state, accepted.generation, accepted.collection) == ("queued", 1, "default")
+    assert (accepted.state, accepted.version, accepted.collection) == ("queued", 1, "default")
     assert accepted.external_id == "a.md"
     assert rings == ["parse"]
     _, (path,) = await left_behind(services, settings)
@@ -50,7 +50,7 @@ async def test_the_row_is_there_before_the_bell_rings(client, monkeypatch):
         return submission
 
     monkeypatch.setattr(Documents, "submit", noted)
-    monkeypatch.setattr("shared.broker.wakeups.Doorbell.ring", lambda *_: order.append("ring"))
+    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda *_: order.append("ring"))
 
     await submit(client)
 
@@ -66,7 +66,7 @@ async def test_everything_that_a_form_says_is_kept(client):
         "questions": '["How long?", {"text": "How many?", "quote": "30 days"}]',
         "lane": "bulk",
     }
-    accepted = schemas.Accepted.model_validate_json(
+    accepted = schemas.AcceptedDocument.model_validate_json(
         (await client.post("/v1/documents", files=FORM, data=fields)).content
     )
 
@@ -101,13 +101,13 @@ async def test_the_same_again_is_answered_with_what_is_there(client, services, s
         {"media_type": "text/html"},
     ],
 )
-async def test_any_change_begins_the_next_generation(client, services, settings, change):
+async def test_any_change_begins_the_next_version(client, services, settings, change):
     first = await submit(client)
     reply = await client.post("/v1/documents", json=JSON | change)
 
-    changed = schemas.Accepted.model_validate_json(reply.content)
+    changed = schemas.AcceptedDocument.model_validate_json(reply.content)
     assert reply.status_code == 202
-    assert (changed.document_id, changed.generation) == (first.document_id, 2)
+    assert (changed.document_id, changed.version) == (first.document_id, 2)
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (1, 1)  # the obsolete upload is gone
 
@@ -163,7 +163,7 @@ async def test_json_that_is_refused_leaves_nothing(*, services, settings, provid
     async with calling(settings.model_copy(update=limits)) as client:
         reply = await client.post("/v1/documents", headers=headers, **request_)
 
-    problem = schemas.Problem.model_validate_json(reply.content)
+    problem = schemas.ProblemDetails.model_validate_json(reply.content)
     assert (reply.status_code, problem.status) == (status, status), reply.text
     assert problem.field == field
     assert reply.headers["content-type"] == "application/problem+json"
@@ -209,7 +209,7 @@ async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, prov
     async with calling(settings.model_copy(update=limits)) as client:
         reply = await client.post("/v1/documents", **request_)
 
-    problem = schemas.Problem.model_validate_json(reply.content)
+    problem = schemas.ProblemDetails.model_validate_json(reply.content)
     assert (reply.status_code, problem.field) == (status, field), reply.text
     assert await left_behind(services, settings) == (0, [])
     assert rings == []
@@ -225,7 +225,7 @@ async def test_a_ledger_that_is_away_is_told_and_leaves_no_file(client, services
 
     assert reply.status_code == 503
     assert reply.headers["retry-after"]
-    assert schemas.Problem.model_validate_json(reply.content).component == "ledger"
+    assert schemas.ProblemDetails.model_validate_json(reply.content).component == "ledger"
     assert await left_behind(services, settings) == (0, [])
 
 
@@ -263,13 +263,13 @@ async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, service
     async def broken(*_, **__):
         raise RuntimeError("30 days of secrets")
 
-    monkeypatch.setattr("api.collection_cache.KnownCollections.ensured", broken)
+    monkeypatch.setattr("api.collection_cache.CollectionCache.ensured", broken)
     for request_ in ({"json": JSON}, {"files": FORM}):
         reply = await client.post("/v1/documents", **request_)
 
         assert reply.status_code == 500
         assert "secrets" not in reply.text
-        assert schemas.Problem.model_validate_json(reply.content)
+        assert schemas.ProblemDetails.model_validate_json(reply.content)
     assert await left_behind(services, settings) == (0, [])
 
 
@@ -296,7 +296,7 @@ async def test_a_document_can_be_followed_to_its_chunks_and_questions(client, se
     shown = schemas.DocumentView.model_validate_json(
         (await client.get(f"/v1/documents/{accepted.document_id}")).content
     )
-    assert (shown.state, shown.live_generation) == ("ready", 1)
+    assert (shown.state, shown.live_version) == ("ready", 1)
     assert shown.chunks.total == shown.chunks.indexed == 2
     assert shown.usage.calls == 2
     assert shown.usage.prompt_tokens > 0
@@ -308,7 +308,7 @@ async def test_a_document_can_be_followed_to_its_chunks_and_questions(client, se
     )
     assert [chunk.heading_path for chunk in (*first.items, *second.items)] == [["A"], ["B"]]
     assert second.next_cursor is None
-    kept = [q for chunk in (*first.items, *second.items) for q in chunk.questions if q.kept]
+    kept = [q for chunk in (*first.items, *second.items) for q in chunk.questions if q.passed]
     assert len(kept) == shown.questions > 0
 
 
@@ -425,7 +425,7 @@ async def test_dead_chunks_are_retried_from_where_they_died(client, services, pr
     rings.clear()
 
     assert (await client.post(f"{address}/retry")).status_code == 202
-    assert set(rings) == {"ask", "index"}
+    assert set(rings) == {"generate", "index"}
     await work(services)
     assert (await client.get(address)).json()["state"] == "ready"
 

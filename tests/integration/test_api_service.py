@@ -47,7 +47,7 @@ async def test_the_routers_own_errors_are_problems_too(client, method, address, 
 
     assert reply.status_code == status
     assert reply.headers["content-type"] == "application/problem+json"
-    assert schemas.Problem.model_validate_json(reply.content).status == status
+    assert schemas.ProblemDetails.model_validate_json(reply.content).status == status
     if status == 405:
         assert reply.headers["allow"]
 
@@ -67,7 +67,7 @@ async def test_health_names_what_is_down(services, settings, provider, monkeypat
     for name, change in urls.items():
         async with calling(settings.model_copy(update=change)) as client:
             reply = await client.get("/health/ready")
-        health = schemas.Health.model_validate_json(reply.content)
+        health = schemas.ReadyReply.model_validate_json(reply.content)
         assert health.down == [name]
         assert reply.status_code == (503 if name == "ledger" else 200)
         assert health.status == ("unavailable" if name == "ledger" else "degraded")
@@ -117,7 +117,7 @@ async def test_it_describes_every_request_and_reply_with_an_example(client):
 
 
 def test_the_examples_of_replies_are_such_replies():
-    for model in schemas.Reply.__subclasses__() + schemas.Body.__subclasses__():
+    for model in schemas.ReplyModel.__subclasses__() + schemas.BodyModel.__subclasses__():
         example = (model.model_config.get("json_schema_extra") or {}).get("example")
         if example is not None:
             model.model_validate_json(orjson.dumps(example))

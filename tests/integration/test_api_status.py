@@ -32,7 +32,7 @@ async def test_with_nothing_to_do_there_is_no_rate_and_no_end(client):
     view = await status(client)
 
     assert view.documents == {}
-    assert all(stage(view, name) == {"due": 0, "in_flight": 0, "later": 0} for name in ("parse", "ask", "index"))
+    assert all(stage(view, name) == {"due": 0, "in_flight": 0, "later": 0} for name in ("parse", "generate", "index"))
     assert (view.dead, view.chunks_per_minute, view.eta_seconds) == (0, 0, None)
 
 

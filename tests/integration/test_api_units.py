@@ -42,7 +42,7 @@ async def divided(client, services):
 async def retrieve(client, question, **change):
     reply = await client.post("/v1/retrieve", json={"question": question} | change)
     assert reply.status_code == 200, reply.text
-    return schemas.Retrieved.model_validate_json(reply.content)
+    return schemas.RetrieveReply.model_validate_json(reply.content)
 
 
 async def test_a_section_is_returned_whole_for_a_small_chunk_of_it(client, divided):
@@ -68,15 +68,15 @@ async def test_a_section_is_returned_whole_for_a_small_chunk_of_it(client, divid
 async def test_a_section_that_is_not_whole_is_not_returned(client, divided, services):
     """While its document is updated, a chunk is returned itself rather than a section with a hole."""
     await add(client, guide().replace("orchard3x0", "orchard3y0"))
-    await work(services, "parse", "ask")
-    batch = await services.ledger.work.claim_asked(100)
+    await work(services, "parse", "generate")
+    batch = await services.ledger.work.claim_to_index(100)
     orchard = sorted((c for c in batch if c.heading_path[-1] == "The orchard"), key=lambda c: c.ordinal)
     kept = [orchard[0], orchard[2]]
     await index_batch(services.indexer, kept)
 
     question = kept[0].text
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
-    assert found.generation == 2
+    assert found.version == 2
     assert found.text == kept[0].text
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in batch])
     await work(services)

@@ -124,7 +124,7 @@ async def test_what_is_measured_is_the_background_and_no_weight_is_chosen(servic
     cosines = np.array([[vector(question_of(q)) @ vector(texts[t]) for t in range(100)] for q in range(100)])
     expected = cosines[~np.eye(100, dtype=bool)].mean()
     assert expected > 0.2
-    assert found["background"] == pytest.approx(expected, abs=1e-4)
+    assert found["baseline"] == pytest.approx(expected, abs=1e-4)
     assert Weights(**found["weights"]) == Weights()
     assert found["equal"] == found["chosen"]
     assert found["channels"]["text"]["mean"] > 0.5
@@ -145,7 +145,7 @@ async def test_scores_are_above_the_background_from_then_on(services, library, g
     await grown(services)
     after = (await services.retriever.retrieve(await library.collection(), query)).chunks
 
-    zero = ((await calibration(library))["background"] - 0.1) / 0.9
+    zero = ((await calibration(library))["baseline"] - 0.1) / 0.9
     assert zero > 0.1
     assert [chunk.chunk_id for chunk in after] == [chunk.chunk_id for chunk in before]
     expected = [(chunk.score - zero) / (1 - zero) for chunk in before]
@@ -210,7 +210,7 @@ async def test_the_scheduler_rings_for_it_unless_it_is_switched_off(services, li
     object.__setattr__(services, "settings", chosen)
 
     await reconcile(services)
-    await services.doorbell.aclose()
+    await services.wakeups.aclose()
 
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
         assert await redis.llen("calibrate") == rings
@@ -310,7 +310,7 @@ async def test_accepted_questions_are_not_found_by_themselves(services, library,
     await grow(0, 30)
     collection = await library.collection()
     question, chunk = "Who sailed the seven seas?", str(uuid4())
-    payload = {"tenant": "default", "chunk_id": chunk, "generation": 1, "question": question, "source": "user"}
+    payload = {"tenant": "default", "chunk_id": chunk, "version": 1, "question": question, "source": "user"}
     vector = Provider(Script()).vector(question)
     await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"question": vector}, payload)])
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from shared.domain.outcomes import Failed, Paid, Parsed
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, ParseOutcome
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.records import NewChunk
 from shared.domain.retry import Retry
-from shared.ingest.generate import AskingOptions, Subject, content_key
+from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
 from shared.ledger import Work
 from shared.providers.chat import Usage
 from shared.providers.limiter import Rates
@@ -19,21 +19,21 @@ from tests.conftest import Library
 
 
 def new_chunk(document, number, words):
-    key = content_key(document.tenant, "scripted", Subject(words), AskingOptions())
+    key = content_key(document.tenant, "scripted", ChunkInput(words), GenerationOptions())
     identity = chunk_id(document.collection_id, document.lease.id, words, 0)
     return NewChunk(identity, number, words, (), (0, len(words)), None, key)
 
 
-async def pending(services, tenant, count, *, lane=0):
+async def chunks_due(services, tenant, count, *, lane=0):
     """A document of a tenant with so many chunks that wait to be asked."""
     await Library(services, tenant).add(f"{tenant} {lane} {count}", lane=lane)
     (claimed,) = await services.ledger.work.claim_documents(10)
     chunks = [new_chunk(claimed, number, f"{tenant} {lane} chunk {number}") for number in range(count)]
-    await services.ledger.work.settle_parsed([Parsed(claimed, "Title", "text/markdown", chunks)])
+    await services.ledger.work.settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
 
 
 async def claim(work, limit, *, suspects=False):
-    return (await work.claim_pending(limit, suspects=suspects)).chunks
+    return (await work.claim_to_generate(limit, suspects=suspects)).chunks
 
 
 def tenants(chunks):
@@ -46,35 +46,35 @@ async def end_leases(services):
 
 
 async def test_free_slots_are_shared_out_equally(services):
-    await pending(services, "big", 40)
-    await pending(services, "small", 3)
+    await chunks_due(services, "big", 40)
+    await chunks_due(services, "small", 3)
 
     assert tenants(await claim(services.ledger.work, 10)) == {"big": 7, "small": 3}
 
 
 async def test_what_a_tenant_holds_already_counts(services):
-    await pending(services, "big", 40)
+    await chunks_due(services, "big", 40)
     work = services.ledger.work
     assert tenants(await claim(work, 10)) == {"big": 10}
-    await pending(services, "small", 20)
+    await chunks_due(services, "small", 20)
 
     assert tenants(await claim(work, 8)) == {"small": 8}
     assert tenants(await claim(work, 8)) == {"big": 3, "small": 5}
 
 
 async def test_an_ended_lease_is_held_by_nobody(services):
-    await pending(services, "big", 40)
+    await chunks_due(services, "big", 40)
     work = services.ledger.work
     await claim(work, 10)
-    await pending(services, "small", 20)
+    await chunks_due(services, "small", 20)
     await end_leases(services)
 
     assert tenants(await claim(work, 8)) == {"big": 4, "small": 4}
 
 
 async def test_a_heavier_tenant_gets_more(services):
-    await pending(services, "big", 40)
-    await pending(services, "small", 40)
+    await chunks_due(services, "big", 40)
+    await chunks_due(services, "small", 40)
     weighted = Work(services.database, worker="w", lease=timedelta(seconds=30), weights={"big": 3})
 
     assert tenants(await claim(weighted, 8)) == {"big": 6, "small": 2}
@@ -82,15 +82,15 @@ async def test_a_heavier_tenant_gets_more(services):
 
 async def test_with_many_tenants_every_one_gets_its_turn(services):
     for number in range(12):
-        await pending(services, f"t{number}", 5)
+        await chunks_due(services, f"t{number}", 5)
 
     assert set(tenants(await claim(services.ledger.work, 12)).values()) == {1}
     assert len(await claim(services.ledger.work, 100)) == 48
 
 
 async def test_uploads_go_ahead_of_bulk_within_a_tenant(services):
-    await pending(services, "one", 5, lane=1)
-    await pending(services, "one", 5, lane=0)
+    await chunks_due(services, "one", 5, lane=1)
+    await chunks_due(services, "one", 5, lane=0)
 
     assert {c.text.split()[1] for c in await claim(services.ledger.work, 5)} == {"0"}
 
@@ -105,58 +105,60 @@ async def test_documents_are_claimed_in_turn_as_well(services):
 
 async def test_questions_are_indexed_in_turn_as_well(services):
     work = services.ledger.work
-    await pending(services, "big", 10)
-    await pending(services, "small", 2)
-    await work.settle_asked([Paid(c, "scripted", ("What?",), Usage(1, 1), 1) for c in await claim(work, 100)])
+    await chunks_due(services, "big", 10)
+    await chunks_due(services, "small", 2)
+    await work.settle_generated(
+        [GenerateOutcome(c, "scripted", ("What?",), Usage(1, 1), 1) for c in await claim(work, 100)]
+    )
 
-    assert tenants(await work.claim_asked(4)) == {"big": 2, "small": 2}
+    assert tenants(await work.claim_to_index(4)) == {"big": 2, "small": 2}
 
 
 async def test_what_was_in_two_dying_workers_is_claimed_alone_from_then_on(services):
-    await pending(services, "one", 3)
+    await chunks_due(services, "one", 3)
     work = services.ledger.work
     for deaths in range(SUSPECT_AFTER):
         claimed = await claim(work, 10)
-        assert {c.kills for c in claimed} == {deaths}
+        assert {c.lost_leases for c in claimed} == {deaths}
         assert await claim(work, 10, suspects=True) == []
         await end_leases(services)
 
     assert await claim(work, 10) == []
     (suspect,) = await claim(work, 1, suspects=True)
-    assert suspect.kills == SUSPECT_AFTER
-    assert "ask" in await work.due()  # the other two are suspects too
+    assert suspect.lost_leases == SUSPECT_AFTER
+    assert "generate" in await work.due()  # the other two are suspects too
 
 
 async def test_an_innocent_suspect_is_none_any_more_once_it_is_done(services):
-    await pending(services, "one", 1)
+    await chunks_due(services, "one", 1)
     work = services.ledger.work
     for _ in range(SUSPECT_AFTER):
         await claim(work, 1)
         await end_leases(services)
     (suspect,) = await claim(work, 1, suspects=True)
-    await work.settle_asked([Paid(suspect, "scripted", ("What?",), Usage(1, 1), 1)])
+    await work.settle_generated([GenerateOutcome(suspect, "scripted", ("What?",), Usage(1, 1), 1)])
 
-    assert [chunk.kills for chunk in await work.claim_asked(1)] == [0]
+    assert [chunk.lost_leases for chunk in await work.claim_to_index(1)] == [0]
 
 
 async def test_a_suspect_stays_one_where_its_attempt_said_nothing_about_it(services):
-    await pending(services, "one", 1)
+    await chunks_due(services, "one", 1)
     work = services.ledger.work
     for _ in range(SUSPECT_AFTER):
         await claim(work, 1)
         await end_leases(services)
     (suspect,) = await claim(work, 1, suspects=True)
-    await work.settle_asked([Failed(suspect.lease, Retry(timedelta(), "429", burns_attempt=False))])
+    await work.settle_generated([FailedAttempt(suspect.lease, Retry(timedelta(), "429", burns_attempt=False))])
 
     assert await claim(work, 1) == []
     (suspect,) = await claim(work, 1, suspects=True)
-    await work.settle_asked([Failed(suspect.lease, Retry(timedelta(), "500"))])
+    await work.settle_generated([FailedAttempt(suspect.lease, Retry(timedelta(), "500"))])
     assert len(await claim(work, 1)) == 1
 
 
 async def test_a_tenant_holds_no_more_than_its_limits_let_begin(services):
-    await pending(services, "slow", 10)
-    await pending(services, "free", 10)
+    await chunks_due(services, "slow", 10)
+    await chunks_due(services, "free", 10)
     most = {"slow": Rates(requests=2), "free": Rates()}
     work = Work(
         services.database, worker="w", lease=timedelta(seconds=30), limits=most, other_limits=Rates(tokens=4000)
@@ -164,21 +166,21 @@ async def test_a_tenant_holds_no_more_than_its_limits_let_begin(services):
 
     assert tenants(await claim(work, 8)) == {"slow": 2, "free": 6}
     assert tenants(await claim(work, 8)) == {"free": 4}
-    await pending(services, "other", 10)
+    await chunks_due(services, "other", 10)
     assert tenants(await claim(work, 8)) == {"other": 4}
 
 
-@pytest.mark.parametrize("kills", [0, SUSPECT_AFTER + DEATHS_ALONE - 1])
-async def test_nothing_is_set_aside_before_it_killed_alone(kills):
+@pytest.mark.parametrize("lost_leases", [0, SUSPECT_AFTER + DEATHS_ALONE - 1])
+async def test_nothing_is_set_aside_before_it_killed_alone(lost_leases):
     from shared.domain import poison
 
-    poison.check(kills)
+    poison.check(lost_leases)
     with pytest.raises(poison.Permanent):
         poison.check(SUSPECT_AFTER + DEATHS_ALONE)
 
 
 async def test_work_that_waits_for_its_time_is_not_due(services):
-    await pending(services, "one", 5)
+    await chunks_due(services, "one", 5)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET due_at = now() + interval '1 hour'"))
 

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or dropped."""
+"""Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or discarded."""
 
 from api import schemas
 from shared.ledger.dead_letters import Choice
@@ -28,7 +28,7 @@ async def letters(client, **wanted):
 
 async def settle(client, what, **wanted):
     reply = await client.post(f"/v1/dead/{what}", json=wanted)
-    assert reply.status_code == {"retry": 202, "drop": 200}[what], reply.text
+    assert reply.status_code == {"retry": 202, "discard": 200}[what], reply.text
     return reply.json()
 
 
@@ -45,7 +45,7 @@ async def let_die(services):
 async def paid_but_dead(client, services):
     """A document whose questions are paid for, and whose chunks are all dead."""
     document_id = await submit(client, SECTIONS, "paid.md")
-    await work(services, "parse", "ask")
+    await work(services, "parse", "generate")
     await let_die(services)
     shown = await document(client, document_id)
     assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", shown["chunks"]["total"])
@@ -131,7 +131,7 @@ async def test_what_is_paid_for_is_not_called_for_again(client, services, provid
 
     settled = await settle(client, "retry")
     assert settled == {"documents": 0, "chunks": calls, "in_work": 0}
-    assert set(rings) == {"ask", "index"}
+    assert set(rings) == {"generate", "index"}
     await work(services)
 
     shown = await document(client, paid)
@@ -141,10 +141,10 @@ async def test_what_is_paid_for_is_not_called_for_again(client, services, provid
     assert await letters(client) == []
 
 
-async def test_given_questions_are_indexed_again_without_a_call(client, services, provider):
+async def test_ready_questions_are_indexed_again_without_a_call(client, services, provider):
     body = {"text": KEEPER, "filename": "a.md", "questions": ["Who lives alone?"]}
     document_id = (await client.post("/v1/documents", json=body)).json()["document_id"]
-    await work(services, "parse", "ask")
+    await work(services, "parse", "generate")
     await let_die(services)
 
     assert (await settle(client, "retry", document_id=document_id))["chunks"] == 1
@@ -168,7 +168,7 @@ async def test_a_retry_takes_up_no_more_than_it_was_told(client, services, provi
     )
     assert (await settle(client, "retry", reason="another reason"))["chunks"] == 0
     assert (await settle(client, "retry", letter_id=str(chunk.id)))["chunks"] == 1
-    assert (await document(client, degraded))["state"] == "asking"
+    assert (await document(client, degraded))["state"] == "generating"
 
 
 async def test_one_chunk_of_a_document_is_retried_alone(client, services, provider):
@@ -190,10 +190,10 @@ async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(c
     await work(services)
     provider.restore()
     await settle(client, "retry")
-    await work(services, "parse", "ask")
-    (chunk,) = await services.ledger.work.claim_asked(10)
+    await work(services, "parse", "generate")
+    (chunk,) = await services.ledger.work.claim_to_index(10)
 
-    assert not chunk.pending
+    assert not chunk.hidden
 
 
 async def test_a_retry_of_many_goes_through_in_groups(client, services, provider, monkeypatch):
@@ -212,7 +212,7 @@ async def test_chunks_of_a_document_in_work_are_left_alone(client, services, pro
     first, *others = await letters(client)
     await settle(client, "retry", letter_id=str(first.id))
 
-    for what in ("retry", "drop"):
+    for what in ("retry", "discard"):
         assert await settle(client, what, document_id=document_id) == {
             "documents": 0,
             "chunks": 0,
@@ -224,15 +224,15 @@ async def test_a_dropped_chunk_makes_its_document_ready_once_it_was_the_last(cli
     document_id = await paid_but_dead(client, services)
     first, *others = await letters(client)
 
-    assert (await settle(client, "drop", letter_id=str(first.id)))["chunks"] == 1
+    assert (await settle(client, "discard", letter_id=str(first.id)))["chunks"] == 1
     assert (await document(client, document_id))["state"] == "degraded"
-    assert (await settle(client, "drop", document_id=document_id))["chunks"] == len(others)
+    assert (await settle(client, "discard", document_id=document_id))["chunks"] == len(others)
 
     shown = await document(client, document_id)
     assert shown["state"] == "ready"
-    assert (shown["chunks"]["dead"], shown["chunks"]["dropped"]) == (0, 1 + len(others))
+    assert (shown["chunks"]["dead"], shown["chunks"]["discarded"]) == (0, 1 + len(others))
     assert {c["state"] for c in (await client.get(f"/v1/documents/{document_id}/chunks")).json()["items"]} == {
-        "dropped"
+        "discarded"
     }
     assert await letters(client) == []
 
@@ -240,17 +240,17 @@ async def test_a_dropped_chunk_makes_its_document_ready_once_it_was_the_last(cli
 async def test_a_document_that_finishes_with_a_dropped_chunk_is_ready(client, services, provider):
     document_id = await paid_but_dead(client, services)
     first, *_ = await letters(client)
-    await settle(client, "drop", letter_id=str(first.id))
+    await settle(client, "discard", letter_id=str(first.id))
     await settle(client, "retry", document_id=document_id)
     await work(services)
 
     shown = await document(client, document_id)
-    assert (shown["state"], shown["chunks"]["dropped"]) == ("ready", 1)
+    assert (shown["state"], shown["chunks"]["discarded"]) == ("ready", 1)
 
 
 async def test_a_dropped_chunk_is_still_found_by_its_text(client, services, provider):
     _, degraded = await one_of_each(client, services, provider)
-    await settle(client, "drop", document_id=degraded)
+    await settle(client, "discard", document_id=degraded)
 
     found = (await client.post("/v1/retrieve", json={"question": "keeper", "collection": "novels"})).json()
     assert [chunk["text"] for chunk in found["chunks"]] == [KEEPER]
@@ -261,7 +261,7 @@ async def test_a_dropped_document_that_was_never_searchable_is_deleted(client, s
 
     failed, _ = await one_of_each(client, services, provider)
 
-    assert (await settle(client, "drop", letter_id=failed))["documents"] == 1
+    assert (await settle(client, "discard", letter_id=failed))["documents"] == 1
     assert (await client.get(f"/v1/documents/{failed}")).status_code == 404
     await clean(services.indexer)
     async with services.database.begin() as connection:
@@ -273,36 +273,36 @@ async def test_a_dropped_document_goes_back_to_what_queries_see(client, services
     await work(services)
     assert await submit(client, NO_PDF, "a.md") == document_id
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE documents SET kills = 3 WHERE state = 'queued'")
+        await connection.exec_driver_sql("UPDATE documents SET lost_leases = 3 WHERE state = 'queued'")
     await work(services)
     assert (await document(client, document_id))["state"] == "failed"
 
-    await settle(client, "drop", document_id=document_id)
+    await settle(client, "discard", document_id=document_id)
 
     shown = await document(client, document_id)
-    assert (shown["state"], shown["generation"], shown["live_generation"]) == ("ready", 1, 1)
+    assert (shown["state"], shown["version"], shown["live_version"]) == ("ready", 1, 1)
     assert (shown["error"], shown["chunks"]["indexed"]) == (None, 1)
     found = (await client.post("/v1/retrieve", json={"question": "keeper"})).json()
     assert [chunk["text"] for chunk in found["chunks"]] == [KEEPER]
     again = await client.post("/v1/documents", json={"text": NO_PDF, "filename": "a.md"})
-    assert (again.status_code, again.json()["generation"]) == (202, 3)  # 2 may still be in a late writer's hands
+    assert (again.status_code, again.json()["version"]) == (202, 3)  # 2 may still be in a late writer's hands
 
 
 async def test_dropping_everything_has_to_be_said(client, services, provider):
     _, degraded = await one_of_each(client, services, provider)
 
-    refused = await client.post("/v1/dead/drop", json={})
+    refused = await client.post("/v1/dead/discard", json={})
 
     assert refused.status_code == 422
-    assert '{"all": true}' in schemas.Problem.model_validate_json(refused.content).detail
-    both = await client.post("/v1/dead/drop", json={"all": True, "collection": "papers"})
+    assert '{"all": true}' in schemas.ProblemDetails.model_validate_json(refused.content).detail
+    both = await client.post("/v1/dead/discard", json={"all": True, "collection": "papers"})
     assert both.status_code == 422
     assert len(await letters(client)) == 2
-    assert await settle(client, "drop", all=True) == {"documents": 1, "chunks": 1, "in_work": 0}
+    assert await settle(client, "discard", all=True) == {"documents": 1, "chunks": 1, "in_work": 0}
     assert (await document(client, degraded))["state"] == "ready"
 
 
-async def test_only_the_newest_generation_counts(client, services, provider):
+async def test_only_the_newest_version_counts(client, services, provider):
     provider.script(malformed_containing="lighthouse")
     document_id = await submit(client, KEEPER, "a.md")
     await work(services)
@@ -328,7 +328,7 @@ async def test_no_tenant_sees_or_touches_what_is_anothers(services, settings, pr
         assert (await client.get("/v1/dead/reasons", headers=theirs)).json()["items"] == []
         for letter in own:
             assert (await client.get(f"/v1/dead/{letter['id']}", headers=theirs)).status_code == 404
-        for what in ("retry", "drop"):
+        for what in ("retry", "discard"):
             for wanted in ({"document_id": degraded}, {"document_id": failed}, {"letter_id": own[0]["id"]}):
                 assert (await client.post(f"/v1/dead/{what}", json=wanted, headers=theirs)).status_code == 404
             reply = await client.post(f"/v1/dead/{what}", json={"all": True}, headers=theirs)

@@ -24,9 +24,9 @@ async def full_broker(settings):
 async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services, settings, provider, full_broker):
     async with calling(settings) as client:
         reply = await client.post("/v1/documents", json={"text": "A text about a lighthouse and its keeper."})
-        health = schemas.Health.model_validate_json((await client.get("/health/ready")).content)
+        health = schemas.ReadyReply.model_validate_json((await client.get("/health/ready")).content)
         await full_broker.config_set("maxmemory", "0")
-        well = schemas.Health.model_validate_json((await client.get("/health/ready")).content)
+        well = schemas.ReadyReply.model_validate_json((await client.get("/health/ready")).content)
         await work(services)
         document = (await client.get(f"/v1/documents/{reply.json()['document_id']}")).json()
 
@@ -38,9 +38,9 @@ async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services
 
 async def test_the_reason_of_a_full_broker_is_logged(services, full_broker, capsys):
     with pytest.raises(ResponseError):
-        await services.doorbell.ready()
-    services.doorbell.ring("ask")
-    await services.doorbell.aclose()
+        await services.wakeups.ready()
+    services.wakeups.wake("generate")
+    await services.wakeups.aclose()
 
     assert "maxmemory" in capsys.readouterr().out
 

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from cli import main
 from cli.client import Client
-from cli.evaluation import Wanted, run_served
+from cli.evaluation import EvaluationRequest, run_served
 from embedded.stack import Stack
-from evaluation import Kept, Tools, chosen, evaluate, markdown, read
+from evaluation import EvaluationCache, Tools, chosen, evaluate, markdown, read
 from evaluation.vectors import embed_all
 from shared.services import embedder_of
 from shared.vectors.index import Index
@@ -181,10 +181,10 @@ def test_what_was_embedded_before_a_stop_is_kept(provider, tmp_path):
             stack.push_async_callback(tools.index.aclose)
             return tools.vectors_of, await embed_all(tools, "embedding", texts)
 
-    with Kept(tmp_path / "kept.sqlite") as kept, pytest.raises(Stopped):
+    with EvaluationCache(tmp_path / "kept.sqlite") as kept, pytest.raises(Stopped):
         asyncio.run(embed(kept, stopping))
     provider.reset()
-    with Kept(tmp_path / "kept.sqlite") as kept:
+    with EvaluationCache(tmp_path / "kept.sqlite") as kept:
         missing = kept.missing("scripted-embedding/all", texts)
         name, refused = asyncio.run(embed(kept, lambda *_: None))
         assert kept.missing(name, texts) == []
@@ -202,7 +202,7 @@ def test_points_that_stand_already_are_not_written_again(stack, provider, tmp_pa
         async with AsyncExitStack() as resources:
             index = Index(settings.qdrant_url)
             resources.push_async_callback(index.aclose)
-            with Kept(tmp_path / "kept.sqlite") as kept:
+            with EvaluationCache(tmp_path / "kept.sqlite") as kept:
                 tools = Tools(settings, embedder_of(settings, resources), index, kept, None, progress)
                 return await evaluate(tools, labelled, chosen(["questions"]), "questions")
 
@@ -226,16 +226,16 @@ def test_without_questions_the_rows_that_need_them_are_left_out(foreask, provide
     assert list(rows) == ["default", "text", "bm25", "text+bm25 rrf", "all rrf", "max"]
     left_out = ["questions", "questions joined", "questions prepended", "default prepended"]
     assert [one["strategy"] for one in results["left_out"]] == left_out
-    assert "with --ask the configured LLM writes the questions (at least one call for each of 10 passages)" in out
+    assert "with --generate the configured LLM writes the questions (at least one call for each of 10 passages)" in out
     assert provider.stats()["calls"] == 0
 
 
 def test_questions_are_paid_for_once(foreask, provider, tmp_path):
     folder = write(tmp_path / "set", generated=False)
-    foreask("eval", folder, "--ask", "--strategies", "questions,text", "--output", tmp_path / "one")
+    foreask("eval", folder, "--generate", "--strategies", "questions,text", "--output", tmp_path / "one")
     first, (results, rows) = provider.stats(), saved(tmp_path / "one")
 
-    foreask("eval", folder, "--ask", "--output", tmp_path / "two")
+    foreask("eval", folder, "--generate", "--output", tmp_path / "two")
 
     assert first["calls"] == len(TEXTS)
     assert provider.stats()["calls"] == len(TEXTS)
@@ -355,7 +355,7 @@ async def test_a_collection_is_evaluated_on_its_server(settings, services, libra
         ]
         write_lines(tmp_path / "questions.jsonl", lines)
         with Client(str(api.base_url)) as client:
-            wanted = Wanted(tmp_path, ["questions", "text", "questions joined"])
+            wanted = EvaluationRequest(tmp_path, ["questions", "text", "questions joined"])
             questions = tmp_path / "questions.jsonl"
             results = await asyncio.to_thread(
                 run_served, client, "default", questions, wanted, Console(file=StringIO())
@@ -415,6 +415,4 @@ def test_scores_count_above_the_background_of_the_model_as_in_a_collection(forea
     ]
     expected = sum(cosines) / len(cosines)
     assert expected > 0.1
-    assert (
-        f"The background of the embedding model is {expected:.2f}: scores count above it (chunks)." in results["notes"]
-    )
+    assert f"The baseline of the embedding model is {expected:.2f}: scores count above it (chunks)." in results["notes"]

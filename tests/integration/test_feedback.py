@@ -1,4 +1,4 @@
-"""Feedback: a user's question becomes one of its chunk, stays through generations, and goes again without a trace."""
+"""Feedback: a user's question becomes one of its chunk, stays through versions, and goes again without a trace."""
 
 import asyncio
 from dataclasses import replace
@@ -33,7 +33,7 @@ async def indexed(client, services, provider):
 async def asked(client, question=STRANGE, **more):
     """A query's name, and its chunks by the document's name, best first."""
     reply = await client.post("/v1/retrieve", json={"question": question} | more)
-    found = schemas.Retrieved.model_validate_json(reply.content)
+    found = schemas.RetrieveReply.model_validate_json(reply.content)
     return str(found.metadata.query_id), {chunk.external_id: chunk for chunk in found.chunks}
 
 
@@ -47,7 +47,7 @@ async def accept(client, question=STRANGE, name="leave.md"):
     query_id, chunks = await asked(client, question)
     reply = await give(client, query_id, chunks[name].chunk_id)
     assert reply.status_code == 200, reply.text
-    return schemas.FeedbackTaken.model_validate_json(reply.content)
+    return schemas.FeedbackReply.model_validate_json(reply.content)
 
 
 async def accepted(client, **more):
@@ -139,7 +139,7 @@ async def test_what_is_taken_back_while_qdrant_is_away_goes_when_it_is_back(clie
 
     await clean(services.indexer)
     assert await points(services) == {}
-    async with services.ledger.feedback.going() as leaving:
+    async with services.ledger.feedback.pending_removals() as leaving:
         assert leaving.questions == []
 
 
@@ -156,7 +156,7 @@ async def test_the_same_question_is_accepted_once(client, indexed, services):
 
 async def test_a_question_that_the_chunk_has_already_is_not_added(client, indexed, services):
     chunks = (await client.get(f"/v1/documents/{indexed['leave.md']}/chunks")).json()["items"]
-    own = next(question["text"] for question in chunks[0]["questions"] if question["kept"])
+    own = next(question["text"] for question in chunks[0]["questions"] if question["passed"])
 
     given = await accept(client, own.lower().rstrip("?"))
 
@@ -276,16 +276,16 @@ async def accept_of_leave(client, question=STRANGE):
     return (await give(client, reply["metadata"]["query_id"], chunk["chunk_id"])).json()
 
 
-async def test_a_question_stays_while_a_generation_has_its_chunk_and_goes_with_it(client, two_chunks, services):
+async def test_a_question_stays_while_a_version_has_its_chunk_and_goes_with_it(client, two_chunks, services):
     await accept_of_leave(client)
     await work(services, "index")
 
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
     await work(services)
-    assert {payload["generation"] for payload in (await points(services)).values()} == {2}
+    assert {payload["version"] for payload in (await points(services)).values()} == {2}
     await client.post("/v1/collections/default/reindex")
     await work(services)
-    assert {payload["generation"] for payload in (await points(services)).values()} == {3}
+    assert {payload["version"] for payload in (await points(services)).values()} == {3}
     assert [own.state for own in await accepted(client)] == ["indexed"]
     assert await verified(services) == []
 
@@ -301,8 +301,8 @@ async def test_what_is_accepted_while_the_document_is_in_work_is_written_when_th
     client, two_chunks, services, provider
 ):
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
-    await work(services, "parse", "ask")
-    claimed = await services.ledger.work.claim_asked(10)
+    await work(services, "parse", "generate")
+    claimed = await services.ledger.work.claim_to_index(10)
 
     assert (await accept_of_leave(client))["outcome"] == "accepted"
     assert [own.state for own in await accepted(client)] == ["waiting"]
@@ -310,14 +310,14 @@ async def test_what_is_accepted_while_the_document_is_in_work_is_written_when_th
     await work(services)
 
     assert [own.state for own in await accepted(client)] == ["indexed"]
-    assert {payload["generation"] for payload in (await points(services)).values()} == {2}
+    assert {payload["version"] for payload in (await points(services)).values()} == {2}
     assert await state_of(client, two_chunks) == "ready"
     assert await verified(services) == []
 
 
 async def test_what_is_taken_back_while_it_is_being_written_is_removed_after_that(client, indexed, services):
     given = await accept(client)
-    claimed = await services.ledger.work.claim_asked(10)
+    claimed = await services.ledger.work.claim_to_index(10)
     assert [own.id for chunk in claimed for own in chunk.accepted] == [given.accepted_id]
 
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
@@ -332,7 +332,7 @@ async def test_what_is_taken_back_while_it_is_being_written_is_removed_after_tha
 
 async def test_a_late_writer_brings_nothing_back_that_was_taken_back(client, indexed, services):
     given = await accept(client)
-    late = await services.ledger.work.claim_asked(10)
+    late = await services.ledger.work.claim_to_index(10)
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in late])
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
@@ -352,7 +352,7 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
 
-    async with services.ledger.feedback.going() as leaving:
+    async with services.ledger.feedback.pending_removals() as leaving:
         (going,) = leaving.questions
         again = asyncio.create_task(accept(client))
         await asyncio.sleep(0.5)
@@ -372,14 +372,14 @@ async def test_a_chunk_that_died_takes_its_users_questions_when_it_is_tried_agai
     await accept_of_leave(client)
     await work(services, "index")
     await client.post("/v1/collections/default/reindex")
-    await work(services, "parse", "ask")
+    await work(services, "parse", "generate")
     provider.script(down=True)
-    claimed = await services.ledger.work.claim_asked(10)
+    claimed = await services.ledger.work.claim_to_index(10)
     while claimed:  # until it is given up
         await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
         async with services.database.begin() as connection:
-            await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'asked'")
-        claimed = await services.ledger.work.claim_asked(10)
+            await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'generated'")
+        claimed = await services.ledger.work.claim_to_index(10)
     assert await state_of(client, two_chunks) == "degraded"
     assert [own.state for own in await accepted(client)] == ["waiting"]
     assert await verified(services) == []
@@ -405,7 +405,7 @@ async def test_a_question_that_cannot_be_embedded_is_said_to_be_refused_and_hold
     assert await state_of(client, indexed["leave.md"]) == "ready"
     assert await verified(services) == []
     provider.script(refuse_containing="")
-    assert await services.ledger.work.claim_asked(10) == []
+    assert await services.ledger.work.claim_to_index(10) == []
     await accept(client)
     await work(services, "index")
     assert [own.state for own in await accepted(client)] == ["indexed"]

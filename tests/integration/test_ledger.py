@@ -8,36 +8,36 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.outcomes import Failed, Indexed, Paid, Parsed
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.records import ChunkState, DocumentState, NewChunk
 from shared.domain.retry import Dead, Retry
-from shared.ingest.generate import AskingOptions, Subject, content_key
+from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
 from shared.ledger import Work
 from shared.providers.chat import Usage
 
 NOW = timedelta()
 
 
-def new_chunk(words, ordinal=0, given=None):
-    key = content_key("default", "scripted", Subject(words), AskingOptions())
-    return NewChunk(uuid4(), ordinal, words, ("Heading",), (0, len(words)), None, key, given)
+def new_chunk(words, ordinal=0, ready_questions=None):
+    key = content_key("default", "scripted", ChunkInput(words), GenerationOptions())
+    return NewChunk(uuid4(), ordinal, words, ("Heading",), (0, len(words)), None, key, ready_questions)
 
 
-async def parsed(services, library, *texts, external_id=None, given=None):
+async def parsed(services, library, *texts, external_id=None, ready_questions=None):
     """A document whose chunks wait to be asked."""
     document = await library.add("unused " + " ".join(texts), external_id)
     (claimed,) = await services.ledger.work.claim_documents(10)
-    chunks = [new_chunk(words, number, given) for number, words in enumerate(texts)]
-    assert await services.ledger.work.settle_parsed([Parsed(claimed, "Title", "text/markdown", chunks)])
+    chunks = [new_chunk(words, number, ready_questions) for number, words in enumerate(texts)]
+    assert await services.ledger.work.settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
     return document
 
 
-async def claim_pending(work, limit=10):
-    return (await work.claim_pending(limit)).chunks
+async def claim_to_generate(work, limit=10):
+    return (await work.claim_to_generate(limit)).chunks
 
 
 def paid(chunk, *questions):
-    return Paid(chunk, "scripted", questions or ("What is it?",), Usage(10, 5), 1)
+    return GenerateOutcome(chunk, "scripted", questions or ("What is it?",), Usage(10, 5), 1)
 
 
 async def end_leases(services):
@@ -52,14 +52,14 @@ async def test_the_same_content_again_changes_nothing(services, library):
     first = await library.add("same", "a.md")
     again = await library.add("same", "a.md")
 
-    assert (again.id, again.generation) == (first.id, 1)
+    assert (again.id, again.version) == (first.id, 1)
 
 
-async def test_other_content_begins_the_next_generation(services, library):
+async def test_other_content_begins_the_next_version(services, library):
     first = await library.add("one", "a.md")
     second = await library.add("two", "a.md")
 
-    assert (second.id, second.generation, second.state) == (first.id, 2, DocumentState.QUEUED)
+    assert (second.id, second.version, second.state) == (first.id, 2, DocumentState.QUEUED)
 
 
 async def test_the_same_document_handed_in_ten_times_at_once_is_one(services, library):
@@ -67,7 +67,7 @@ async def test_the_same_document_handed_in_ten_times_at_once_is_one(services, li
     documents = await asyncio.gather(*(library.add("same", "a.md") for _ in range(10)))
 
     assert len({d.id for d in documents}) == 1
-    assert documents[0].generation == 1
+    assert documents[0].version == 1
 
 
 async def test_a_row_is_claimed_by_one_worker_at_a_time(services, library):
@@ -87,9 +87,9 @@ async def test_a_claim_whose_lease_ended_is_refused_after_another(services, libr
     await end_leases(services)
     (quick,) = await work.claim_documents(1)
 
-    assert not await work.settle_parsed([Parsed(slow, "Slow", "text/plain", [new_chunk("slow")])])
-    assert await work.settle_parsed([Parsed(quick, "Quick", "text/plain", [new_chunk("quick")])])
-    assert quick.kills == 1
+    assert not await work.settle_parsed([ParseOutcome(slow, "Slow", "text/plain", [new_chunk("slow")])])
+    assert await work.settle_parsed([ParseOutcome(quick, "Quick", "text/plain", [new_chunk("quick")])])
+    assert quick.lost_leases == 1
     chunks = await services.ledger.documents.chunks("default", quick.lease.id)
     assert [chunk.text for chunk in chunks] == ["quick"]
 
@@ -111,20 +111,20 @@ async def test_a_claim_given_back_is_due_at_once_and_counts_as_no_kill(services,
     await work.give_back("documents", [claimed.lease])
     (again,) = await work.claim_documents(1)
 
-    assert (again.kills, again.attempts) == (0, 0)
+    assert (again.lost_leases, again.attempts) == (0, 0)
 
 
 async def test_what_is_paid_for_is_kept_even_when_the_claim_is_stale(services, library):
     await parsed(services, library, "one chunk")
     work = services.ledger.work
-    (slow,) = await claim_pending(work)
+    (slow,) = await claim_to_generate(work)
     await end_leases(services)
-    (quick,) = await claim_pending(work)
-    await work.settle_asked([paid(slow, "Paid first?")])
+    (quick,) = await claim_to_generate(work)
+    await work.settle_generated([paid(slow, "Paid first?")])
 
-    (asked,) = await work.claim_asked(10)
+    (asked,) = await work.claim_to_index(10)
     assert asked.questions == ("Paid first?",)
-    await work.settle_asked([paid(quick, "Paid second?")])  # too late: it is asked already, and stays as it is
+    await work.settle_generated([paid(quick, "Paid second?")])  # too late: it is asked already, and stays as it is
     async with services.database.begin() as connection:
         assert (await connection.execute(text("SELECT questions FROM completions"))).scalars().all() == [
             ["Paid first?"]
@@ -136,27 +136,27 @@ async def test_the_same_content_is_asked_once_at_a_time(services, library):
     await parsed(services, library, "twin", external_id="b")
     work = services.ledger.work
 
-    first, second = await asyncio.gather(claim_pending(work), claim_pending(work))
+    first, second = await asyncio.gather(claim_to_generate(work), claim_to_generate(work))
 
     assert len(first) + len(second) == 1
-    await work.settle_asked([paid((first + second)[0])])
-    assert len(await work.claim_asked(10)) == 2
+    await work.settle_generated([paid((first + second)[0])])
+    assert len(await work.claim_to_index(10)) == 2
 
 
 async def test_content_paid_for_before_needs_no_call(services, library):
     await parsed(services, library, "known text", external_id="a")
     work = services.ledger.work
-    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     await parsed(services, library, "known text", external_id="b")
 
-    claimed = await work.claim_pending(10)
+    claimed = await work.claim_to_generate(10)
 
     assert (claimed.chunks, claimed.paid_already) == ([], 1)
-    assert len(await work.claim_asked(10)) == 2
+    assert len(await work.claim_to_index(10)) == 2
 
 
 async def test_tenants_do_not_share_what_they_paid_for():
-    subject, options = Subject("text"), AskingOptions()
+    subject, options = ChunkInput("text"), GenerationOptions()
 
     assert content_key("a", "m", subject, options) != content_key("b", "m", subject, options)
 
@@ -164,23 +164,23 @@ async def test_tenants_do_not_share_what_they_paid_for():
 async def test_a_retry_is_due_when_the_ledger_says_so(services, library):
     await parsed(services, library, "chunk")
     work = services.ledger.work
-    (claimed,) = await claim_pending(work)
-    await work.settle_asked([Failed(claimed.lease, Retry(after=timedelta(seconds=0.3), reason="away"))])
+    (claimed,) = await claim_to_generate(work)
+    await work.settle_generated([FailedAttempt(claimed.lease, Retry(after=timedelta(seconds=0.3), reason="away"))])
 
-    assert await claim_pending(work) == []
+    assert await claim_to_generate(work) == []
     await asyncio.sleep(0.4)
-    (again,) = await claim_pending(work)
+    (again,) = await claim_to_generate(work)
     assert again.attempts == 1
 
 
 async def test_a_chunk_without_questions_goes_on_to_be_indexed_and_ends_dead(services, library):
     document = await parsed(services, library, "chunk")
     work = services.ledger.work
-    (claimed,) = await claim_pending(work)
-    await work.settle_asked([Failed(claimed.lease, Dead("no JSON"), Usage(7, 3), calls=3)])
-    (asked,) = await work.claim_asked(10)
+    (claimed,) = await claim_to_generate(work)
+    await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"), Usage(7, 3), calls=3)])
+    (asked,) = await work.claim_to_index(10)
     assert (asked.questions, asked.error) == ((), "no JSON")
-    await work.settle_indexed([Indexed(asked, [], 0, asked.error)])
+    await work.settle_indexed([IndexOutcome(asked, [], 0, asked.error)])
     await work.finish(await work.finishable())
 
     found = await services.ledger.documents.get("default", document.id)
@@ -192,15 +192,15 @@ async def test_a_chunk_without_questions_goes_on_to_be_indexed_and_ends_dead(ser
 async def test_dead_chunks_can_be_revived(services, library):
     document = await parsed(services, library, "chunk")
     work = services.ledger.work
-    (claimed,) = await claim_pending(work)
-    await work.settle_asked([Failed(claimed.lease, Dead("no JSON"))])
-    await work.settle_indexed([Indexed(c, [], 0, c.error) for c in await work.claim_asked(10)])
+    (claimed,) = await claim_to_generate(work)
+    await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"))])
+    await work.settle_indexed([IndexOutcome(c, [], 0, c.error) for c in await work.claim_to_index(10)])
     await work.finish(await work.finishable())
 
     revived = await services.ledger.documents.retry("default", document.id)
 
-    assert revived.state == DocumentState.ASKING
-    assert [chunk.attempts for chunk in await claim_pending(work)] == [0]
+    assert revived.state == DocumentState.GENERATING
+    assert [chunk.attempts for chunk in await claim_to_generate(work)] == [0]
 
 
 async def test_only_what_failed_can_be_retried(services, library):
@@ -214,7 +214,7 @@ async def test_a_failed_document_says_why_and_can_be_retried(services, library):
     document = await library.add("text")
     work = services.ledger.work
     (claimed,) = await work.claim_documents(1)
-    await work.settle_failed_documents([Failed(claimed.lease, Dead("encrypted"))])
+    await work.settle_failed_documents([FailedAttempt(claimed.lease, Dead("encrypted"))])
 
     failed = await services.ledger.documents.get("default", document.id)
     assert (failed.state, failed.error) == (DocumentState.FAILED, "encrypted")
@@ -225,51 +225,51 @@ async def test_a_failed_document_says_why_and_can_be_retried(services, library):
 async def test_a_document_is_finished_only_when_no_chunk_is_open(services, library):
     document = await parsed(services, library, "one", "two")
     work = services.ledger.work
-    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
-    first, second = await work.claim_asked(10)
-    await work.settle_indexed([Indexed(first, [], 1)])
+    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
+    first, second = await work.claim_to_index(10)
+    await work.settle_indexed([IndexOutcome(first, [], 1)])
     assert await work.finishable() == []
-    await work.settle_indexed([Indexed(second, [], 1)])
+    await work.settle_indexed([IndexOutcome(second, [], 1)])
 
     await work.finish(await work.finishable([document.id]))
 
     found = await services.ledger.documents.get("default", document.id)
-    assert (found.state, found.live_generation, found.progress.questions) == (DocumentState.READY, 1, 2)
+    assert (found.state, found.live_version, found.progress.questions) == (DocumentState.READY, 1, 2)
 
 
 async def test_a_document_that_was_opened_again_meanwhile_is_not_finished(services, library):
     document = await parsed(services, library, "one")
     work = services.ledger.work
-    (chunk,) = await claim_pending(work)
-    await work.settle_asked([Failed(chunk.lease, Dead("refused"))])
-    (asked,) = await work.claim_asked(10)
-    await work.settle_indexed([Indexed(asked, [], 0, "refused")])
+    (chunk,) = await claim_to_generate(work)
+    await work.settle_generated([FailedAttempt(chunk.lease, Dead("refused"))])
+    (asked,) = await work.claim_to_index(10)
+    await work.settle_indexed([IndexOutcome(asked, [], 0, "refused")])
     seen_by_two = await work.finishable()
     await work.finish(seen_by_two)
     await services.ledger.documents.retry("default", document.id)
 
     await work.finish(seen_by_two)
 
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.ASKING
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.GENERATING
 
 
 async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(services, library):
-    document = await parsed(services, library, "one", external_id="a.md", given=("Is it?",))
+    document = await parsed(services, library, "one", external_id="a.md", ready_questions=("Is it?",))
     work = services.ledger.work
-    await work.settle_indexed([Indexed(chunk, [], 0) for chunk in await work.claim_asked(10)])
+    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
     await work.finish(await work.finishable())
-    await parsed(services, library, "two", external_id="a.md", given=("Is it?",))
-    await work.settle_indexed([Indexed(chunk, [], 0) for chunk in await work.claim_asked(10)])
+    await parsed(services, library, "two", external_id="a.md", ready_questions=("Is it?",))
+    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
     second = await work.finishable()
     await library.add("three", "a.md")
 
     await work.finish(second)
 
     async with services.database.begin() as connection:
-        kept = (await connection.execute(text("SELECT text, generation FROM chunks"))).all()
+        kept = (await connection.execute(text("SELECT text, version FROM chunks"))).all()
         assert [tuple(row) for row in kept] == [("one", 1)]
         assert not (await connection.execute(text("SELECT 1 FROM sweeps"))).all()
-    assert (await services.ledger.documents.get("default", document.id)).live_generation == 1
+    assert (await services.ledger.documents.get("default", document.id)).live_version == 1
 
 
 async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, library):
@@ -302,56 +302,56 @@ async def waits_for_a_lock(services):
 async def test_a_stale_indexing_is_not_recorded(services, library):
     await parsed(services, library, "one")
     work = services.ledger.work
-    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
-    (slow,) = await work.claim_asked(10)
+    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
+    (slow,) = await work.claim_to_index(10)
     await end_leases(services)
-    (quick,) = await work.claim_asked(10)
+    (quick,) = await work.claim_to_index(10)
 
-    assert await work.settle_indexed([Indexed(slow, [], 1)]) == set()
-    assert await work.settle_indexed([Indexed(quick, [], 1)]) == {quick.lease}
+    assert await work.settle_indexed([IndexOutcome(slow, [], 1)]) == set()
+    assert await work.settle_indexed([IndexOutcome(quick, [], 1)]) == {quick.lease}
 
 
-async def test_an_unfinished_generation_is_forgotten_when_the_next_begins(services, library):
+async def test_an_unfinished_version_is_forgotten_when_the_next_begins(services, library):
     await parsed(services, library, "one", external_id="a")
-    (claimed,) = await claim_pending(services.ledger.work)
+    (claimed,) = await claim_to_generate(services.ledger.work)
     await library.add("other", "a")
 
-    await services.ledger.work.settle_asked([paid(claimed)])
+    await services.ledger.work.settle_generated([paid(claimed)])
 
-    assert await services.ledger.work.claim_asked(10) == []
+    assert await services.ledger.work.claim_to_index(10) == []
 
 
-async def test_chunks_of_a_next_generation_stay_hidden_until_it_is_whole(services, library):
+async def test_chunks_of_a_next_version_stay_hidden_until_it_is_whole(services, library):
     work = services.ledger.work
     document = await parsed(services, library, "kept", external_id="a")
-    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
-    (first,) = await work.claim_asked(10)
-    await work.settle_indexed([Indexed(first, [], 1)])
+    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
+    (first,) = await work.claim_to_index(10)
+    await work.settle_indexed([IndexOutcome(first, [], 1)])
     await work.finish(await work.finishable())
-    assert not first.pending
+    assert not first.hidden
 
     await library.add("next", "a")
     (claimed,) = await work.claim_documents(1)
     same = NewChunk(first.lease.id, 0, "kept", (), (0, 4), None, b"k" * 32)
-    await work.settle_parsed([Parsed(claimed, None, "text/markdown", [same, new_chunk("new", 1)])])
-    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+    await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", [same, new_chunk("new", 1)])])
+    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
 
-    pending = {chunk.text: chunk.pending for chunk in await work.claim_asked(10)}
-    assert pending == {"kept": False, "new": True}
-    assert claimed.live_generation == 1
+    hidden = {chunk.text: chunk.hidden for chunk in await work.claim_to_index(10)}
+    assert hidden == {"kept": False, "new": True}
+    assert claimed.live_version == 1
     assert document.id == claimed.lease.id
 
 
 async def test_a_deleted_document_is_gone_at_once_and_its_writers_are_refused(services, library):
     document = await parsed(services, library, "one")
     work = services.ledger.work
-    (claimed,) = await claim_pending(work)
+    (claimed,) = await claim_to_generate(work)
     await services.ledger.documents.delete("default", document.id)
 
     with pytest.raises(NotFound):
         await services.ledger.documents.get("default", document.id)
-    await work.settle_asked([paid(claimed)])
-    assert await work.claim_asked(10) == []
+    await work.settle_generated([paid(claimed)])
+    assert await work.claim_to_index(10) == []
     (deleted,) = await work.deleted()
     assert deleted.id == document.id
 
@@ -372,7 +372,7 @@ async def test_what_is_deleted_is_swept_again_once_no_lease_can_be_held(services
     assert await work.due_sweeps() == []
     await asyncio.sleep(0.3)
     (sweep,) = await work.due_sweeps()
-    assert (sweep.document_id, sweep.below_generation) == (document.id, 2)
+    assert (sweep.document_id, sweep.below_version) == (document.id, 2)
     await work.settle_sweeps([sweep])
     assert await work.due_sweeps() == []
 
@@ -408,9 +408,9 @@ async def test_due_names_the_queues_that_have_work(services, library):
     assert await work.due() == ["parse"]
     (claimed,) = await work.claim_documents(1)
     assert await work.due() == []
-    await work.settle_parsed([Parsed(claimed, None, "text/markdown", [new_chunk("one")])])
-    assert await work.due() == ["ask"]
-    await work.settle_asked([paid(chunk) for chunk in await claim_pending(work)])
+    await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", [new_chunk("one")])])
+    assert await work.due() == ["generate"]
+    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     assert await work.due() == ["index"]
 
 
@@ -434,4 +434,4 @@ async def test_a_replacement_that_collides_with_a_worker_is_made_again(services,
             await asyncio.sleep(0.01)
         await worker.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": document.id})
 
-    assert (await replacement).generation == 2
+    assert (await replacement).version == 2

@@ -13,9 +13,9 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.domain.errors import Unavailable
-from shared.ingest.drain import Drain, Limits
-from shared.ingest.generate.stage import asking_stage
-from shared.ingest.parse.stage import parsing_stage
+from shared.ingest.drain import Drain, DrainLimits
+from shared.ingest.generate.stage import generate_stage
+from shared.ingest.parse.stage import parse_stage
 from shared.providers.chat import ChatRequest, Message, OpenAIChat, Usage
 from shared.providers.embedding import OpenAIEmbedder
 from shared.providers.limiter import NEUTRAL, PING, LimitedChat, LimitedEmbedder, Limiter, ProviderLimits, Rates, Window
@@ -128,30 +128,30 @@ async def test_asking_for_the_length_of_vectors_counts_too(pool, provider):
 
 async def drained(services, stage) -> None:
     settings = services.settings
-    limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    limits = DrainLimits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
     await Drain(stage, limits, asyncio.Event()).run()
 
 
 async def test_a_provider_that_is_down_is_left_alone_and_burns_few_attempts(services, library, provider):
     sections = (f"# Part {n}\n\n" + " ".join(f"word{n}x{w}" for w in range(60)) for n in range(40))
     await library.add("\n\n".join(sections))
-    await drained(services, parsing_stage(services.parser))
+    await drained(services, parse_stage(services.parser))
     provider.script(down=True)
-    await drained(services, asking_stage(services.questioner))
+    await drained(services, generate_stage(services.questioner))
     async with services.database.begin() as connection:
         chunks, attempts = (await connection.exec_driver_sql("SELECT count(*), sum(attempts) FROM chunks")).one()
         await connection.exec_driver_sql("UPDATE chunks SET due_at = now()")
     provider.reset()
 
-    await drained(services, asking_stage(services.questioner))
+    await drained(services, generate_stage(services.questioner))
     assert provider.stats()["calls"] == 0
     assert chunks == 40
     assert attempts <= 9
 
     provider.script(down=False)
     await asyncio.sleep(2.1)
-    await drained(services, asking_stage(services.questioner))
+    await drained(services, generate_stage(services.questioner))
     async with services.database.begin() as connection:
-        asked = (await connection.exec_driver_sql("SELECT count(*) FROM chunks WHERE state = 'asked'")).scalar_one()
+        asked = (await connection.exec_driver_sql("SELECT count(*) FROM chunks WHERE state = 'generated'")).scalar_one()
     assert asked == 40
     assert provider.stats()["calls"] == 41  # the neutral one and each chunk's

@@ -249,7 +249,7 @@ async def test_what_a_killed_process_had_in_flight_does_not_stay(pool, redis_url
     killed, other = await pool.process(in_flight=2), await pool.process(in_flight=2)
     calls = [asyncio.create_task(pool.call(killed, seconds=3600)) for _ in range(2)]
     await eventually(lambda: _is(use(other), lambda u: u.in_flight == 2))
-    killed._pump._task.cancel()  # as a kill does: nothing is told, nothing is renewed
+    killed._client._task.cancel()  # as a kill does: nothing is told, nothing is renewed
     waiting = asyncio.create_task(pool.call(other))
     await asyncio.sleep(0.5)
     assert not waiting.done()

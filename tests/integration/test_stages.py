@@ -9,11 +9,11 @@ from qdrant_client import models
 from sqlalchemy import text
 
 from shared.domain.records import ChunkState, CollectionOptions, DocumentState
-from shared.ingest.drain import Drain, Limits
-from shared.ingest.generate.stage import asking_stage
+from shared.ingest.drain import Drain, DrainLimits
+from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import _settle as settle_indexed
-from shared.ingest.index.stage import clean, index_batch, indexing_stage
-from shared.ingest.parse.stage import parsing_stage
+from shared.ingest.index.stage import clean, index_batch, index_stage
+from shared.ingest.parse.stage import parse_stage
 from shared.query.retrieve import Query
 from shared.vectors.index import visible
 from shared.vectors.points import Point
@@ -29,12 +29,12 @@ TWO_SECTIONS = "\n\n".join(
 async def work(services, *stages):
     """Drain each stage until nothing is due."""
     settings = services.settings
-    limits = Limits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
-    for stage in stages or ("parse", "ask", "index"):
+    limits = DrainLimits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    for stage in stages or ("parse", "generate", "index"):
         built = {
-            "parse": lambda: parsing_stage(services.parser),
-            "ask": lambda: asking_stage(services.questioner),
-            "index": lambda: indexing_stage(services.indexer),
+            "parse": lambda: parse_stage(services.parser),
+            "generate": lambda: generate_stage(services.questioner),
+            "index": lambda: index_stage(services.indexer),
         }[stage]()
         assert not await Drain(built, limits, asyncio.Event()).run()
 
@@ -66,19 +66,19 @@ async def test_a_document_becomes_points_that_its_questions_find(services, libra
     question = next(p for p in stored.values() if "question" in p)
     assert question["tenant"] == "default"
     assert question["document_id"] == str(document.id)
-    assert question["generation"] == 1
+    assert question["version"] == 1
     assert (await texts_found(services, library, question["question"], top_k=1))[0] in TWO_SECTIONS
 
 
 async def test_indexing_twice_gives_the_same_points(services, library, provider):
     await library.add(TWO_SECTIONS)
-    await work(services, "parse", "ask")
-    chunks = await services.ledger.work.claim_asked(100)
+    await work(services, "parse", "generate")
+    chunks = await services.ledger.work.claim_to_index(100)
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in chunks])
     await work(services, "index")
     before = await points(services, library)
     async with services.database.begin() as connection:
-        await connection.exec_driver_sql("UPDATE chunks SET state = 'asked', due_at = now()")
+        await connection.exec_driver_sql("UPDATE chunks SET state = 'generated', due_at = now()")
     await work(services, "index")
 
     assert (await points(services, library)).keys() == before.keys()
@@ -97,7 +97,7 @@ async def test_an_edit_pays_for_the_changed_chunk_alone_and_removes_what_it_repl
 
     after = await points(services, library)
     assert provider.stats()["calls"] == paid + 1
-    assert {p["generation"] for p in after.values()} == {2}
+    assert {p["version"] for p in after.values()} == {2}
     kept = before.keys() & after.keys()
     assert kept
     assert before.keys() - kept
@@ -105,26 +105,26 @@ async def test_an_edit_pays_for_the_changed_chunk_alone_and_removes_what_it_repl
     assert len(after) == found.progress.indexed + found.progress.questions
 
 
-async def test_a_query_sees_the_old_generation_until_the_new_one_is_whole(services, library, provider):
+async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services, library, provider):
     await library.add("The harbour opens at seven in the morning for all ships.", "a.md")
     await work(services)
     await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
-    await work(services, "parse", "ask")
-    (chunk,) = await services.ledger.work.claim_asked(10)
-    assert chunk.pending
+    await work(services, "parse", "generate")
+    (chunk,) = await services.ledger.work.claim_to_index(10)
+    assert chunk.hidden
     await index_batch(services.indexer, [chunk])  # written to Qdrant, and the worker dies before it can say so
 
-    assert len({p["generation"] for p in (await points(services, library)).values()}) == 2
+    assert len({p["version"] for p in (await points(services, library)).values()}) == 2
     assert ["seven" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
     await services.ledger.work.give_back("chunks", [chunk.lease])
     await work(services, "index")
     assert ["nine" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
 
 
-async def test_a_late_writer_of_an_old_generation_takes_nothing_back(services, library, provider):
+async def test_a_late_writer_of_an_old_version_takes_nothing_back(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "ask")
-    slow = await services.ledger.work.claim_asked(10)
+    await work(services, "parse", "generate")
+    slow = await services.ledger.work.claim_to_index(10)
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
     await work(services)
     after = await points(services, library)
@@ -135,12 +135,12 @@ async def test_a_late_writer_of_an_old_generation_takes_nothing_back(services, l
     assert await points(services, library) == after
 
 
-async def test_a_late_writer_of_what_queries_see_hides_nothing_while_the_next_generation_is_made(
+async def test_a_late_writer_of_what_queries_see_hides_nothing_while_the_next_version_is_made(
     services, library, provider
 ):
     await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "ask")
-    slow = await services.ledger.work.claim_asked(10)
+    await work(services, "parse", "generate")
+    slow = await services.ledger.work.claim_to_index(10)
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in slow])
     await work(services, "index")
     before = await points(services, library)
@@ -159,8 +159,8 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
     for shelf in (library, other):
         await shelf.add("The harbour opens at nine in the morning.", "a.md")
     gone = await other.add("This one is deleted.")
-    await work(services, "parse", "ask")
-    chunks = await services.ledger.work.claim_asked(10)
+    await work(services, "parse", "generate")
+    chunks = await services.ledger.work.claim_to_index(10)
     outcomes = [await index_batch(services.indexer, [chunk]) for chunk in chunks]
     collection = await library.collection()
 
@@ -191,14 +191,14 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
     }
 
 
-async def test_an_upsert_never_replaces_a_newer_generation(services, library):
+async def test_an_upsert_never_replaces_a_newer_version(services, library):
     await services.index.ensure("fencing", 3)
     identity = str(uuid4())
     vector = {"question": np.array([1, 0, 0], dtype=np.float32)}
-    await services.index.upsert("fencing", [Point(identity, vector, {"generation": 2, "tenant": "t"})])
-    await services.index.upsert("fencing", [Point(identity, vector, {"generation": 1, "tenant": "t"})])
+    await services.index.upsert("fencing", [Point(identity, vector, {"version": 2, "tenant": "t"})])
+    await services.index.upsert("fencing", [Point(identity, vector, {"version": 1, "tenant": "t"})])
 
-    assert (await services.index.fetch("fencing", [identity]))[identity]["generation"] == 2
+    assert (await services.index.fetch("fencing", [identity]))[identity]["version"] == 2
 
 
 async def test_a_deleted_document_leaves_no_points_and_no_upload(services, library, provider):
@@ -328,16 +328,16 @@ async def test_a_reindex_pays_for_nothing_that_is_asked_as_before_and_leaves_no_
     paid = provider.stats()["calls"]
 
     assert await services.ledger.documents.reindex(await library.collection()) == 1
-    await work(services, "parse", "ask")
+    await work(services, "parse", "generate")
     assert await texts_found(services, library, "alpha number", top_k=1)
     await work(services, "index")
 
     after = await points(services, library)
     assert after.keys() == before.keys()
-    assert {p["generation"] for p in after.values()} == {2}
+    assert {p["version"] for p in after.values()} == {2}
     assert provider.stats()["calls"] == paid
     found = await services.ledger.documents.get("default", document.id)
-    assert (found.state, found.live_generation) == (DocumentState.READY, 2)
+    assert (found.state, found.live_version) == (DocumentState.READY, 2)
 
 
 async def test_a_changed_prompt_replaces_the_questions_of_every_chunk(services, library, provider):
@@ -357,7 +357,7 @@ async def test_a_changed_prompt_replaces_the_questions_of_every_chunk(services, 
     after = await points(services, library)
     assert provider.stats()["calls"] == 2 * paid
     assert len(after) < len(before)
-    assert {p["generation"] for p in after.values()} == {2}
+    assert {p["version"] for p in after.values()} == {2}
 
 
 HARBOUR = "The harbour opens at seven in the morning for all ships."
@@ -397,7 +397,7 @@ async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_noth
 
     after = await points(services, library)
     assert provider.stats()["calls"] == paid
-    assert {i: p | {"generation": 2, "pending": False} for i, p in before.items()} == after
+    assert {i: p | {"version": 2, "hidden": False} for i, p in before.items()} == after
     vector = (await text_vectors(services, library))[HARBOUR]
     in_order = sorted(questions, key=[q["text"] for q in await kept(services)].index)
     assert near(vector, "\n".join([*in_order, HARBOUR]))
@@ -407,20 +407,20 @@ async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_noth
 async def kept(services):
     async with services.database.begin() as connection:
         (questions,) = (await connection.execute(text("SELECT questions FROM chunks"))).scalars()
-    return [question for question in questions if question["kept"]]
+    return [question for question in questions if question["passed"]]
 
 
 async def test_questions_are_judged_by_the_text_without_them(services, library, provider):
     await prepending(services)
     await library.add(HARBOUR, "a.md")
-    await work(services, "parse", "ask")
-    (chunk,) = await services.ledger.work.claim_asked(10)
+    await work(services, "parse", "generate")
+    (chunk,) = await services.ledger.work.claim_to_index(10)
     provider_vector = Provider(Script()).vector
     nearest = max(float(provider_vector(question) @ provider_vector(HARBOUR)) for question in chunk.questions)
 
     (indexed,) = await index_batch(replace(services.indexer, floor=nearest + 0.01), [chunk])
 
-    assert indexed.kept == 0
+    assert indexed.passed == 0
     assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
 
 

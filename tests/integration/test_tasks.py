@@ -20,7 +20,7 @@ async def test_a_ring_is_understood_whatever_it_carries(services, settings, libr
     app = celery_app(settings.redis_url.get_secret_value())
     register(app, loop)
     try:
-        for queue in ("parse", "ask", "index"):
+        for queue in ("parse", "generate", "index"):
             await asyncio.to_thread(app.tasks[f"foreask.{queue}"], *arguments, **named)
     finally:
         await asyncio.to_thread(loop.close)

@@ -10,7 +10,7 @@ import pytest
 from qdrant_client import models
 
 from shared.domain.records import DocumentState
-from shared.maintenance.verification import Finding, Verification, Verified
+from shared.maintenance.verification import Finding, Verification, VerificationCounts
 from shared.vectors.points import question_id
 from tests.api import as_tenant, calling, events_of, serving, with_keys, work
 
@@ -62,7 +62,7 @@ class Shelf:
 
 @pytest.fixture
 async def shelf(services, library, provider):
-    """Five documents, one of them in its second generation, with the provider's counts begun anew."""
+    """Five documents, one of them in its second version, with the provider's counts begun anew."""
     for number in range(5):
         await library.add(text(number), f"{number}.md")
     await work(services)
@@ -77,7 +77,7 @@ async def shelf(services, library, provider):
 def seen(points):
     """What queries can tell points by."""
     return {
-        identity: (p.payload["generation"], bool(p.payload.get("pending")), p.payload["chunk_id"])
+        identity: (p.payload["version"], bool(p.payload.get("hidden")), p.payload["chunk_id"])
         for identity, p in points.items()
     }
 
@@ -94,7 +94,7 @@ async def mended(shelf, before, provider):
     await work(shelf.services)
     assert seen(await shelf.points()) == seen(before)
     assert provider.stats()["calls"] == 0
-    assert await shelf.verify() == ([], Verified(5, len(before), 0, 0, 0, 0))
+    assert await shelf.verify() == ([], VerificationCounts(5, len(before), 0, 0, 0, 0))
     return findings
 
 
@@ -144,7 +144,7 @@ async def test_a_collection_that_is_gone_altogether_is_built_again_without_a_cal
     await work(shelf.services)
     async with shelf.services.database.begin() as connection:
         assert not (await connection.exec_driver_sql("SELECT 1 FROM chunks WHERE state = 'dead'")).all()
-        await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE state = 'asked'")
+        await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE state = 'generated'")
     await work(shelf.services)
 
     assert seen(await shelf.points()) == seen(before)
@@ -168,12 +168,12 @@ async def test_what_nobody_expects_is_named_and_removed(shelf, provider):
     await mended(shelf, before, provider)
 
 
-async def test_an_old_generation_is_named_and_removed_or_replaced(shelf, provider):
+async def test_an_old_version_is_named_and_removed_or_replaced(shelf, provider):
     before = await shelf.points()
-    newer = [i for i, p in before.items() if p.payload["generation"] == 2]
+    newer = [i for i, p in before.items() if p.payload["version"] == 2]
     left_behind, taken_back = str(uuid4()), newer[0]
-    await shelf.write(before[newer[1]], left_behind, generation=1, chunk_id=str(uuid4()))
-    await shelf.write(before[taken_back], generation=1)
+    await shelf.write(before[newer[1]], left_behind, version=1, chunk_id=str(uuid4()))
+    await shelf.write(before[taken_back], version=1)
 
     findings, _ = await shelf.verify()
 
@@ -181,10 +181,10 @@ async def test_an_old_generation_is_named_and_removed_or_replaced(shelf, provide
     await mended(shelf, before, provider)
 
 
-async def test_what_is_hidden_though_its_generation_is_live_is_shown(shelf, provider):
+async def test_what_is_hidden_though_its_version_is_live_is_shown(shelf, provider):
     before = await shelf.points()
     hidden = list(before)[:3]
-    await shelf.client.set_payload(shelf.name, {"pending": True}, points=hidden, wait=True)
+    await shelf.client.set_payload(shelf.name, {"hidden": True}, points=hidden, wait=True)
 
     findings, _ = await shelf.verify()
 
@@ -204,10 +204,10 @@ async def test_any_damage_is_named_and_mended(shelf, provider, seed):
                 await shelf.remove(identity)
                 expected.add(("missing", identity))
             case "hide":
-                await shelf.write(record, pending=True)
+                await shelf.write(record, hidden=True)
                 expected.add(("stale", identity))
             case "age":
-                await shelf.write(record, generation=record.payload["generation"] - 1)
+                await shelf.write(record, version=record.payload["version"] - 1)
                 expected.add(("stale", identity))
             case "copy":
                 copy = str(UUID(int=draw.getrandbits(128), version=4))
@@ -246,8 +246,8 @@ async def test_documents_in_work_are_neither_reported_nor_touched(shelf, library
     await library.add(text("a third edition"), "0.md")
     services = shelf.services
     await services.ledger.documents.reindex(shelf.collection)
-    await work(services, "parse", "ask")
-    chunks = await services.ledger.work.claim_asked(4)
+    await work(services, "parse", "generate")
+    chunks = await services.ledger.work.claim_to_index(4)
     await index_batch(services.indexer, chunks)  # written, and not yet said so
     before = await shelf.points()
 
@@ -297,11 +297,11 @@ async def test_a_document_that_changes_meanwhile_is_left_out(shelf, library, mon
 
 async def test_points_that_a_sweep_will_remove_are_no_finding(shelf, library):
     before = await shelf.points()
-    newer = next(p for p in before.values() if p.payload["generation"] == 2)
-    await shelf.write(newer, str(uuid4()), generation=1, chunk_id=str(uuid4()))
+    newer = next(p for p in before.values() if p.payload["version"] == 2)
+    await shelf.write(newer, str(uuid4()), version=1, chunk_id=str(uuid4()))
     async with shelf.services.database.begin() as connection:
         await connection.exec_driver_sql(
-            "INSERT INTO sweeps (index_name, tenant, document_id, below_generation, due_at)"
+            "INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)"
             f" SELECT '{shelf.name}', 'default', id, 2, now() + interval '1 hour' FROM documents"
         )
 
@@ -325,7 +325,7 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
     gone = sorted(before)[:3]
     await shelf.remove(*gone)
     rings = []
-    monkeypatch.setattr("shared.broker.wakeups.Doorbell.ring", lambda _, *queues: rings.extend(queues))
+    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: rings.extend(queues))
     async with serving(settings) as client:
         address = "/v1/collections/default/verify"
         told = (await client.post(address, json={})).json()

@@ -8,7 +8,7 @@ from shared.query.answer.extractive import LEAD, MAX_SENTENCES, answer_floor
 
 PASSAGES = [
     Passage(1, "A lease ends after sixty seconds. The worker renews it.", "Leases", ("Workers", "Claims")),
-    Passage(2, "# Doorbell\nThe broker is a doorbell. It carries ids [4]."),
+    Passage(2, "# Doorbell\nThe broker is a wakeups. It carries ids [4]."),
 ]
 
 
@@ -119,7 +119,7 @@ async def test_all_sentences_are_embedded_in_one_bounded_batch_without_headings(
             "The question?",
             "A lease ends after sixty seconds.",
             "The worker renews it.",
-            "The broker is a doorbell.",
+            "The broker is a wakeups.",
             "It carries ids.",
         ]
     ]

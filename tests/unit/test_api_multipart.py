@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 
 from api.http.multipart import read_form
-from api.http.problems import Malformed, UnsupportedMedia
+from api.http.problems import MalformedRequest, UnsupportedMedia
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
@@ -71,17 +71,17 @@ async def test_a_form_is_the_same_in_whatever_pieces_it_comes(uploads, size, fil
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        (FILE, Malformed),  # no end
-        (FILE[:-40], Malformed),  # ends inside the file
-        (FILE + b"--edge\r\nContent-Disposition: form-data; na", Malformed),  # ends inside a header
-        (b"", Malformed),
-        (b"no form at all", Malformed),
-        (b"--other\r\n\r\n--other--\r\n", Malformed),
-        (FILE + b"--edge\r\nno header\r\n\r\nx\r\n" + END, Malformed),
-        (FILE + b"--edge\r\nContent-Disposition: form-data\r\n\r\nx\r\n" + END, Malformed),
-        (FILE + b'--edge\r\nContent-Disposition: form-data; name="\xff"\r\n\r\nx\r\n' + END, Malformed),
-        (FILE + b"--edge\r\n" + b"A: b\r\n" * 50 + b"\r\nx\r\n" + END, Malformed),
-        (FILE + b"--edge\r\nA: " + b"b" * 5_000 + b"\r\n\r\nx\r\n" + END, Malformed),
+        (FILE, MalformedRequest),  # no end
+        (FILE[:-40], MalformedRequest),  # ends inside the file
+        (FILE + b"--edge\r\nContent-Disposition: form-data; na", MalformedRequest),  # ends inside a header
+        (b"", MalformedRequest),
+        (b"no form at all", MalformedRequest),
+        (b"--other\r\n\r\n--other--\r\n", MalformedRequest),
+        (FILE + b"--edge\r\nno header\r\n\r\nx\r\n" + END, MalformedRequest),
+        (FILE + b"--edge\r\nContent-Disposition: form-data\r\n\r\nx\r\n" + END, MalformedRequest),
+        (FILE + b'--edge\r\nContent-Disposition: form-data; name="\xff"\r\n\r\nx\r\n' + END, MalformedRequest),
+        (FILE + b"--edge\r\n" + b"A: b\r\n" * 50 + b"\r\nx\r\n" + END, MalformedRequest),
+        (FILE + b"--edge\r\nA: " + b"b" * 5_000 + b"\r\n\r\nx\r\n" + END, MalformedRequest),
         (FILE + FILE + END, InvalidInput),
         (FILE + part("title", b"a") + part("title", b"b") + END, InvalidInput),
         (FILE + part("colour", b"red") + END, InvalidInput),
@@ -112,7 +112,7 @@ async def test_an_announced_size_over_the_limit_is_refused_before_a_byte_is_read
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/x; b=1"])
 async def test_a_form_needs_a_boundary(uploads, content_type):
-    with pytest.raises(Malformed, match="boundary"):
+    with pytest.raises(MalformedRequest, match="boundary"):
         await read(uploads, FILE + END, content_type=content_type)
 
 

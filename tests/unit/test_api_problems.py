@@ -5,8 +5,8 @@ from datetime import timedelta
 import orjson
 import pytest
 
-from api.http.problems import KINDS, InvalidFields, Malformed, UnsupportedMedia, kind_of, reply_to
-from api.schemas import Problem
+from api.http.problems import KINDS, InvalidFields, MalformedRequest, UnsupportedMedia, kind_of, reply_to
+from api.schemas import ProblemDetails
 from shared.domain import errors
 
 
@@ -25,7 +25,7 @@ def made(cls):
 @pytest.mark.parametrize(
     ("cls", "status"),
     [
-        (Malformed, 400),
+        (MalformedRequest, 400),
         (errors.Unauthorized, 401),
         (errors.NotFound, 404),
         (errors.Conflict, 409),
@@ -44,7 +44,7 @@ def made(cls):
 def test_an_error_has_its_status(cls, status):
     reply = reply_to(made(cls), "/v1/x")
 
-    problem = Problem.model_validate_json(reply.body)
+    problem = ProblemDetails.model_validate_json(reply.body)
     assert reply.status_code == problem.status == status
     assert reply.headers["content-type"] == "application/problem+json"
     assert problem.instance == "/v1/x"

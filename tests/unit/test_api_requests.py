@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from api.http import paging
 from api.http.bodies import checked, parsed
-from api.http.problems import InvalidFields, Malformed
+from api.http.problems import InvalidFields, MalformedRequest
 from api.intake import content_hash, filename_of, media_type_of
-from api.schemas import Ask, CollectionChange, DocumentFields, NewDocument, Retrieve
+from api.schemas import CollectionChange, DocumentBody, DocumentFields, QueryBody, RetrieveBody
 from shared.domain.errors import InvalidInput
 
 QUESTION = {"question": "Why?"}
@@ -61,13 +61,13 @@ def fields_of(model, value):
     ],
 )
 def test_a_query_with_a_wrong_field_is_refused_by_its_name(change, field):
-    assert fields_of(Ask, QUESTION | change) == [field]
+    assert fields_of(QueryBody, QUESTION | change) == [field]
 
 
 @pytest.mark.parametrize("value", [None, [], "text", 1, [QUESTION]])
 def test_a_body_that_is_no_object_is_refused(value):
     with pytest.raises(InvalidFields):
-        checked(Retrieve, value)
+        checked(RetrieveBody, value)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_body_that_is_no_object_is_refused(value):
     ],
 )
 def test_a_document_with_a_wrong_field_is_refused_by_its_name(change, field):
-    assert fields_of(NewDocument, {"text": "a"} | change) == [field]
+    assert fields_of(DocumentBody, {"text": "a"} | change) == [field]
 
 
 def test_metadata_may_be_nested_a_little():
@@ -147,7 +147,7 @@ def test_a_question_is_a_text_or_has_a_quote():
     ],
 )
 def test_what_is_not_json_cannot_be_read(body):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedRequest):
         parsed(body)
 
 
@@ -223,7 +223,7 @@ def test_a_cursor_gives_back_its_key(key):
 
 @given(st.text(max_size=50) | st.binary(max_size=50).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
 def test_a_cursor_that_is_none_is_refused(cursor):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedRequest):
         paging.key_from(cursor, lambda key: datetime.fromisoformat(key[0]))
 
 

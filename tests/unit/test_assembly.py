@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from shared.providers.tokens import Estimate
-from shared.query.retrieve.assembly import Distinct, ordered, within_budget, without_overlaps
+from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.chunks import RetrievedChunk
 
 DOCUMENT = " ".join(f"word{number:02}" for number in range(60))
@@ -24,14 +24,14 @@ def chunk(start=0, end=20, *, document="a", text=None, path=(), header=""):
         page=None,
         span=(start, end),
         chunk_span=(start, end),
-        generation=1,
+        version=1,
         metadata={},
         channels={},
     )
 
 
 def distinct(wanted, *chunks):
-    found = Distinct(wanted)
+    found = DistinctChunks(wanted)
     found.add(chunks)
     return found
 
@@ -77,8 +77,8 @@ def test_what_a_better_chunk_has_is_cut_from_the_next(spans, expected):
     assert [c.span for c in kept] == expected
 
 
-def test_other_documents_and_other_generations_do_not_overlap():
-    older = replace(chunk(), generation=2)
+def test_other_documents_and_other_versions_do_not_overlap():
+    older = replace(chunk(), version=2)
 
     assert len(without_overlaps([chunk(), chunk(document="b"), older])) == 3
 

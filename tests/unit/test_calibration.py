@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from shared.query.calibrate.weights import calibrate, judge
-from shared.query.retrieve import Found, Weights, fuse
-from shared.query.retrieve.baseline import above, background_of
+from shared.query.retrieve import ChannelHits, Weights, fuse
+from shared.query.retrieve.baseline import baseline_of, rescale
 
 
 def asked(count, right, wrong, noise=0.0, seed=7):
@@ -18,7 +18,7 @@ def asked(count, right, wrong, noise=0.0, seed=7):
         return score + chance.uniform(-noise, noise)
 
     found = [
-        {channel: Found({"right": near(right[channel]), "wrong": near(wrong[channel])}) for channel in right}
+        {channel: ChannelHits({"right": near(right[channel]), "wrong": near(wrong[channel])}) for channel in right}
         for _ in range(count)
     ]
     return found, [{"right"}] * count
@@ -59,7 +59,7 @@ def test_equal_weights_stay_where_every_question_is_answered_first():
 
 
 def test_what_no_channel_found_is_worth_nothing():
-    found = [{"questions": Found(), "text": Found(), "bm25": Found()}] * 10
+    found = [{"questions": ChannelHits(), "text": ChannelHits(), "bm25": ChannelHits()}] * 10
 
     assert calibrate(found, [{"right"}] * 10).equal.mean == 0.0
 
@@ -98,22 +98,25 @@ def test_the_background_is_the_cosine_of_questions_with_the_texts_of_others():
     texts = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (30, 1))
     texts[3] = questions[3]  # for its own question it does not count
 
-    assert background_of(questions, texts) == pytest.approx((29 * 29 * 0.6 + 29) / (30 * 29))
-    assert background_of(questions[:29], texts[:29]) == 0.0
+    assert baseline_of(questions, texts) == pytest.approx((29 * 29 * 0.6 + 29) / (30 * 29))
+    assert baseline_of(questions[:29], texts[:29]) == 0.0
 
 
 def test_a_background_above_the_usual_is_moved_there_and_what_is_alike_stays():
-    found = {"text": Found({"same": 1.0, "other": 0.75}, beyond=0.5), "bm25": Found({"same": 0.4}, beyond=0.2)}
+    found = {
+        "text": ChannelHits({"same": 1.0, "other": 0.75}, floor=0.5),
+        "bm25": ChannelHits({"same": 0.4}, floor=0.2),
+    }
 
-    moved = above(found, 0.75)
+    moved = rescale(found, 0.75)
 
     assert moved["text"].scores == pytest.approx({"same": 1.0, "other": 0.1})
-    assert moved["text"].beyond == 0.0
+    assert moved["text"].floor == 0.0
     assert moved["bm25"] == found["bm25"]
 
 
-@pytest.mark.parametrize("background", [-0.05, 0.0, 0.1])
-def test_a_usual_background_changes_nothing(background):
-    found = {"text": Found({"same": 1.0, "other": 0.05}, beyond=0.02)}
+@pytest.mark.parametrize("baseline", [-0.05, 0.0, 0.1])
+def test_a_usual_background_changes_nothing(baseline):
+    found = {"text": ChannelHits({"same": 1.0, "other": 0.05}, floor=0.02)}
 
-    assert above(found, background) == found
+    assert rescale(found, baseline) == found

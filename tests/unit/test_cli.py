@@ -15,7 +15,7 @@ from cli.client import Client, Event
 from cli.commands import ask as ask_command
 from cli.commands import dead_letters as dead_commands
 from cli.commands import verify as verify_command
-from cli.ingestion import Batch
+from cli.ingestion import UploadBatch
 from cli.output import duration
 from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
@@ -134,11 +134,11 @@ def test_the_demo_hands_in_what_answers_its_questions_ahead_of_the_rest(tmp_path
 
 def test_the_demo_waits_for_its_answers_and_no_longer(tmp_path):
     names = list(library.write(tmp_path))
-    documents = {name: {"external_id": name, "state": "asking"} for name in names}
+    documents = {name: {"external_id": name, "state": "generating"} for name in names}
     for name in names[:3]:
-        assert not demo._can_answer(Batch(len(names), documents=documents))
+        assert not demo._can_answer(UploadBatch(len(names), documents=documents))
         documents[name]["state"] = "ready"
-    assert demo._can_answer(Batch(len(names), documents=documents))
+    assert demo._can_answer(UploadBatch(len(names), documents=documents))
 
 
 def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path):
@@ -219,7 +219,7 @@ def test_dead_letters_are_lines_that_can_be_copied_from(capsys, monkeypatch, dea
     ]
 
 
-@pytest.mark.parametrize("command", ["retry", "drop"])
+@pytest.mark.parametrize("command", ["retry", "discard"])
 @pytest.mark.parametrize("wrong", [[], ["some-id", "--all"], ["--reason", "x", "--all"]])
 def test_what_to_settle_has_to_be_said(command, wrong, capsys, monkeypatch, dead_letters):
     code, _, err = foreask(capsys, monkeypatch, "dead", command, *wrong)
@@ -230,18 +230,18 @@ def test_what_to_settle_has_to_be_said(command, wrong, capsys, monkeypatch, dead
 
 def test_dead_letters_are_chosen_by_what_is_given(capsys, monkeypatch, dead_letters):
     _, out, _ = foreask(capsys, monkeypatch, "dead", "retry", "-c", "handbook", "--reason", "x")
-    foreask(capsys, monkeypatch, "dead", "drop", "--yes", "--all")
+    foreask(capsys, monkeypatch, "dead", "discard", "--yes", "--all")
 
     assert dead_letters.asked == [
         ("POST", "/v1/dead/retry", {"collection": "handbook", "reason": "x"}),
-        ("POST", "/v1/dead/drop", {"all": True}),
+        ("POST", "/v1/dead/discard", {"all": True}),
     ]
     assert out.splitlines()[0] == "tried again: 1 document and 2 chunks"
 
 
 def test_nothing_is_dropped_before_it_was_confirmed(capsys, monkeypatch, dead_letters):
     monkeypatch.setattr("typer.confirm", lambda *_, **__: (_ for _ in ()).throw(SystemExit(1)))
-    code, _, _ = foreask(capsys, monkeypatch, "dead", "drop", "some-id")
+    code, _, _ = foreask(capsys, monkeypatch, "dead", "discard", "some-id")
     assert code == 1
     assert dead_letters.asked == []
 

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cli.ingestion import Batch, follow
+from cli.ingestion import UploadBatch, follow
 from cli.meter import Count, Meter, Rate, Stages
 from shared.domain.errors import Unavailable
 
@@ -47,7 +47,7 @@ def lines(*counts, every=1.0):
 
 
 def test_without_a_terminal_a_line_comes_now_and_then_and_at_the_end():
-    counts = [Count(2, chunks=10, chunks_asked=n, chunks_done=n, complete=True) for n in range(8)]
+    counts = [Count(2, chunks=10, chunks_generated=n, chunks_done=n, complete=True) for n in range(8)]
     shown = lines(*counts, Count(2, 2, 1, 10, 10, 10, complete=True), every=2)
 
     assert shown == [
@@ -68,7 +68,7 @@ def test_what_was_done_before_is_no_pace():
 
 
 def document(name, state, total=0, indexed=0, dead=0):
-    chunks = {"total": total, "asked": indexed, "indexed": indexed, "dead": dead}
+    chunks = {"total": total, "generated": indexed, "indexed": indexed, "dead": dead}
     return {"id": name, "external_id": name, "state": state, "chunks": chunks, "error": None}
 
 
@@ -92,15 +92,15 @@ class Server:
 
 
 def batch(*names):
-    found = Batch(len(names))
+    found = UploadBatch(len(names))
     for name in names:
         found.documents[name] = {"document_id": name, "external_id": name, "state": "queued"}
     return found
 
 
 def test_documents_are_followed_until_each_has_ended():
-    asking = [document("a", "asking", 4, 1), document("b", "queued"), document("theirs", "asking", 100)]
-    ended = [document("a", "ready", 4, 4), document("b", "failed"), document("theirs", "asking", 100)]
+    asking = [document("a", "generating", 4, 1), document("b", "queued"), document("theirs", "generating", 100)]
+    ended = [document("a", "ready", 4, 4), document("b", "failed"), document("theirs", "generating", 100)]
     server = Server([], asking, ended)
 
     counts = list(follow(server, batch("a", "b"), "default", sleep=lambda _: None))
@@ -129,7 +129,7 @@ def test_a_server_that_is_away_for_a_moment_is_waited_for():
 
 
 def test_a_server_that_is_away_now_and_then_is_waited_for_each_time():
-    away, asking = Unavailable("away", component="api"), [document("a", "asking", 1)]
+    away, asking = Unavailable("away", component="api"), [document("a", "generating", 1)]
     server = Server([], *[away, asking] * 20, [document("a", "ready", 1, 1)])
     *_, last = follow(server, batch("a"), "default", sleep=lambda _: None)
     assert last.documents_done == 1

@@ -7,9 +7,9 @@ import pytest
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.domain.records import Lease
-from shared.ingest.drain import Drain, Limits, Stage
+from shared.ingest.drain import Drain, DrainLimits, Stage
 
-LIMITS = Limits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
+LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
 
 
 class Shop:
@@ -139,7 +139,7 @@ async def test_outcomes_wait_for_a_ledger_that_is_away():
 async def test_the_budget_ends_the_claiming_but_not_the_work():
     shop = Shop(1000, slots=1)
 
-    more = await drain(shop, Limits(lease=LIMITS.lease, budget=timedelta(seconds=0.05), grace=LIMITS.grace))
+    more = await drain(shop, DrainLimits(lease=LIMITS.lease, budget=timedelta(seconds=0.05), grace=LIMITS.grace))
 
     assert more
     assert sorted(shop.settled) == list(range(1000 - len(shop.due)))
@@ -173,7 +173,7 @@ async def test_a_stop_gives_back_what_does_not_end_in_time():
 async def test_leases_are_extended_while_work_goes_on():
     shop = Shop(2)
     shop.hold = asyncio.Event()
-    limits = Limits(lease=timedelta(seconds=0.06), budget=LIMITS.budget, grace=LIMITS.grace)
+    limits = DrainLimits(lease=timedelta(seconds=0.06), budget=LIMITS.budget, grace=LIMITS.grace)
     running = asyncio.create_task(drain(shop, limits))
     await asyncio.sleep(0.1)
     shop.hold.set()
@@ -274,7 +274,7 @@ async def test_what_was_claimed_longer_ago_than_a_lease_is_not_begun():
         return items
 
     object.__setattr__(stage, "claim", late_claim)
-    limits = Limits(lease=timedelta(seconds=0.09), budget=timedelta(seconds=1), grace=timedelta())
+    limits = DrainLimits(lease=timedelta(seconds=0.09), budget=timedelta(seconds=1), grace=timedelta())
 
     assert not await Drain(stage, limits, asyncio.Event()).run()
     assert (shop.settled, shop.given_back) == ([], [0, 1, 2, 3])

@@ -5,12 +5,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from evaluation import Kept, changes, chosen, markdown, page, read, read_questions
-from evaluation.labelled import Passage
-from evaluation.layouts import Embedded, Footprint, collection, embedded, points
+from evaluation import EvaluationCache, changes, chosen, markdown, page, read, read_questions
+from evaluation.labelled import LabelledPassage
+from evaluation.layouts import EmbeddedPassage, Footprint, collection, embedded, points
 from evaluation.metrics import METRICS, scores
 from shared.domain.errors import InvalidInput
-from shared.ingest.generate import Asked
+from shared.ingest.generate import GeneratedQuestions
 from shared.providers.chat import Usage
 from shared.query.answer import Answer
 from shared.query.calibrate.significance import interval, p_value
@@ -22,7 +22,7 @@ def test_a_set_is_read_and_says_what_it_leaves_out(tmp_path):
 
     assert labelled.name == "birds"
     assert len(labelled.passages) == 10
-    assert labelled.passages[0] == Passage("p0", None, "Old Bertram climbs the tower at dusk.")
+    assert labelled.passages[0] == LabelledPassage("p0", None, "Old Bertram climbs the tower at dusk.")
     assert labelled.judgements["half"] == {"p3": 1, "p9": 1}
     assert list(labelled.queries) == ["first", "second", "none", "half", "again", "third"]
     assert labelled.questions is not None
@@ -137,17 +137,23 @@ def test_the_randomisation_test_agrees_with_counting_all_signs():
 
 
 def test_what_a_layout_embeds():
-    passage = Passage("p", None, "Text.")
-    assert embedded("chunks", passage, ["A?", "B?"]) == Embedded("Text.", ("A?", "B?"))
-    assert embedded("joined", passage, ["A?", "B?"]) == Embedded(None, ("A?\nB?",))
-    assert embedded("joined", passage, []) == Embedded(None)
-    assert embedded("prepended", passage, ["A?", "B?"]) == Embedded("A?\nB?\nText.", ("A?", "B?"))
-    assert embedded("prepended", passage, []) == Embedded("Text.")
+    passage = LabelledPassage("p", None, "Text.")
+    assert embedded("chunks", passage, ["A?", "B?"]) == EmbeddedPassage("Text.", ("A?", "B?"))
+    assert embedded("joined", passage, ["A?", "B?"]) == EmbeddedPassage(None, ("A?\nB?",))
+    assert embedded("joined", passage, []) == EmbeddedPassage(None)
+    assert embedded("prepended", passage, ["A?", "B?"]) == EmbeddedPassage("A?\nB?\nText.", ("A?", "B?"))
+    assert embedded("prepended", passage, []) == EmbeddedPassage("Text.")
 
 
 def test_a_footprint_counts_what_its_channels_need():
     vectors = dict.fromkeys(("Text.", "A?", "B?"), np.ones(100, dtype=np.float32))
-    made = points(collection("i", "m", 0.0), 0, Passage("p", None, "Text."), Embedded("Text.", ("A?", "B?")), vectors)
+    made = points(
+        collection("i", "m", 0.0),
+        0,
+        LabelledPassage("p", None, "Text."),
+        EmbeddedPassage("Text.", ("A?", "B?")),
+        vectors,
+    )
     counted = {}
     for channels in (("text",), ("questions",), ("questions", "text", "bm25")):
         footprint = Footprint(channels)
@@ -161,14 +167,14 @@ def test_a_footprint_counts_what_its_channels_need():
 
 def test_what_is_kept_is_found_again_by_another_process(tmp_path):
     vector = np.arange(3, dtype=np.float32)
-    asked = Asked(("Why?",), Usage(5, 7), 2)
+    asked = GeneratedQuestions(("Why?",), Usage(5, 7), 2)
     answer = Answer("So [1].", (1,), (2, 3), Usage(1, 2), "extractive", found=True)
-    with Kept(tmp_path / "kept.sqlite") as kept:
+    with EvaluationCache(tmp_path / "kept.sqlite") as kept:
         kept.keep_vectors("model", {"text": vector})
         kept.keep_asked(b"key", asked)
         kept.keep_answer(b"key", answer)
 
-    with Kept(tmp_path / "kept.sqlite") as kept:
+    with EvaluationCache(tmp_path / "kept.sqlite") as kept:
         assert kept.vectors("model", ["text", "other"])["text"].tolist() == [0, 1, 2]
         assert kept.missing("model", ["text", "other", "other"]) == ["other"]
         assert kept.missing("another model", ["text"]) == ["text"]

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from shared.domain.errors import BadReply, KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
 from shared.providers.limiter import Rates, provider_id
-from shared.providers.limiter.exchange import Exchange, Outcome, Terms
 from shared.providers.limiter.limiter import outcome_of
 from shared.providers.limiter.rates import UNLIMITED
+from shared.providers.limiter.script import CallOutcome, LimiterScript, Terms
 from shared.settings import Settings, TenantLimit
 
 
@@ -45,14 +45,14 @@ def test_what_is_not_declared_is_not_limited():
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (RateLimited("slow"), Outcome.LIMITED),
-        (KeyRefused("401", component="llm"), Outcome.REFUSED),
-        (TimedOut("late", component="llm", answered=True), Outcome.TIMEOUT),
-        (Unavailable("500", component="llm", answered=True), Outcome.FAILED),
-        (Unavailable("gone", component="llm"), Outcome.FAILED),
-        (Refused("no"), Outcome.OK),
-        (BadReply("nonsense"), Outcome.OK),
-        (Stopping(), Outcome.DROPPED),
+        (RateLimited("slow"), CallOutcome.LIMITED),
+        (KeyRefused("401", component="llm"), CallOutcome.REFUSED),
+        (TimedOut("late", component="llm", answered=True), CallOutcome.TIMEOUT),
+        (Unavailable("500", component="llm", answered=True), CallOutcome.FAILED),
+        (Unavailable("gone", component="llm"), CallOutcome.FAILED),
+        (Refused("no"), CallOutcome.OK),
+        (BadReply("nonsense"), CallOutcome.OK),
+        (Stopping(), CallOutcome.ABANDONED),
     ],
 )
 def test_the_class_of_an_error_says_what_it_means_for_the_provider(error, outcome):
@@ -85,7 +85,9 @@ class Broker:
 
 async def test_all_keys_of_a_provider_are_in_one_slot():
     broker = Broker([0, 0, 0, 0, 0, 0, 0, 0])
-    await Exchange(broker, Terms("abc", (UNLIMITED, UNLIMITED), 4, 30))([], [], [], {"acme": (UNLIMITED, UNLIMITED)})
+    await LimiterScript(broker, Terms("abc", (UNLIMITED, UNLIMITED), 4, 30))(
+        [], [], [], {"acme": (UNLIMITED, UNLIMITED)}
+    )
 
     assert [key.count("{abc}") for key in broker.keys] == [1, 1, 1]
 

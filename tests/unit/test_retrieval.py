@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from shared.domain.errors import InvalidInput
-from shared.query.retrieve import Match, Place, Weights, condition_of, fuse
+from shared.query.retrieve import ChannelRank, Match, Weights, condition_of, fuse
 from shared.query.retrieve.channels import MatchedQuestion, found_of, full_bm25
 from shared.query.retrieve.diversity import diversified
 from shared.text.bm25 import query_vector
@@ -32,7 +32,7 @@ def test_a_chunk_counts_once_by_its_best_question():
 
     assert (first.chunk_id, first.score, first.question) == ("a", 0.9, MatchedQuestion("How?", "user"))
     assert (second.chunk_id, second.score, second.question) == ("b", 0.7, MatchedQuestion("Why?", "generated"))
-    assert first.places == {"questions": Place(1, 0.9)}
+    assert first.places == {"questions": ChannelRank(1, 0.9)}
 
 
 def test_scores_are_a_weighted_mean():

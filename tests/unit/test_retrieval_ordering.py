@@ -1,6 +1,6 @@
 import pytest
 
-from shared.query.retrieve.channels import Found, merged
+from shared.query.retrieve.channels import ChannelHits, merged
 from shared.query.retrieve.fusion import Match
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 
@@ -14,27 +14,27 @@ def payload(text, headings=(), title=None):
 
 
 def test_each_chunk_gets_the_best_score_of_a_channel_and_rewritten_ones_count_less():
-    direct = {"questions": Found({"a": 0.9, "b": 0.5}, {"a": "A?", "b": "B?"}, beyond=0.4)}
-    first = {"questions": Found({"a": 0.95, "b": 0.8, "c": 0.6}, {"a": "A2?", "b": "B2?", "c": "C?"}, beyond=0.5)}
-    second = {"questions": Found({"c": 0.7}, {"c": "C2?"}), "bm25": Found({"d": 0.5})}
+    direct = {"questions": ChannelHits({"a": 0.9, "b": 0.5}, {"a": "A?", "b": "B?"}, floor=0.4)}
+    first = {"questions": ChannelHits({"a": 0.95, "b": 0.8, "c": 0.6}, {"a": "A2?", "b": "B2?", "c": "C?"}, floor=0.5)}
+    second = {"questions": ChannelHits({"c": 0.7}, {"c": "C2?"}), "bm25": ChannelHits({"d": 0.5})}
 
     found = merged(direct, [first, second])
 
     assert found["questions"].scores == pytest.approx({"a": 0.9, "b": 0.72, "c": 0.63})
     assert list(found["questions"].scores) == ["a", "b", "c"]
     assert found["questions"].questions == {"a": "A?", "b": "B2?", "c": "C2?"}
-    assert found["questions"].beyond == pytest.approx(0.45)
+    assert found["questions"].floor == pytest.approx(0.45)
     assert found["bm25"].scores == pytest.approx({"d": 0.45})
 
 
 def test_what_is_merged_is_ranked_anew():
-    direct = {"text": Found({"a": 0.5, "b": 0.4})}
+    direct = {"text": ChannelHits({"a": 0.5, "b": 0.4})}
 
-    assert list(merged(direct, [{"text": Found({"b": 0.9})}])["text"].scores) == ["b", "a"]
+    assert list(merged(direct, [{"text": ChannelHits({"b": 0.9})}])["text"].scores) == ["b", "a"]
 
 
 def test_nothing_rewritten_changes_nothing():
-    direct = {"text": Found({"b": 0.5, "a": 0.4}, beyond=0.3)}
+    direct = {"text": ChannelHits({"b": 0.5, "a": 0.4}, floor=0.3)}
 
     assert merged(direct, []) == direct
 

@@ -5,13 +5,13 @@ import orjson
 import pytest
 
 from shared.domain.errors import Unavailable
-from shared.ingest.generate.replies import Malformed
+from shared.ingest.generate.replies import MalformedReply
 from shared.providers.chat import Completion, Usage
-from shared.query.rewrite import BadRewriting, Intent, Rewriting, Rewritten, read, request, rewrite
-from shared.query.time_budget import Skipped, within
+from shared.query.rewrite import BadRewriting, Intent, RewriteOptions, RewrittenQuestion, read, request, rewrite
+from shared.query.time_budget import SkippedStep, within
 
 QUESTION = "How much time off do I get at Acme?"
-ALL = Rewriting(hyde=True, queries=3, step_back=True, intent=True, entities=True)
+ALL = RewriteOptions(hyde=True, queries=3, step_back=True, intent=True, entities=True)
 REPLY = {
     "hypothetical_answer": "Everybody has thirty days\nof leave a year.",
     "queries": ["What is the leave allowance?", "How many holidays are there?", "Annual leave entitlement?"],
@@ -45,7 +45,7 @@ async def test_one_call_brings_everything_that_is_wanted():
 
     rewritten = await rewrite(model, QUESTION, ALL)
 
-    assert rewritten == Rewritten(
+    assert rewritten == RewrittenQuestion(
         hypothetical="Everybody has thirty days of leave a year.",
         queries=tuple(REPLY["queries"]),
         step_back="Which rules are there for leave?",
@@ -60,9 +60,9 @@ async def test_one_call_brings_everything_that_is_wanted():
 @pytest.mark.parametrize(
     ("wanted", "fields"),
     [
-        (Rewriting(hyde=True), ["hypothetical_answer"]),
-        (Rewriting(queries=2, step_back=True), ["queries", "step_back_question"]),
-        (Rewriting(intent=True, entities=True), ["intent", "entities"]),
+        (RewriteOptions(hyde=True), ["hypothetical_answer"]),
+        (RewriteOptions(queries=2, step_back=True), ["queries", "step_back_question"]),
+        (RewriteOptions(intent=True, entities=True), ["intent", "entities"]),
         (ALL, list(REPLY)),
     ],
 )
@@ -76,8 +76,8 @@ def test_the_model_is_asked_for_what_is_wanted_alone(wanted, fields):
 
 
 def test_by_default_nothing_is_wanted():
-    assert not Rewriting()
-    assert Rewriting(queries=1)
+    assert not RewriteOptions()
+    assert RewriteOptions(queries=1)
 
 
 def test_a_question_cannot_leave_its_place_in_the_prompt():
@@ -114,12 +114,12 @@ def test_a_reply_is_found_in_whatever_it_is_wrapped(reply):
     ],
 )
 def test_a_reply_without_use_is_refused(reply):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReply):
         read(completed(reply), QUESTION, ALL)
 
 
 def test_a_reply_that_was_cut_is_refused():
-    with pytest.raises(Malformed, match="token limit"):
+    with pytest.raises(MalformedReply, match="token limit"):
         read(completed(REPLY, "length"), QUESTION, ALL)
 
 
@@ -137,7 +137,7 @@ def test_what_was_not_wanted_says_nothing_new_or_is_too_much_is_left_out():
         "entities": ["Acme", "ACME", "", "x", *(f"name {n}" for n in range(100))],
     }
 
-    rewritten = read(completed(reply), QUESTION, Rewriting(queries=3, step_back=True, entities=True))
+    rewritten = read(completed(reply), QUESTION, RewriteOptions(queries=3, step_back=True, entities=True))
 
     assert rewritten.hypothetical is rewritten.intent is rewritten.step_back is None
     assert rewritten.queries == ("Is it a lot?", "One?", "Two?")
@@ -148,14 +148,14 @@ def test_what_was_not_wanted_says_nothing_new_or_is_too_much_is_left_out():
 def test_texts_are_what_every_store_and_provider_takes():
     reply = '{"hypothetical_answer": "Thirty \\u0000 days \\ud800 a year ' + "and more " * 1_000 + '"}'
 
-    hypothetical = read(completed(reply), QUESTION, Rewriting(hyde=True)).hypothetical
+    hypothetical = read(completed(reply), QUESTION, RewriteOptions(hyde=True)).hypothetical
 
     assert hypothetical.startswith("Thirty days a year and more")
     assert len(hypothetical) <= 2_000
 
 
 def test_a_question_without_names_is_no_failure():
-    assert read(completed({"entities": []}), QUESTION, Rewriting(entities=True)).entities == ()
+    assert read(completed({"entities": []}), QUESTION, RewriteOptions(entities=True)).entities == ()
 
 
 async def test_what_comes_in_time_is_taken():
@@ -176,7 +176,7 @@ async def test_what_is_late_is_cancelled_and_skipped():
 
     skipped = await within(timedelta(milliseconds=20), work())
 
-    assert skipped == Skipped("no reply within its budget of 0.02 s")
+    assert skipped == SkippedStep("no reply within its budget of 0.02 s")
     assert cancelled.is_set()
 
 
@@ -184,7 +184,7 @@ async def test_what_fails_is_skipped_with_its_reason():
     async def work():
         raise Unavailable("the llm provider cannot be reached", component="llm")
 
-    assert await within(timedelta(seconds=5), work()) == Skipped("the llm provider cannot be reached")
+    assert await within(timedelta(seconds=5), work()) == SkippedStep("the llm provider cannot be reached")
 
 
 async def test_a_fault_of_ours_is_not_hidden():

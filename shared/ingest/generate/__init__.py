@@ -1,25 +1,32 @@
-"""Asking: a model writes the questions that each chunk answers; what is not worth keeping is screened out."""
+"""Asking: a model writes the questions that each chunk answers; what is not worth keeping is filtered out."""
 
-from shared.ingest.generate.generator import ask, content_key, strategy_for
+from shared.ingest.generate.generator import content_key, generate_questions, strategy_for
 from shared.ingest.generate.prompts import PROMPT_VERSION, validate_template
-from shared.ingest.generate.quality import Screened, apply_similarity, floor_for, normalise, screen
-from shared.ingest.generate.types import Asked, AskingOptions, BadQuestions, QuestionCount, Strategy, Subject
+from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for, normalise
+from shared.ingest.generate.types import (
+    BadQuestions,
+    ChunkInput,
+    GeneratedQuestions,
+    GenerationOptions,
+    QuestionCount,
+    Strategy,
+)
 
 __all__ = [
     "PROMPT_VERSION",
-    "Asked",
-    "AskingOptions",
     "BadQuestions",
+    "ChunkInput",
+    "FilteredQuestion",
+    "GeneratedQuestions",
+    "GenerationOptions",
     "QuestionCount",
-    "Screened",
     "Strategy",
-    "Subject",
-    "apply_similarity",
-    "ask",
     "content_key",
+    "filter_by_similarity",
+    "filter_by_text",
     "floor_for",
+    "generate_questions",
     "normalise",
-    "screen",
     "strategy_for",
     "validate_template",
 ]

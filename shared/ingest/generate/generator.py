@@ -8,7 +8,7 @@ import orjson
 
 from shared.ingest.generate import per_question, question_list
 from shared.ingest.generate.prompts import PROMPT_VERSION
-from shared.ingest.generate.types import Asked, AskingOptions, Strategy, Subject
+from shared.ingest.generate.types import ChunkInput, GeneratedQuestions, GenerationOptions, Strategy
 from shared.providers.chat import ChatModel, ChatRequest
 
 _SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
@@ -16,10 +16,10 @@ _SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
 
 def strategy_for(model_name: str) -> Strategy:
     """How a model is best asked: very small ones word by word, all others for a list in one call."""
-    return "word-by-word" if model_name.lower().startswith(_SMALL_MODELS) else "list"
+    return "per-question" if model_name.lower().startswith(_SMALL_MODELS) else "list"
 
 
-def content_key(tenant: str, model: str, subject: Subject, options: AskingOptions) -> bytes:
+def content_key(tenant: str, model: str, subject: ChunkInput, options: GenerationOptions) -> bytes:
     """The key under which a chunk's questions are kept: 32 bytes that change whenever what would be sent does.
 
     It covers all that requests are made of; `PROMPT_VERSION` stands for what is fixed in them: prompts, schemas,
@@ -29,23 +29,23 @@ def content_key(tenant: str, model: str, subject: Subject, options: AskingOption
     return hashlib.sha256(orjson.dumps([call, subject.title, subject.heading_path, subject.text])).digest()
 
 
-def requests(subject: Subject, options: AskingOptions) -> list[ChatRequest]:
+def requests(subject: ChunkInput, options: GenerationOptions) -> list[ChatRequest]:
     """The calls that a chunk takes where no reply needs repair."""
-    if options.strategy == "word-by-word":
+    if options.strategy == "per-question":
         return per_question.requests(subject, options)
     return [question_list.request(subject, options)]
 
 
-async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Asked:
+async def generate_questions(model: ChatModel, subject: ChunkInput, options: GenerationOptions) -> GeneratedQuestions:
     """Have the questions of one chunk written; malformed replies are asked for again, at most twice.
 
-    What comes back is what the model wrote, not yet screened.
+    What comes back is what the model wrote, not yet filtered.
 
     Raises:
         Transient: worth another attempt later; nothing of this attempt is kept.
         Refused: the provider will not answer this request.
         BadQuestions: the replies stayed malformed; it says what they cost.
     """
-    if options.strategy == "word-by-word":
-        return await per_question.ask(model, subject, options)
-    return await question_list.ask(model, subject, options)
+    if options.strategy == "per-question":
+        return await per_question.generate_questions(model, subject, options)
+    return await question_list.generate_questions(model, subject, options)

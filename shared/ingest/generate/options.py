@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from shared.domain.records import CollectionOptions
-from shared.ingest.generate import AskingOptions, strategy_for
+from shared.ingest.generate import GenerationOptions, strategy_for
 from shared.settings import Settings
 
 
-def asking_options(settings: Settings, options: CollectionOptions, model: str) -> AskingOptions:
-    return AskingOptions(
-        strategy=settings.asking_strategy or strategy_for(model),
+def generation_options(settings: Settings, options: CollectionOptions, model: str) -> GenerationOptions:
+    return GenerationOptions(
+        strategy=settings.question_strategy or strategy_for(model),
         questions_per_chunk=options.questions_per_chunk or settings.questions_per_chunk,
         template=options.prompt,
     )

@@ -1,4 +1,4 @@
-"""The `word-by-word` strategy, for models too small to write a list: one short call for each question.
+"""The `per-question` strategy, for models too small to write a list: one short call for each question.
 
 Each call asks about one sentence of the text, and a schema holds the reply to a question that begins with a question
 word and soon names something that the sentence names. The calls of a chunk share their beginning (instructions, title,
@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shared.ingest.generate.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
-from shared.ingest.generate.replies import Malformed, questions_in
-from shared.ingest.generate.types import Asked, AskingOptions, BadQuestions, Subject
+from shared.ingest.generate.replies import MalformedReply, questions_in
+from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Message, Usage
 from shared.text.sentences import sentences
 
@@ -55,7 +55,7 @@ _BEFORE_SENTENCE = ("", ".", "!", "?", ":")
 _PLAIN = re.compile(r"[\w '-]{3,40}")
 
 
-def requests(subject: Subject, options: AskingOptions) -> list[ChatRequest]:
+def requests(subject: ChunkInput, options: GenerationOptions) -> list[ChatRequest]:
     """One call a question: sentences spread over the text, question words in turn, no request twice."""
     prompt = render(options.template or WORD_TEMPLATE, subject, count=1, text=subject.text).strip()
     text_names, _ = _names(subject.text)
@@ -72,7 +72,7 @@ def requests(subject: Subject, options: AskingOptions) -> list[ChatRequest]:
     return calls
 
 
-def _count(options: AskingOptions) -> int:
+def _count(options: GenerationOptions) -> int:
     return DEFAULT_COUNT if options.questions_per_chunk == "auto" else options.questions_per_chunk
 
 
@@ -132,7 +132,7 @@ def _schema(pattern: str) -> dict[str, Any]:
     }
 
 
-async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Asked:
+async def generate_questions(model: ChatModel, subject: ChunkInput, options: GenerationOptions) -> GeneratedQuestions:
     """Ask one question after the other; a bad reply costs its question, and only no questions at all is an error.
 
     No call is repeated: the other questions are the cheaper remedy.
@@ -145,11 +145,11 @@ async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Ask
         questions += _question(completion.text)
     if not questions:
         raise BadQuestions("none of the model's replies held a question", usage=usage, calls=len(calls))
-    return Asked(tuple(questions), usage, len(calls))
+    return GeneratedQuestions(tuple(questions), usage, len(calls))
 
 
 def _question(reply: str) -> Iterator[str]:
     try:
         yield from questions_in(reply)[:1]
-    except Malformed:
+    except MalformedReply:
         return

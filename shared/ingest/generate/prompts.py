@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from shared.domain.errors import InvalidInput
-from shared.ingest.generate.types import Subject
+from shared.ingest.generate.types import ChunkInput
 
 PROMPT_VERSION = "1"
 
@@ -83,7 +83,7 @@ def _listed(names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(f"{{{name}}}" for name in names)
 
 
-def render(template: str, subject: Subject, *, count: int, text: str) -> str:
+def render(template: str, subject: ChunkInput, *, count: int, text: str) -> str:
     """Fill in a template in one pass: braces in what is filled in are left alone."""
     values = {
         "title": _one_line(subject.title or ""),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.ingest.generate.types import Subject
+from shared.ingest.generate.types import ChunkInput
 
 Vectors = NDArray[np.float32]
 
@@ -42,11 +42,11 @@ _NEAR_OVERLAP = 0.85
 
 
 @dataclass(frozen=True, slots=True)
-class Screened:
+class FilteredQuestion:
     """A question and whether it is kept; `reason` says in a few words why it is not."""
 
     text: str
-    kept: bool
+    passed: bool
     reason: str | None = None
 
 
@@ -66,24 +66,24 @@ def is_question(question: str) -> bool:
     return MIN_CHARS <= len(question) <= MAX_CHARS and question.endswith((*QUESTION_MARKS, "か。"))
 
 
-def screen(questions: Sequence[str], subject: Subject) -> list[Screened]:
+def filter_by_text(questions: Sequence[str], subject: ChunkInput) -> list[FilteredQuestion]:
     """Judge each question by its text alone.
 
     Returns:
         One entry per question, in order, its text normalised.
     """
     kept: list[frozenset[str]] = []
-    screened = []
+    filtered = []
     for question in map(normalise, questions):
         words = frozenset(_words(question))
         reason = _fault(question, subject) or _repetition(words, kept)
         if reason is None:
             kept.append(words)
-        screened.append(Screened(question, kept=reason is None, reason=reason))
-    return screened
+        filtered.append(FilteredQuestion(question, passed=reason is None, reason=reason))
+    return filtered
 
 
-def _fault(question: str, subject: Subject) -> str | None:
+def _fault(question: str, subject: ChunkInput) -> str | None:
     if len(question) < MIN_CHARS:
         return "too short"
     if len(question) > MAX_CHARS:
@@ -93,7 +93,7 @@ def _fault(question: str, subject: Subject) -> str | None:
     return _emptiness(question, subject)
 
 
-def _emptiness(question: str, subject: Subject) -> str | None:
+def _emptiness(question: str, subject: ChunkInput) -> str | None:
     if _ECHOES.search(question) and not _ECHOES.search(subject.text):
         return "repeats the prompt"
     if _REFERENCE.search(question):
@@ -134,30 +134,30 @@ def floor_for(model_name: str) -> float | None:
     return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), None)
 
 
-def apply_similarity(
-    screened: Sequence[Screened], question_vectors: Vectors, chunk_vector: Vectors, floor: float | None
-) -> list[Screened]:
+def filter_by_similarity(
+    filtered: Sequence[FilteredQuestion], question_vectors: Vectors, chunk_vector: Vectors, floor: float | None
+) -> list[FilteredQuestion]:
     """Drop what is far from its own chunk, and what means the same as an earlier question.
 
     Args:
-        screened: what `screen` returned.
-        question_vectors: shape `(n, dimensions)`, unit length; row i belongs to `screened[i]`.
+        filtered: what `screen` returned.
+        question_vectors: shape `(n, dimensions)`, unit length; row i belongs to `filtered[i]`.
         chunk_vector: shape `(dimensions,)`, unit length.
         floor: the lowest similarity to the chunk that is kept; None keeps all.
     """
-    if not screened:
+    if not filtered:
         return []
     to_chunk = question_vectors @ chunk_vector
     to_each_other = question_vectors @ question_vectors.T
-    judged: list[Screened] = []
+    judged: list[FilteredQuestion] = []
     kept: list[int] = []
-    for index, question in enumerate(screened):
+    for index, question in enumerate(filtered):
         reason = question.reason
-        if question.kept:
+        if question.passed:
             reason = _distance(float(to_chunk[index]), floor) or _same_meaning(to_each_other[index, kept])
         if reason is None:
             kept.append(index)
-        judged.append(replace(question, kept=reason is None, reason=reason))
+        judged.append(replace(question, passed=reason is None, reason=reason))
     return judged
 
 

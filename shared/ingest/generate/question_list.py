@@ -7,8 +7,8 @@ from typing import Any
 
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, render
 from shared.ingest.generate.quality import is_question, normalise
-from shared.ingest.generate.replies import Malformed, questions_in
-from shared.ingest.generate.types import Asked, AskingOptions, BadQuestions, Subject
+from shared.ingest.generate.replies import MalformedReply, questions_in
+from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
 
 MAX_REPAIRS = 2
@@ -27,11 +27,11 @@ _TOKENS_BESIDE = 1_500
 _REMINDER = "\n\nNothing but that JSON object: no introduction, no code fence, no other fields."
 
 
-class Cut(Malformed):
+class TruncatedReply(MalformedReply):
     """A reply that stopped at the token limit."""
 
 
-def request(subject: Subject, options: AskingOptions) -> ChatRequest:
+def request(subject: ChunkInput, options: GenerationOptions) -> ChatRequest:
     count = options.count_for(subject)
     prompt = render(options.template or LIST_TEMPLATE, subject, count=count, text=delimited(subject.text))
     return ChatRequest(
@@ -41,15 +41,15 @@ def request(subject: Subject, options: AskingOptions) -> ChatRequest:
     )
 
 
-async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Asked:
+async def generate_questions(model: ChatModel, subject: ChunkInput, options: GenerationOptions) -> GeneratedQuestions:
     usage = Usage()
     call = request(subject, options)
     for calls in range(1, MAX_REPAIRS + 2):
         completion = await model.complete(call)
         usage += completion.usage
         try:
-            return Asked(_questions(completion, options.count_for(subject)), usage, calls)
-        except Malformed as fault:
+            return GeneratedQuestions(_questions(completion, options.count_for(subject)), usage, calls)
+        except MalformedReply as fault:
             reason = str(fault)
             options, call = _repaired(fault, call, subject, options)
     raise BadQuestions(
@@ -59,21 +59,21 @@ async def ask(model: ChatModel, subject: Subject, options: AskingOptions) -> Ask
 
 def _questions(completion: Completion, count: int) -> tuple[str, ...]:
     if completion.finish_reason == "length":
-        raise Cut("cut at the token limit")
+        raise TruncatedReply("cut at the token limit")
     questions = questions_in(completion.text)
     if not any(is_question(normalise(question)) for question in questions):
-        raise Malformed("no question in the reply")
+        raise MalformedReply("no question in the reply")
     return tuple(questions[: 2 * count])
 
 
 def _repaired(
-    fault: Malformed, call: ChatRequest, subject: Subject, options: AskingOptions
-) -> tuple[AskingOptions, ChatRequest]:
+    fault: MalformedReply, call: ChatRequest, subject: ChunkInput, options: GenerationOptions
+) -> tuple[GenerationOptions, ChatRequest]:
     """What to ask next: fewer questions with more room after a cut, else the same with the shape spelled out.
 
     An identical request would often bring an identical reply: greedy and cached servers exist.
     """
-    if not isinstance(fault, Cut):
+    if not isinstance(fault, TruncatedReply):
         return options, replace(call, messages=(Message("system", LIST_SYSTEM + _REMINDER), *call.messages[1:]))
     fewer = replace(options, questions_per_chunk=max(1, options.count_for(subject) // 2))
     assert call.max_tokens is not None

@@ -20,7 +20,7 @@ _ITEM_KEYS = ("question", "text", "q")
 MAX_CHARS = 1_000
 
 
-class Malformed(Exception):
+class MalformedReply(Exception):
     """A reply without what was asked for; the message says what is wrong with it."""
 
 
@@ -37,7 +37,7 @@ def questions_in(reply: str) -> list[str]:
     found = list(_values(text))
     questions = [_storable(question) for question in (_first_list(found) if found else _lines(text))]
     if not questions:
-        raise Malformed("no questions in the reply")
+        raise MalformedReply("no questions in the reply")
     return questions
 
 
@@ -53,7 +53,7 @@ def json_in(reply: str) -> list[Any]:
 def _said(reply: str) -> str:
     text = _THINKING.sub("", reply).strip()
     if not text:
-        raise Malformed("an empty reply")
+        raise MalformedReply("an empty reply")
     return text
 
 
@@ -69,7 +69,7 @@ def _values(text: str) -> Iterator[Any]:
         try:
             value, position = _DECODER.raw_decode(text, match.start())
         except (json.JSONDecodeError, RecursionError) as error:
-            raise Malformed("broken JSON") from error
+            raise MalformedReply("broken JSON") from error
         yield value
 
 
@@ -78,7 +78,7 @@ def _first_list(values: list[Any]) -> list[str]:
         items = _items(value)
         if items is not None:
             return [_item(item) for item in items]
-    raise Malformed("JSON of another shape")
+    raise MalformedReply("JSON of another shape")
 
 
 def _items(value: Any) -> list[Any] | None:
@@ -98,7 +98,7 @@ def _item(item: Any) -> str:
     if isinstance(item, dict):
         item = next((item[key] for key in _ITEM_KEYS if key in item), None)
     if not isinstance(item, str):
-        raise Malformed("a question that is no string")
+        raise MalformedReply("a question that is no string")
     return item[:MAX_CHARS]
 
 

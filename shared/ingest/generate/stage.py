@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from shared.broker.wakeups import Doorbell
+from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError
-from shared.domain.outcomes import Failed, Paid
-from shared.domain.records import PendingChunk
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome
+from shared.domain.records import ChunkToGenerate
 from shared.domain.retry import RetryPolicy, decide
 from shared.ingest.drain import Stage
-from shared.ingest.generate import BadQuestions, Subject, ask
-from shared.ingest.generate.options import asking_options
+from shared.ingest.generate import BadQuestions, ChunkInput, generate_questions
+from shared.ingest.generate.options import generation_options
 from shared.ledger.work import Work
 from shared.providers.chat import ChatModel, Usage
 from shared.providers.limiter import LimitedChat, Limiter
@@ -24,61 +24,63 @@ from shared.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Questioner:
+class Generator:
     """What the stage needs."""
 
     settings: Settings
     work: Work
     model: ChatModel
     limiter: Limiter
-    doorbell: Doorbell
+    wakeups: Wakeups
     policy: RetryPolicy
 
 
-def asking_stage(questioner: Questioner) -> Stage[PendingChunk, Paid | Failed]:
+def generate_stage(questioner: Generator) -> Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]:
     work = questioner.work
     return Stage(
-        name="ask",
+        name="generate",
         slots=questioner.settings.llm_max_in_flight,
         linger=timedelta(milliseconds=100),
         claim=partial(_claim, questioner),
         claim_suspect=partial(_claim, questioner, 1, suspects=True),
-        work=partial(write_questions, questioner),
+        work=partial(generate, questioner),
         settle=partial(_settle, questioner),
         leases_of=lambda chunk: [chunk.lease],
         extend=partial(work.extend, "chunks"),
         give_back=partial(work.give_back, "chunks"),
-        full=lambda: questioner.doorbell.ring("ask"),
+        full=lambda: questioner.wakeups.wake("generate"),
     )
 
 
-async def _claim(questioner: Questioner, limit: int, *, suspects: bool = False) -> list[PendingChunk]:
+async def _claim(questioner: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate]:
     if await questioner.limiter.paused():
         return []
-    limit = questioner.limiter.room(limit)
+    limit = questioner.limiter.capacity(limit)
     while limit:
-        claimed = await questioner.work.claim_pending(limit, suspects=suspects)
+        claimed = await questioner.work.claim_to_generate(limit, suspects=suspects)
         if claimed.paid_already:
-            questioner.doorbell.ring("index")
+            questioner.wakeups.wake("index")
         if claimed.chunks or not claimed.paid_already:
             return claimed.chunks
     return []
 
 
-async def write_questions(questioner: Questioner, chunk: PendingChunk) -> Paid | Failed:
+async def generate(questioner: Generator, chunk: ChunkToGenerate) -> GenerateOutcome | FailedAttempt:
     """Have a chunk's questions written."""
-    options = asking_options(questioner.settings, chunk.options, questioner.model.name)
-    subject = Subject(chunk.text, chunk.title, chunk.heading_path)
+    options = generation_options(questioner.settings, chunk.options, questioner.model.name)
+    subject = ChunkInput(chunk.text, chunk.title, chunk.heading_path)
     try:
-        poison.check(chunk.kills)
-        asked = await ask(LimitedChat(questioner.model, questioner.limiter, chunk.tenant), subject, options)
+        poison.check(chunk.lost_leases)
+        asked = await generate_questions(
+            LimitedChat(questioner.model, questioner.limiter, chunk.tenant), subject, options
+        )
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, questioner.policy, random.random)
         usage, calls = (error.usage, error.calls) if isinstance(error, BadQuestions) else (Usage(), 0)
-        return Failed(chunk.lease, decision, usage, calls)
-    return Paid(chunk, questioner.model.name, asked.questions, asked.usage, asked.calls)
+        return FailedAttempt(chunk.lease, decision, usage, calls)
+    return GenerateOutcome(chunk, questioner.model.name, asked.questions, asked.usage, asked.calls)
 
 
-async def _settle(questioner: Questioner, outcomes: Sequence[Paid | Failed]) -> None:
-    await questioner.work.settle_asked(outcomes)
-    questioner.doorbell.ring("index")
+async def _settle(questioner: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
+    await questioner.work.settle_generated(outcomes)
+    questioner.wakeups.wake("index")

@@ -8,7 +8,7 @@ from typing import Literal
 from shared.domain.errors import BadReply
 from shared.providers.chat import Usage
 
-Strategy = Literal["list", "word-by-word"]
+Strategy = Literal["list", "per-question"]
 QuestionCount = int | Literal["auto"]
 
 _CHARS_PER_QUESTION = 200
@@ -16,7 +16,7 @@ _FEWEST, _MOST = 3, 10
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ChunkInput:
     """A chunk, and where in its document it stands: `heading_path` from the outermost heading inwards."""
 
     text: str
@@ -25,14 +25,14 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class AskingOptions:
+class GenerationOptions:
     """How a collection has its questions written; `template` replaces the default prompt of the strategy."""
 
     strategy: Strategy = "list"
     questions_per_chunk: QuestionCount = "auto"
     template: str | None = None
 
-    def count_for(self, subject: Subject) -> int:
+    def count_for(self, subject: ChunkInput) -> int:
         """How many questions to ask for: what is configured, or one per 200 characters, from 3 to 10."""
         if self.questions_per_chunk != "auto":
             return self.questions_per_chunk
@@ -40,8 +40,8 @@ class AskingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The questions as the model wrote them, not yet screened, and what all calls together cost."""
+class GeneratedQuestions:
+    """The questions as the model wrote them, not yet filtered, and what all calls together cost."""
 
     questions: tuple[str, ...]
     usage: Usage

@@ -1,4 +1,4 @@
-"""Index: questions are screened, embedded with their chunk and written to Qdrant; whole documents are finished.
+"""Index: questions are filtered, embedded with their chunk and written to Qdrant; whole documents are finished.
 
 A batch takes chunks of many documents and goes through as one: one round of embedding requests, one upsert, one
 settlement. Where a collection's questions are prepended to its texts there is a second round, for which questions are
@@ -20,14 +20,14 @@ from uuid import UUID
 import numpy as np
 import structlog
 
-from shared.broker.wakeups import Doorbell
+from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Permanent
-from shared.domain.outcomes import Failed, Indexed
-from shared.domain.records import AcceptedQuestion, AcceptedState, AskedChunk, Finishable, Sweep
+from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, FinishableDocument, Sweep
 from shared.domain.retry import RetryPolicy, decide
 from shared.ingest.drain import Stage
-from shared.ingest.generate import Screened, Subject, apply_similarity, screen
+from shared.ingest.generate import ChunkInput, FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ledger.feedback import Feedback
 from shared.ledger.work import Work
 from shared.providers.embedding import Embedder, Vectors, embed_each, pack
@@ -52,7 +52,7 @@ class Indexer:
     embedder: Embedder
     limiter: Limiter
     index: Index
-    doorbell: Doorbell
+    wakeups: Wakeups
     policy: RetryPolicy
     floor: float | None
     uploads: Uploads
@@ -60,33 +60,33 @@ class Indexer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _FilteredChunk:
     """A chunk with the vector of its text alone, all its questions, and those that are kept with their vectors.
 
     Users' questions, `accepted`, are not judged.
     """
 
-    chunk: AskedChunk
+    chunk: ChunkToIndex
     text: Vectors | Permanent
-    screened: Sequence[Screened]
-    kept: Sequence[tuple[str, Vectors]]
+    filtered: Sequence[FilteredQuestion]
+    passed: Sequence[tuple[str, Vectors]]
     accepted: Sequence[tuple[AcceptedQuestion, Vectors | Permanent]]
 
     @property
     def questions(self) -> list[str]:
-        return [question for question, _ in self.kept]
+        return [question for question, _ in self.passed]
 
     @property
     def prepends(self) -> bool:
         wanted = self.chunk.options.prepend_questions
-        return bool(wanted and self.kept) and not isinstance(self.text, Permanent)
+        return bool(wanted and self.passed) and not isinstance(self.text, Permanent)
 
 
-Batch = Sequence[AskedChunk]
-Outcomes = Sequence[Indexed | Failed]
+IndexBatch = Sequence[ChunkToIndex]
+Outcomes = Sequence[IndexOutcome | FailedAttempt]
 
 
-def indexing_stage(indexer: Indexer) -> Stage[Batch, Outcomes]:
+def index_stage(indexer: Indexer) -> Stage[IndexBatch, Outcomes]:
     work = indexer.work
     return Stage(
         name="index",
@@ -99,15 +99,15 @@ def indexing_stage(indexer: Indexer) -> Stage[Batch, Outcomes]:
         leases_of=lambda batch: [chunk.lease for chunk in batch],
         extend=partial(work.extend, "chunks"),
         give_back=partial(work.give_back, "chunks"),
-        full=lambda: indexer.doorbell.ring("index"),
+        full=lambda: indexer.wakeups.wake("index"),
     )
 
 
-async def _claim(indexer: Indexer, slots: int) -> list[Batch]:
+async def _claim(indexer: Indexer, slots: int) -> list[IndexBatch]:
     if await indexer.limiter.paused():
         return []
     await indexer.index.require()
-    chunks = await indexer.work.claim_asked(slots * _BATCH_CHUNKS)
+    chunks = await indexer.work.claim_to_index(slots * _BATCH_CHUNKS)
     # One upsert goes to one collection.
     chunks.sort(key=lambda chunk: chunk.index_name)
     return [
@@ -118,21 +118,21 @@ async def _claim(indexer: Indexer, slots: int) -> list[Batch]:
     ]
 
 
-async def _claim_suspect(indexer: Indexer) -> list[Batch]:
+async def _claim_suspect(indexer: Indexer) -> list[IndexBatch]:
     if await indexer.limiter.paused():
         return []
     await indexer.index.require()
-    chunks = await indexer.work.claim_asked(1, suspects=True)
+    chunks = await indexer.work.claim_to_index(1, suspects=True)
     return [chunks] if chunks else []
 
 
-async def index_batch(indexer: Indexer, batch: Batch) -> Outcomes:
+async def index_batch(indexer: Indexer, batch: IndexBatch) -> Outcomes:
     """Embed and upsert chunks of one collection; a chunk that cannot be indexed fails alone."""
     sound, outcomes = _sound(indexer, batch)
     try:
-        screened = [_screen(chunk) for chunk in sound]
-        vectors = await _embed(indexer, sound, screened)
-        judged = [_judge(indexer, *parts) for parts in zip(sound, screened, vectors, strict=True)]
+        filtered = [_screen(chunk) for chunk in sound]
+        vectors = await _embed(indexer, sound, filtered)
+        judged = [_judge(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
         text_vectors = await _text_vectors(indexer, judged)
         points = [_points(*parts) for parts in zip(judged, text_vectors, strict=True)]
         await _upsert(indexer, sound, [point for own in points for point in own])
@@ -141,13 +141,13 @@ async def index_batch(indexer: Indexer, batch: Batch) -> Outcomes:
     return outcomes + [_indexed(one) for one in judged]
 
 
-def _sound(indexer: Indexer, batch: Batch) -> tuple[list[AskedChunk], list[Indexed | Failed]]:
+def _sound(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], list[IndexOutcome | FailedAttempt]]:
     """Set aside what has ended too many workers, and what another embedding model was chosen for."""
-    sound: list[AskedChunk] = []
-    failed: list[Indexed | Failed] = []
+    sound: list[ChunkToIndex] = []
+    failed: list[IndexOutcome | FailedAttempt] = []
     for chunk in batch:
         try:
-            poison.check(chunk.kills)
+            poison.check(chunk.lost_leases)
             _check_model(indexer, chunk)
         except ForeaskError as error:
             failed.append(_failed(indexer, chunk, error))
@@ -156,7 +156,7 @@ def _sound(indexer: Indexer, batch: Batch) -> tuple[list[AskedChunk], list[Index
     return sound, failed
 
 
-def _check_model(indexer: Indexer, chunk: AskedChunk) -> None:
+def _check_model(indexer: Indexer, chunk: ChunkToIndex) -> None:
     if chunk.embedding_model != indexer.embedder.name:
         raise Permanent(
             f"The collection was built with the embedding model {chunk.embedding_model} and the workers have"
@@ -164,14 +164,14 @@ def _check_model(indexer: Indexer, chunk: AskedChunk) -> None:
         )
 
 
-def _screen(chunk: AskedChunk) -> list[Screened]:
-    if chunk.given:
-        return [Screened(question, kept=True) for question in chunk.questions]
-    return screen(chunk.questions, Subject(chunk.text, chunk.title, chunk.heading_path))
+def _screen(chunk: ChunkToIndex) -> list[FilteredQuestion]:
+    if chunk.ready_made:
+        return [FilteredQuestion(question, passed=True) for question in chunk.questions]
+    return filter_by_text(chunk.questions, ChunkInput(chunk.text, chunk.title, chunk.heading_path))
 
 
 async def _embed(
-    indexer: Indexer, chunks: Sequence[AskedChunk], screened: Sequence[Sequence[Screened]]
+    indexer: Indexer, chunks: Sequence[ChunkToIndex], filtered: Sequence[Sequence[FilteredQuestion]]
 ) -> list[list[Vectors | Permanent]]:
     """Embed texts, kept questions and users' questions in as few requests as the limits allow.
 
@@ -180,8 +180,8 @@ async def _embed(
         is none.
     """
     own = [
-        [c.text, *(q.text for q in qs if q.kept), *(own.question for own in c.accepted)]
-        for c, qs in zip(chunks, screened, strict=True)
+        [c.text, *(q.text for q in qs if q.passed), *(own.question for own in c.accepted)]
+        for c, qs in zip(chunks, filtered, strict=True)
     ]
     vectors = iter(await _embed_all(indexer, [text for texts in own for text in texts]))
     return [list(islice(vectors, len(texts))) for texts in own]
@@ -195,26 +195,26 @@ async def _embed_all(indexer: Indexer, texts: Sequence[str]) -> list[Vectors | P
 
 
 def _judge(
-    indexer: Indexer, chunk: AskedChunk, screened: Sequence[Screened], vectors: Sequence[Vectors | Permanent]
-) -> _Judged:
+    indexer: Indexer, chunk: ChunkToIndex, filtered: Sequence[FilteredQuestion], vectors: Sequence[Vectors | Permanent]
+) -> _FilteredChunk:
     """Drop kept questions that cannot be embedded, or that their vectors speak against; `vectors` as of `_embed`."""
-    passed = [question for question in screened if question.kept]
+    passed = [question for question in filtered if question.passed]
     text, others, of_users = vectors[0], vectors[1 : 1 + len(passed)], vectors[1 + len(passed) :]
     usable = [(q, v) for q, v in zip(passed, others, strict=True) if not isinstance(v, Permanent)]
     refused = [
-        replace(q, kept=False, reason=f"could not be embedded: {v.message}")
+        replace(q, passed=False, reason=f"could not be embedded: {v.message}")
         for q, v in zip(passed, others, strict=True)
         if isinstance(v, Permanent)
     ]
     judged = [question for question, _ in usable]
-    if usable and not isinstance(text, Permanent) and not chunk.given:
-        judged = apply_similarity(judged, np.stack([v for _, v in usable]), text, indexer.floor)
-    kept = [(q.text, v) for q, (_, v) in zip(judged, usable, strict=True) if q.kept]
-    all_questions = [*judged, *refused, *(q for q in screened if not q.kept)]
-    return _Judged(chunk, text, all_questions, kept, list(zip(chunk.accepted, of_users, strict=True)))
+    if usable and not isinstance(text, Permanent) and not chunk.ready_made:
+        judged = filter_by_similarity(judged, np.stack([v for _, v in usable]), text, indexer.floor)
+    kept = [(q.text, v) for q, (_, v) in zip(judged, usable, strict=True) if q.passed]
+    all_questions = [*judged, *refused, *(q for q in filtered if not q.passed)]
+    return _FilteredChunk(chunk, text, all_questions, kept, list(zip(chunk.accepted, of_users, strict=True)))
 
 
-async def _text_vectors(indexer: Indexer, judged: Sequence[_Judged]) -> list[Vectors | None]:
+async def _text_vectors(indexer: Indexer, judged: Sequence[_FilteredChunk]) -> list[Vectors | None]:
     """The vector that stands for each chunk's text, None where the provider refuses the text.
 
     What it refuses only with the questions in front, such as one that is too long, is found by the text alone.
@@ -226,24 +226,26 @@ async def _text_vectors(indexer: Indexer, judged: Sequence[_Judged]) -> list[Vec
     return [None if isinstance(vector, Permanent) else vector for vector in chosen]
 
 
-def _points(judged: _Judged, text_vector: Vectors | None) -> list[Point]:
+def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
     accepted = [(own, vector) for own, vector in judged.accepted if not isinstance(vector, Permanent)]
-    return points_of(judged.chunk, text_vector, judged.questions, [vector for _, vector in judged.kept], accepted)
+    return points_of(judged.chunk, text_vector, judged.questions, [vector for _, vector in judged.passed], accepted)
 
 
-def _indexed(judged: _Judged) -> Indexed:
+def _indexed(judged: _FilteredChunk) -> IndexOutcome:
     """What is recorded of a chunk once its points stand."""
     chunk, text = judged.chunk, judged.text
-    recorded = [{"text": q.text, "kept": q.kept, "reason": q.reason} for q in judged.screened]
+    recorded = [{"text": q.text, "passed": q.passed, "reason": q.reason} for q in judged.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
-    return Indexed(chunk, recorded, len(judged.kept), error, [(own, _state(vector)) for own, vector in judged.accepted])
+    return IndexOutcome(
+        chunk, recorded, len(judged.passed), error, [(own, _state(vector)) for own, vector in judged.accepted]
+    )
 
 
 def _state(vector: Vectors | Permanent) -> AcceptedState:
     return AcceptedState.REFUSED if isinstance(vector, Permanent) else AcceptedState.INDEXED
 
 
-async def _upsert(indexer: Indexer, chunks: Sequence[AskedChunk], points: Sequence[Point]) -> None:
+async def _upsert(indexer: Indexer, chunks: Sequence[ChunkToIndex], points: Sequence[Point]) -> None:
     if not points:
         return
     dimensions = await indexer.embedder.dimensions()
@@ -251,17 +253,17 @@ async def _upsert(indexer: Indexer, chunks: Sequence[AskedChunk], points: Sequen
     await indexer.index.upsert(chunks[0].index_name, points)
 
 
-def _failed(indexer: Indexer, chunk: AskedChunk, error: ForeaskError) -> Failed:
-    return Failed(chunk.lease, decide(error, chunk.attempts, indexer.policy, random.random))
+def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> FailedAttempt:
+    return FailedAttempt(chunk.lease, decide(error, chunk.attempts, indexer.policy, random.random))
 
 
 async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
     outcomes = [outcome for batch in batches for outcome in batch]
-    failed = [o for o in outcomes if isinstance(o, Failed)]
-    indexed = [o for o in outcomes if isinstance(o, Indexed)]
+    failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
+    indexed = [o for o in outcomes if isinstance(o, IndexOutcome)]
     ended = {o.chunk.document_id for o in indexed}
     if failed:
-        ended |= await indexer.work.settle_failed_asked(failed)
+        ended |= await indexer.work.settle_failed_indexing(failed)
     if indexed:
         held = await indexer.work.settle_indexed(indexed)
         await _take_back(indexer, [o.chunk for o in indexed if o.chunk.lease not in held])
@@ -269,25 +271,25 @@ async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
         await finish(indexer, sorted(ended))
 
 
-async def _take_back(indexer: Indexer, stale: Sequence[AskedChunk]) -> None:
-    """Remove what was written under a claim that had ended, where queries see a newer generation or none."""
+async def _take_back(indexer: Indexer, stale: Sequence[ChunkToIndex]) -> None:
+    """Remove what was written under a claim that had ended, where queries see a newer version or none."""
     if not stale:
         return
     seen = await indexer.work.stale_below([chunk.document_id for chunk in stale])
     for chunk in {chunk.document_id: chunk for chunk in stale}.values():
         below = seen.get(chunk.document_id)
-        if below is None or below > chunk.lease.generation:
+        if below is None or below > chunk.lease.version:
             await indexer.index.delete(chunk.index_name, chunk.tenant, chunk.document_id, below=below)
 
 
 async def finish(indexer: Indexer, document_ids: Sequence[UUID] | None = None) -> None:
     """Finish documents whose chunks have all ended, among those given or of all; safe to do twice.
 
-    The old generation's points go only now, when every point of the new one is confirmed.
+    The old version's points go only now, when every point of the new one is confirmed.
     """
     documents = await indexer.work.finishable(document_ids)
-    replacing = [d for d in documents if d.generation > 1]
-    replaced = await _done(replacing, lambda d: indexer.index.replace(d.index_name, d.tenant, d.id, d.generation))
+    replacing = [d for d in documents if d.version > 1]
+    replaced = await _done(replacing, lambda d: indexer.index.replace(d.index_name, d.tenant, d.id, d.version))
     whole = [d for d in documents if d not in replacing or d in replaced]
     if whole:
         await indexer.work.finish(whole)
@@ -296,11 +298,11 @@ async def finish(indexer: Indexer, document_ids: Sequence[UUID] | None = None) -
 async def clean(indexer: Indexer) -> None:
     """Finish what a killed worker left unfinished, remove deleted documents' points, and sweep after late writers."""
 
-    async def remove(document: Finishable) -> None:
+    async def remove(document: FinishableDocument) -> None:
         await indexer.index.delete(document.index_name, document.tenant, document.id)
 
     async def sweep(left: Sweep) -> None:
-        await indexer.index.delete(left.index_name, left.tenant, left.document_id, below=left.below_generation)
+        await indexer.index.delete(left.index_name, left.tenant, left.document_id, below=left.below_version)
 
     await finish(indexer)
     deleted = await indexer.work.deleted()
@@ -316,7 +318,7 @@ async def clean(indexer: Indexer) -> None:
 
 async def remove_taken_back(indexer: Indexer) -> None:
     """Remove the points of users' questions that were taken back."""
-    async with indexer.feedback.going() as leaving:
+    async with indexer.feedback.pending_removals() as leaving:
         by_index: dict[str, list[UUID]] = {}
         for question in leaving.questions:
             by_index.setdefault(question.index_name, []).append(question.id)

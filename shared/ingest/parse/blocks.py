@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["heading", "paragraph", "list", "table", "code"]
+BlockKind = Literal["heading", "paragraph", "list", "table", "code"]
 
 TITLE_CHARS = 200
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
@@ -24,7 +24,7 @@ _RULE_CHARS = frozenset("|-: \t")
 class Block:
     """Characters `start` to `end` of the text, without the blank lines around them; `level` is a heading's, else 0."""
 
-    kind: Kind
+    kind: BlockKind
     start: int
     end: int
     level: int = 0
@@ -83,7 +83,7 @@ class _Scanner:
             at += 1
         return at
 
-    def block(self, kind: Kind, at: int, end: int, level: int = 0, title: str = "") -> Block:
+    def block(self, kind: BlockKind, at: int, end: int, level: int = 0, title: str = "") -> Block:
         last = end - 1
         return Block(kind, self.offsets[at], self.offsets[last] + len(self.lines[last].rstrip()), level, title)
 
@@ -100,7 +100,7 @@ class _Scanner:
             return self._closed("list", at, self._list_end(at))
         return self._paragraph(at)
 
-    def _closed(self, kind: Kind, at: int, end: int) -> tuple[Block, int]:
+    def _closed(self, kind: BlockKind, at: int, end: int) -> tuple[Block, int]:
         return self.block(kind, at, end), end
 
     def _paragraph(self, at: int) -> tuple[Block, int]:

@@ -21,7 +21,7 @@ from shared.domain.errors import Unreadable
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.extraction import extract, native_files
-from shared.ingest.parse.protocol import LENGTH, READY, Outcome, Reply, Request, flatten, pack
+from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseReplyOutcome, ParseRequest, flatten, pack
 
 SCRATCH_BYTES = 1024 * 1024
 MAPPED_BYTES = 2 * 1024 * 1024 * 1024
@@ -40,7 +40,7 @@ def main() -> None:
     channel.sendall(READY)
     with channel, channel.makefile("rb") as requests:
         while length := requests.read(LENGTH.size):
-            request: Request = orjson.loads(requests.read(LENGTH.unpack(length)[0]))
+            request: ParseRequest = orjson.loads(requests.read(LENGTH.unpack(length)[0]))
             reply = answer(request)
             channel.sendall(pack(reply))
             if reply["outcome"] == "memory":
@@ -68,7 +68,7 @@ def confine(memory_bytes: int) -> None:
             resource.setrlimit(limit, (value, value))
 
 
-def answer(request: Request) -> Reply:
+def answer(request: ParseRequest) -> ParseReply:
     """Parse one file; only what no file should bring about escapes."""
     _start_clock(request["cpu_seconds"])
     try:
@@ -83,7 +83,7 @@ def answer(request: Request) -> Reply:
         return _reply("broken", f"{type(error).__name__}: {error}"[:500])
 
 
-def parse(request: Request) -> ParsedDocument:
+def parse(request: ParseRequest) -> ParsedDocument:
     """The document in a file: its text, divided."""
     extracted = extract(
         Path(request["path"]),
@@ -107,8 +107,8 @@ def _start_clock(cpu_seconds: int) -> None:
         os.lseek(2, 0, os.SEEK_SET)
 
 
-def _reply(outcome: Outcome, reason: str = "", document: ParsedDocument | None = None) -> Reply:
-    return Reply(
+def _reply(outcome: ParseReplyOutcome, reason: str = "", document: ParsedDocument | None = None) -> ParseReply:
+    return ParseReply(
         outcome=outcome,
         reason=reason,
         document=flatten(document) if document else None,

@@ -28,7 +28,7 @@ Measured on 60 texts of 200 paragraphs without a heading, one paragraph edited n
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _PlacedPiece:
     """What is never divided: a block, or a piece of a block that does not fit by itself."""
 
     piece: Piece
@@ -45,12 +45,12 @@ class _Unit:
 
 
 @dataclass(slots=True)
-class _Section:
+class _HeadingSection:
     """Units under one heading, or several where short ones joined; `level` is the first one's, `last` the last's."""
 
     level: int
     last: int
-    units: list[_Unit] = field(default_factory=list)
+    units: list[_PlacedPiece] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -74,8 +74,8 @@ def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[Chunk, .
 
 
 def _runs(
-    sections: Iterable[_Section], text: str, options: ChunkingOptions
-) -> Iterator[tuple[Sequence[_Unit], tuple[int, int] | None]]:
+    sections: Iterable[_HeadingSection], text: str, options: ChunkingOptions
+) -> Iterator[tuple[Sequence[_PlacedPiece], tuple[int, int] | None]]:
     """The units of each chunk, and the span of what is returned where its section is asked for."""
     for section in sections:
         if options.section_max_chars is None:
@@ -85,38 +85,38 @@ def _runs(
                 yield from ((run, _span(part)) for run in _packed(part, text, options.max_chars))
 
 
-def _span(run: Sequence[_Unit]) -> tuple[int, int]:
+def _span(run: Sequence[_PlacedPiece]) -> tuple[int, int]:
     first = run[0].piece
     return first.start - first.overlap_chars, run[-1].end
 
 
-def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> Iterator[_Section]:
-    section = _Section(0, 0)
+def _sections(blocks: Iterable[Block], text: str, options: ChunkingOptions) -> Iterator[_HeadingSection]:
+    section = _HeadingSection(0, 0)
     open_headings: list[Block] = []
     for block in blocks:
         if block.kind == "heading":
             if section.units:
                 yield section
-            section = _Section(block.level, block.level)
+            section = _HeadingSection(block.level, block.level)
             while open_headings and open_headings[-1].level >= block.level:
                 open_headings.pop()
             open_headings.append(block)
             path = tuple(heading.title for heading in open_headings if heading.title)
         elif not section.units:
             path = ()
-        section.units += [_Unit(piece, path, block.kind == "heading") for piece in cut(block, text, options)]
+        section.units += [_PlacedPiece(piece, path, block.kind == "heading") for piece in cut(block, text, options)]
     if section.units:
         yield section
 
 
-def _joined(sections: Iterable[_Section], options: ChunkingOptions) -> list[_Section]:
+def _joined(sections: Iterable[_HeadingSection], options: ChunkingOptions) -> list[_HeadingSection]:
     """Sections, the short ones put to the next sibling or child, else to the one before, where that does no harm."""
     short_chars = min(SHORT_CHARS, options.max_chars // 4)
-    done: list[_Section] = []
-    waiting: _Section | None = None
+    done: list[_HeadingSection] = []
+    waiting: _HeadingSection | None = None
     for section in sections:
         if waiting and _may_join_next(waiting, section, options):
-            current = _Section(waiting.level, section.last, waiting.units + section.units)
+            current = _HeadingSection(waiting.level, section.last, waiting.units + section.units)
         else:
             if waiting:
                 _settle(waiting, done, options)
@@ -129,19 +129,19 @@ def _joined(sections: Iterable[_Section], options: ChunkingOptions) -> list[_Sec
     return done
 
 
-def _may_join_next(short: _Section, following: _Section, options: ChunkingOptions) -> bool:
+def _may_join_next(short: _HeadingSection, following: _HeadingSection, options: ChunkingOptions) -> bool:
     if following.level < short.level:
         return False
     return short.bodiless or _harmless(short, following, options)
 
 
-def _harmless(first: _Section, second: _Section, options: ChunkingOptions) -> bool:
+def _harmless(first: _HeadingSection, second: _HeadingSection, options: ChunkingOptions) -> bool:
     """Whether two sections together fit, or one of them has to be cut anyway."""
     together = second.units[-1].end - first.units[0].start
     return together <= options.max_chars or max(first.size, second.size) > options.max_chars
 
 
-def _settle(short: _Section, done: list[_Section], options: ChunkingOptions) -> None:
+def _settle(short: _HeadingSection, done: list[_HeadingSection], options: ChunkingOptions) -> None:
     if done and short.level >= done[-1].last and _harmless(done[-1], short, options):
         done[-1].units += short.units
         done[-1].last = short.last
@@ -149,7 +149,7 @@ def _settle(short: _Section, done: list[_Section], options: ChunkingOptions) -> 
         done.append(short)
 
 
-def _packed(units: Sequence[_Unit], text: str, max_chars: int) -> Iterator[Sequence[_Unit]]:
+def _packed(units: Sequence[_PlacedPiece], text: str, max_chars: int) -> Iterator[Sequence[_PlacedPiece]]:
     first = 0
     while first < len(units):
         after = _cut_after(units, first, text, max_chars)
@@ -157,7 +157,7 @@ def _packed(units: Sequence[_Unit], text: str, max_chars: int) -> Iterator[Seque
         first = after
 
 
-def _cut_after(units: Sequence[_Unit], first: int, text: str, max_chars: int) -> int:
+def _cut_after(units: Sequence[_PlacedPiece], first: int, text: str, max_chars: int) -> int:
     """Where the run that begins with unit `first` ends: the index of the next one's first unit."""
     begin = units[first].start
     room = begin + max_chars - units[first].piece.repeated_chars
@@ -173,7 +173,7 @@ def _cut_after(units: Sequence[_Unit], first: int, text: str, max_chars: int) ->
     return min([*candidates, fits], key=lambda index: _harm(units, index, text))
 
 
-def _harm(units: Sequence[_Unit], index: int, text: str) -> tuple[int, int, int]:
+def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, int, int]:
     """How bad it is to cut before a unit; among equals a checksum decides, so that cuts follow the content."""
     unit = units[index]
     tail_is_short = units[-1].end - unit.start < SHORT_CHARS
@@ -183,7 +183,7 @@ def _harm(units: Sequence[_Unit], index: int, text: str) -> tuple[int, int, int]
 
 def _chunk(
     ordinal: int,
-    run: Sequence[_Unit],
+    run: Sequence[_PlacedPiece],
     section: tuple[int, int] | None,
     text: str,
     page_of: Callable[[int], int | None],
@@ -194,7 +194,7 @@ def _chunk(
     return Chunk(ordinal, repeated + text[start:end], _common_path(run), (start, end), page_of(start), section)
 
 
-def _common_path(run: Sequence[_Unit]) -> tuple[str, ...]:
+def _common_path(run: Sequence[_PlacedPiece]) -> tuple[str, ...]:
     """The headings that stand above everything in the chunk that is not itself a heading."""
     return common_path({unit.path for unit in run if not unit.heading} or {run[-1].path})
 

@@ -52,22 +52,22 @@ def _charset(media_type: str | None) -> str | None:
     return found[1] if found else None
 
 
-def _text(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+def _text(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     text = decode(path.read_bytes(), charset=charset)
     return ExtractedText(text, _title(text, None), kind.media_type)
 
 
-def _code(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+def _code(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     return ExtractedText(decode(path.read_bytes(), charset=charset), None, kind.media_type, markdown=False)
 
 
-def _html(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+def _html(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     html = decode(path.read_bytes(), charset=charset)
     text = html_to_markdown(html)
     return ExtractedText(text, _title(text, page_title(html)), kind.media_type)
 
 
-def _feed(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+def _feed(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     feed = feeds.read(path.read_bytes())
     if not feed:
         return _converted(path, kinds.XML, charset)
@@ -75,7 +75,7 @@ def _feed(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
     return ExtractedText(text, feed.title or _title(text, None), kind.media_type)
 
 
-def _converted(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:
+def _converted(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     """Text in a notation; where the conversion fails or drops most of it, the notation itself is the text."""
     plain = decode(path.read_bytes(), charset=charset)
     try:
@@ -88,7 +88,7 @@ def _converted(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedTe
     return ExtractedText(text, _title(text, result.metadata.get("title")), kind.media_type)
 
 
-def _native(path: Path, kind: kinds.Kind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
+def _native(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
     result = _kreuzberg().from_file(path, kind)
     if kind is kinds.PDF:
         text, starts = pages.of_pdf(result, min_kept_words=_MIN_KEPT_WORDS)
@@ -131,7 +131,7 @@ def _title(text: str, stated: object) -> str | None:
     return next((title for title in headings if title), None)
 
 
-def _why_empty(kind: kinds.Kind, page_count: int) -> str:
+def _why_empty(kind: kinds.FileKind, page_count: int) -> str:
     if page_count:
         pages_ = "1 page" if page_count == 1 else f"{page_count:,} pages"
         return f"the {kind.name} has {pages_} but no text; run OCR on it first"
@@ -178,7 +178,7 @@ class _Kreuzberg:
         except self._module.KreuzbergError as error:
             raise _explained(error, media_type) from error
 
-    def from_file(self, path: Path, kind: kinds.Kind) -> Any:
+    def from_file(self, path: Path, kind: kinds.FileKind) -> Any:
         self.files += 1
         config = self._pdf_config if kind is kinds.PDF else self._config
         try:

@@ -24,7 +24,7 @@ _ODF = "application/vnd.oasis.opendocument."
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FileKind:
     """A kind of file.
 
     Args:
@@ -39,32 +39,32 @@ class Kind:
     route: Route
 
 
-PDF = Kind("application/pdf", "PDF", "native")
-DOCX = Kind(_OFFICE + "wordprocessingml.document", "Word document", "native")
-XLSX = Kind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "native")
-PPTX = Kind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "native")
-ODT = Kind(_ODF + "text", "OpenDocument text", "native")
-ODS = Kind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "native")
-EPUB = Kind("application/epub+zip", "EPUB", "native")
-DOC = Kind("application/msword", "Word 97 document", "native")
-XLS = Kind("application/vnd.ms-excel", "Excel 97 workbook", "native")
-PPT = Kind("application/vnd.ms-powerpoint", "PowerPoint 97 presentation", "native")
-MSG = Kind("application/vnd.ms-outlook", "Outlook message", "native")
-RTF = Kind("application/rtf", "RTF", "native")
-EML = Kind("message/rfc822", "e-mail", "native")
-IPYNB = Kind("application/x-ipynb+json", "notebook", "converted")
-HTML = Kind("text/html", "HTML", "html")
-FEED = Kind("application/rss+xml", "feed", "feed")
-XML = Kind("application/xml", "XML", "converted")
-JSON = Kind("application/json", "JSON", "converted")
-CSV = Kind("text/csv", "CSV", "converted")
-TSV = Kind("text/tab-separated-values", "TSV", "converted")
-RST = Kind("text/x-rst", "reStructuredText", "converted")
-ORG = Kind("text/x-org", "Org", "converted")
-LATEX = Kind("application/x-latex", "LaTeX", "converted")
-MARKDOWN = Kind("text/markdown", "Markdown", "text")
-TEXT = Kind("text/plain", "text", "text")
-CODE = Kind("text/x-source", "source code", "code")
+PDF = FileKind("application/pdf", "PDF", "native")
+DOCX = FileKind(_OFFICE + "wordprocessingml.document", "Word document", "native")
+XLSX = FileKind(_OFFICE + "spreadsheetml.sheet", "Excel workbook", "native")
+PPTX = FileKind(_OFFICE + "presentationml.presentation", "PowerPoint presentation", "native")
+ODT = FileKind(_ODF + "text", "OpenDocument text", "native")
+ODS = FileKind(_ODF + "spreadsheet", "OpenDocument spreadsheet", "native")
+EPUB = FileKind("application/epub+zip", "EPUB", "native")
+DOC = FileKind("application/msword", "Word 97 document", "native")
+XLS = FileKind("application/vnd.ms-excel", "Excel 97 workbook", "native")
+PPT = FileKind("application/vnd.ms-powerpoint", "PowerPoint 97 presentation", "native")
+MSG = FileKind("application/vnd.ms-outlook", "Outlook message", "native")
+RTF = FileKind("application/rtf", "RTF", "native")
+EML = FileKind("message/rfc822", "e-mail", "native")
+IPYNB = FileKind("application/x-ipynb+json", "notebook", "converted")
+HTML = FileKind("text/html", "HTML", "html")
+FEED = FileKind("application/rss+xml", "feed", "feed")
+XML = FileKind("application/xml", "XML", "converted")
+JSON = FileKind("application/json", "JSON", "converted")
+CSV = FileKind("text/csv", "CSV", "converted")
+TSV = FileKind("text/tab-separated-values", "TSV", "converted")
+RST = FileKind("text/x-rst", "reStructuredText", "converted")
+ORG = FileKind("text/x-org", "Org", "converted")
+LATEX = FileKind("application/x-latex", "LaTeX", "converted")
+MARKDOWN = FileKind("text/markdown", "Markdown", "text")
+TEXT = FileKind("text/plain", "text", "text")
+CODE = FileKind("text/x-source", "source code", "code")
 
 _SUFFIXES = (
     (PDF, "pdf"),
@@ -121,13 +121,13 @@ _OLE_STREAMS = (("WordDocument", DOC), ("PowerPoint Document", PPT), ("Workbook"
 _ZIP_FOLDERS = (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX))
 _ZIP_TYPES = {kind.media_type: kind for kind in (ODT, ODS, EPUB)}
 _MAIL_HEADER = re.compile(
-    r"(?:From|To|Subject|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To):", re.IGNORECASE
+    r"(?:From|To|ChunkInput|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To):", re.IGNORECASE
 )
 _MAIL_MUST = re.compile(r"^(?:From|Message-ID|MIME-Version):", re.IGNORECASE | re.MULTILINE)
 _MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b", re.IGNORECASE)
 
 
-def detect(path: Path, head: bytes, *, filename: str | None, media_type: str | None) -> Kind:
+def detect(path: Path, head: bytes, *, filename: str | None, media_type: str | None) -> FileKind:
     """The kind of the file at `path`.
 
     Args:
@@ -150,7 +150,7 @@ def detect(path: Path, head: bytes, *, filename: str | None, media_type: str | N
     return _textual(_preview(head), stated, _BY_SUFFIX.get(suffix))
 
 
-def _by_magic(path: Path, head: bytes) -> Kind | None:
+def _by_magic(path: Path, head: bytes) -> FileKind | None:
     if b"%PDF-" in head[:1024]:
         return PDF
     if head.startswith(b"{\\rtf"):
@@ -172,7 +172,7 @@ def _refuse(head: bytes) -> None:
             raise Unreadable(f"the file is a {name} archive; unpack it and add the files in it")
 
 
-def _zipped(path: Path) -> Kind:
+def _zipped(path: Path) -> FileKind:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -190,7 +190,7 @@ def _refuse_bomb(entries: list[zipfile.ZipInfo]) -> None:
         )
 
 
-def _inside(archive: zipfile.ZipFile, names: list[str]) -> Kind:
+def _inside(archive: zipfile.ZipFile, names: list[str]) -> FileKind:
     if "mimetype" in names and archive.getinfo("mimetype").file_size < 200:  # noqa: PLR2004 - a media type, no bomb
         declared = archive.read("mimetype").decode("ascii", "replace").strip().removesuffix("-template")
         if kind := _ZIP_TYPES.get(declared):
@@ -203,7 +203,7 @@ def _inside(archive: zipfile.ZipFile, names: list[str]) -> Kind:
     raise Unreadable("the file is a ZIP archive and no document; unpack it and add the files in it")
 
 
-def _compound(path: Path) -> Kind:
+def _compound(path: Path) -> FileKind:
     """The kind of a Microsoft compound file, by the names in its directory, which may lie anywhere in it."""
     data = path.read_bytes()
     if "EncryptedPackage".encode("utf-16-le") in data:
@@ -216,7 +216,7 @@ def _compound(path: Path) -> Kind:
     raise Unreadable("the file is an old Microsoft file, but no Word, Excel, PowerPoint or Outlook one")
 
 
-def _textual(preview: str, stated: Kind | None, named: Kind | None) -> Kind:
+def _textual(preview: str, stated: FileKind | None, named: FileKind | None) -> FileKind:
     found = _by_shape(preview, {stated, named})
     if found:
         return found
@@ -229,7 +229,7 @@ def _textual(preview: str, stated: Kind | None, named: Kind | None) -> Kind:
     return TEXT
 
 
-def _by_shape(preview: str, claims: Iterable[Kind | None]) -> Kind | None:
+def _by_shape(preview: str, claims: Iterable[FileKind | None]) -> FileKind | None:
     start = preview.lstrip()
     if IPYNB in claims or (start.startswith("{") and '"nbformat"' in preview and '"cells"' in preview):
         return IPYNB if start.startswith("{") else None
@@ -240,7 +240,7 @@ def _by_shape(preview: str, claims: Iterable[Kind | None]) -> Kind | None:
     return None
 
 
-def _marked_up(tag: str, start: str) -> Kind:
+def _marked_up(tag: str, start: str) -> FileKind:
     if tag in ("rss", "feed", "rdf:rdf") or "<rss" in start or "<feed" in start:
         return FEED
     return XML if tag == "?xml" and "<html" not in start else HTML

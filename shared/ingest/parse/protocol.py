@@ -15,10 +15,10 @@ READY = b"ready\n"
 LENGTH = struct.Struct(">Q")
 
 
-Outcome = Literal["document", "unreadable", "memory", "broken"]
+ParseReplyOutcome = Literal["document", "unreadable", "memory", "broken"]
 
 
-class Request(TypedDict):
+class ParseRequest(TypedDict):
     """One file to parse."""
 
     path: str
@@ -31,17 +31,17 @@ class Request(TypedDict):
     cpu_seconds: int
 
 
-class Reply(TypedDict):
+class ParseReply(TypedDict):
     """What came of it; `resident_bytes` and `native_files` are the child's own state, for its recycling."""
 
-    outcome: Outcome
+    outcome: ParseReplyOutcome
     reason: str
     document: list[Any] | None
     resident_bytes: int
     native_files: int
 
 
-def pack(message: Request | Reply) -> bytes:
+def pack(message: ParseRequest | ParseReply) -> bytes:
     """A message as it goes over the wire."""
     body = orjson.dumps(message)
     return LENGTH.pack(len(body)) + body

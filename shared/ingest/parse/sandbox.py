@@ -21,7 +21,7 @@ import orjson
 
 from shared.domain.errors import Transient, Unreadable
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
-from shared.ingest.parse.protocol import LENGTH, READY, Reply, Request, pack, restore
+from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest, pack, restore
 
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
@@ -88,7 +88,7 @@ class ParsingSandbox:
             Unreadable: the file's text cannot be had, or reading it took too much time or memory, or crashed.
             Transient: no child could be started.
         """
-        request = Request(
+        request = ParseRequest(
             path=str(path.absolute()),  # noqa: ASYNC240 - reads no disk
             filename=filename,
             media_type=media_type,
@@ -102,7 +102,7 @@ class ParsingSandbox:
             reply = await self._exchange(request)
         return _document(reply, self._memory_bytes)
 
-    async def _exchange(self, request: Request) -> Reply:
+    async def _exchange(self, request: ParseRequest) -> ParseReply:
         """The answer of a child; what a used one dies of may be left from earlier files, so a fresh one has a try."""
         if self._closed:
             raise Transient("the parsing sandbox is closed")
@@ -115,7 +115,7 @@ class ParsingSandbox:
             raise Unreadable(_cause(outcome, self._timeout, self._memory_bytes))
         return outcome
 
-    async def _ask(self, child: _Child, request: Request) -> Reply | _Death:
+    async def _ask(self, child: _Child, request: ParseRequest) -> ParseReply | _Death:
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
                 reply = await child.ask(request, max_bytes=self._max_text_chars * BYTES_PER_CHAR + 65_536)
@@ -142,7 +142,7 @@ class ParsingSandbox:
             await child.end()
         return None
 
-    async def _give_back(self, child: _Child, reply: Reply) -> None:
+    async def _give_back(self, child: _Child, reply: ParseReply) -> None:
         worn = reply["native_files"] >= MAX_NATIVE_FILES or reply["resident_bytes"] > self._memory_bytes // 2
         if worn or self._closed or reply["outcome"] == "memory":
             await child.end()
@@ -150,7 +150,7 @@ class ParsingSandbox:
             self._idle.append(child)
 
 
-def _document(reply: Reply, memory_bytes: int) -> ParsedDocument:
+def _document(reply: ParseReply, memory_bytes: int) -> ParsedDocument:
     match reply["outcome"]:
         case "document" if reply["document"]:
             return restore(reply["document"])
@@ -223,13 +223,13 @@ class _Child:
     def alive(self) -> bool:
         return not self._reader.at_eof()
 
-    async def ask(self, request: Request, *, max_bytes: int) -> Reply:
+    async def ask(self, request: ParseRequest, *, max_bytes: int) -> ParseReply:
         """The child's answer; an EOFError or OSError means that it is gone, or has lost its wits."""
         self._writer.write(pack(request))
         (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
         if length > max_bytes:
             raise EOFError(f"a reply of {length} bytes")
-        reply: Reply = orjson.loads(await self._reader.readexactly(length))
+        reply: ParseReply = orjson.loads(await self._reader.readexactly(length))
         return reply
 
     async def end(self) -> _Death:

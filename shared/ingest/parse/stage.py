@@ -10,15 +10,15 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-from shared.broker.wakeups import Doorbell
+from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Unreadable
-from shared.domain.outcomes import Failed, Parsed
-from shared.domain.records import ClaimedDocument, CollectionOptions, NewChunk
+from shared.domain.outcomes import FailedAttempt, ParseOutcome
+from shared.domain.records import CollectionOptions, DocumentToParse, NewChunk
 from shared.domain.retry import RetryPolicy, decide
 from shared.ingest.drain import Stage
-from shared.ingest.generate import AskingOptions, Subject, content_key
-from shared.ingest.generate.options import asking_options
+from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
+from shared.ingest.generate.options import generation_options
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.questions import assign
 from shared.ingest.parse.sandbox import ParsingSandbox
@@ -36,12 +36,12 @@ class Parser:
     work: Work
     sandbox: ParsingSandbox
     uploads: Uploads
-    doorbell: Doorbell
+    wakeups: Wakeups
     model: str
     policy: RetryPolicy
 
 
-def parsing_stage(parser: Parser) -> Stage[ClaimedDocument, Parsed | Failed]:
+def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedAttempt]:
     work = parser.work
     return Stage(
         name="parse",
@@ -54,14 +54,14 @@ def parsing_stage(parser: Parser) -> Stage[ClaimedDocument, Parsed | Failed]:
         leases_of=lambda document: [document.lease],
         extend=partial(work.extend, "documents"),
         give_back=partial(work.give_back, "documents"),
-        full=lambda: parser.doorbell.ring("parse"),
+        full=lambda: parser.wakeups.wake("parse"),
     )
 
 
-async def parse(parser: Parser, document: ClaimedDocument) -> Parsed | Failed:
+async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | FailedAttempt:
     """Divide a document into chunks, each with the key under which its questions are paid for."""
     try:
-        poison.check(document.kills)
+        poison.check(document.lost_leases)
         parsed = await parser.sandbox.parse(
             parser.uploads.path(document.upload),
             filename=document.filename,
@@ -71,21 +71,21 @@ async def parse(parser: Parser, document: ClaimedDocument) -> Parsed | Failed:
         if not parsed.chunks:
             raise Unreadable("The document has no text.")
     except ForeaskError as error:
-        return Failed(document.lease, decide(error, document.attempts, parser.policy, random.random))
-    options = asking_options(parser.settings, document.options, parser.model)
-    return Parsed(document, parsed.title, parsed.media_type, _new_chunks(document, parsed, options, parser.model))
+        return FailedAttempt(document.lease, decide(error, document.attempts, parser.policy, random.random))
+    options = generation_options(parser.settings, document.options, parser.model)
+    return ParseOutcome(document, parsed.title, parsed.media_type, _new_chunks(document, parsed, options, parser.model))
 
 
-async def _settle(parser: Parser, outcomes: Sequence[Parsed | Failed]) -> None:
-    failed = [o for o in outcomes if isinstance(o, Failed)]
+async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttempt]) -> None:
+    failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
     if failed:
         await parser.work.settle_failed_documents(failed)
-    parsed = [o for o in outcomes if isinstance(o, Parsed)]
+    parsed = [o for o in outcomes if isinstance(o, ParseOutcome)]
     if parsed:
         await parser.work.settle_parsed(parsed)
-        parser.doorbell.ring("ask")
-    if any(o.document.given_questions is not None for o in parsed):
-        parser.doorbell.ring("index")
+        parser.wakeups.wake("generate")
+    if any(o.document.ready_questions is not None for o in parsed):
+        parser.wakeups.wake("index")
 
 
 def _chunking(settings: Settings, options: CollectionOptions) -> ChunkingOptions:
@@ -100,14 +100,14 @@ def _chunking(settings: Settings, options: CollectionOptions) -> ChunkingOptions
 
 
 def _new_chunks(
-    document: ClaimedDocument, parsed: ParsedDocument, options: AskingOptions, model: str
+    document: DocumentToParse, parsed: ParsedDocument, options: GenerationOptions, model: str
 ) -> list[NewChunk]:
     title = document.title or parsed.title
     given = _given(document, parsed)
     occurrences: Counter[str] = Counter()
     chunks = []
     for number, chunk in enumerate(parsed.chunks):
-        subject = Subject(chunk.text, title, chunk.heading_path)
+        subject = ChunkInput(chunk.text, title, chunk.heading_path)
         chunks.append(
             NewChunk(
                 id=_chunk_id(document, chunk.text, occurrences[chunk.text]),
@@ -118,18 +118,18 @@ def _new_chunks(
                 page=chunk.page,
                 section=chunk.section,
                 content_key=content_key(document.tenant, model, subject, options),
-                given_questions=given[number] if given is not None else None,
+                ready_questions=given[number] if given is not None else None,
             )
         )
         occurrences[chunk.text] += 1
     return chunks
 
 
-def _chunk_id(document: ClaimedDocument, text: str, occurrence: int) -> UUID:
+def _chunk_id(document: DocumentToParse, text: str, occurrence: int) -> UUID:
     return chunk_id(document.collection_id, document.lease.id, text, occurrence)
 
 
-def _given(document: ClaimedDocument, parsed: ParsedDocument) -> list[tuple[str, ...]] | None:
-    if document.given_questions is None:
+def _given(document: DocumentToParse, parsed: ParsedDocument) -> list[tuple[str, ...]] | None:
+    if document.ready_questions is None:
         return None
-    return [tuple(question.text for question in own) for own in assign(document.given_questions, parsed.chunks)]
+    return [tuple(question.text for question in own) for own in assign(document.ready_questions, parsed.chunks)]

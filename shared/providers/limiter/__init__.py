@@ -1,9 +1,9 @@
 """The limiter: what the whole pool may ask of a provider, and when it is better left alone."""
 
-from shared.providers.limiter.exchange import provider_id
 from shared.providers.limiter.limiter import INGEST, QUERY, Limiter, Patience, ProviderLimits
 from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
 from shared.providers.limiter.rates import Rates, Window
+from shared.providers.limiter.script import provider_id
 from shared.providers.limiter.usage import LimitUse
 
 __all__ = [

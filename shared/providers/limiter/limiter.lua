@@ -3,7 +3,7 @@
 --
 -- KEYS  1 the provider's state (hash), 2 its calls in flight (sorted set: call, end of its lease),
 --       then a state (hash) for each tenant with limits
--- ARGV  1 JSON, written by shared/providers/limiter/exchange.py, which also reads the reply:
+-- ARGV  1 JSON, written by shared/providers/limiter/script.py, which also reads the reply:
 --       milliseconds now, breaker (0 closed, 1 open, 2 half-open), pause, cooldown and wait in milliseconds, calls in
 --       flight, the limit of those (0: none), the place of a grant that must probe (0: none), and then for each call
 --       asked for the tokens reserved for it, or why it was not granted:

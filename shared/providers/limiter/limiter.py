@@ -15,15 +15,15 @@ from redis.asyncio import Redis
 
 from shared.domain.errors import ForeaskError, KeyRefused, RateLimited, Stopping, TimedOut, Transient, Unavailable
 from shared.providers.limiter import usage
-from shared.providers.limiter.exchange import Breaker, Ended, Exchange, Grant, Outcome, Terms
-from shared.providers.limiter.pump import Pump, is_down
+from shared.providers.limiter.client import LimiterClient, is_down
 from shared.providers.limiter.rates import Bucket, Rates
+from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms
 from shared.providers.limiter.usage import LimitUse
 
 _FRESH_SECONDS = 1.0  # what was last heard of the state holds for so long
 _REFRESH_SECONDS = 0.5
 _PAUSING_COOLDOWN_SECONDS = 1.0  # a shorter one is waited for on the spot
-_ROOM_SECONDS = 5.0  # how far ahead of its rate work is taken up
+_CAPACITY_SECONDS = 5.0  # how far ahead of its rate work is taken up
 
 log = structlog.get_logger()
 
@@ -101,8 +101,8 @@ class Limiter:
         terms = Terms(
             limits.provider, limits.rates.buckets(), limits.in_flight, limits.probe_timeout.total_seconds() + 5
         )
-        self._exchange = Exchange(redis, terms)
-        self._pump = Pump(self._exchange, self._buckets_of, limits.component)
+        self._script = LimiterScript(redis, terms)
+        self._client = LimiterClient(self._script, self._buckets_of, limits.component)
 
     @asynccontextmanager
     async def call(
@@ -129,26 +129,28 @@ class Limiter:
             await self._failed(grant, call, error)
             raise
         except BaseException:
-            self._end(grant, Outcome.DROPPED, call)
+            self._end(grant, CallOutcome.ABANDONED, call)
             raise
         else:
-            self._end(grant, Outcome.OK, call)
+            self._end(grant, CallOutcome.OK, call)
 
     async def paused(self) -> bool:
         """Whether there is no use in taking up work: the provider is left alone, or the limits cannot be asked for."""
-        if time.monotonic() - self._pump.replied_at > _FRESH_SECONDS and not await self._pump.refresh(_REFRESH_SECONDS):
+        if time.monotonic() - self._client.replied_at > _FRESH_SECONDS and not await self._client.refresh(
+            _REFRESH_SECONDS
+        ):
             return True
-        reply = self._pump.reply
+        reply = self._client.reply
         assert reply is not None
         left = max(reply.pause_seconds, reply.cooldown_seconds - _PAUSING_COOLDOWN_SECONDS)
-        return self._pump.replied_at + left > time.monotonic()
+        return self._client.replied_at + left > time.monotonic()
 
-    def room(self, wanted: int) -> int:
+    def capacity(self, wanted: int) -> int:
         """How much of so much more work to take up now: no more than the declared rate lets begin within seconds."""
         if self._requests_a_millisecond == 0:
             return wanted
-        ahead = ceil(self._requests_a_millisecond * 1000 * _ROOM_SECONDS)
-        return max(0, min(wanted, ahead - self._pump.waiting))
+        ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
+        return max(0, min(wanted, ahead - self._client.waiting))
 
     async def usage(self, tenant: str) -> list[LimitUse]:
         """How much of the provider's and the tenant's limits is used.
@@ -157,17 +159,15 @@ class Limiter:
             Unavailable: the broker is away.
         """
         limits = self._limits
-        return await usage.read(
-            self._redis, self._exchange, limits.component, limits.rates, (tenant, limits.of(tenant))
-        )
+        return await usage.read(self._redis, self._script, limits.component, limits.rates, (tenant, limits.of(tenant)))
 
     def stop(self) -> None:
         """Begin no call from now on: who waits, now or later, is told `Stopping`."""
-        self._pump.fail(Stopping)
+        self._client.fail(Stopping)
 
     async def aclose(self) -> None:
         self.stop()
-        await self._pump.aclose()
+        await self._client.aclose()
 
     async def _granted(
         self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
@@ -182,14 +182,14 @@ class Limiter:
     async def _asked(
         self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
     ) -> Grant | None:
-        acquiring = self._pump.acquire(tenant, prompt_tokens, completion_tokens)
+        acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens)
         if patience.at_most is None:
             return await acquiring
         began = time.monotonic()
         waiting = asyncio.ensure_future(acquiring)
         try:
             if patience.broker is not None:
-                reached = await self._pump.refresh(patience.broker.total_seconds())
+                reached = await self._client.refresh(patience.broker.total_seconds())
                 if not reached and not waiting.done():
                     log.warning("called_without_leave", component=self._limits.component)
                     return None
@@ -201,7 +201,7 @@ class Limiter:
             waiting.cancel()
 
     def _too_late(self) -> RateLimited:
-        reply = self._pump.reply
+        reply = self._client.reply
         wait = max(1.0, reply.wait_seconds if reply is not None else 0.0)
         return RateLimited(
             f"the {self._limits.component} provider's limits leave no room now", retry_after=timedelta(seconds=wait)
@@ -219,12 +219,12 @@ class Limiter:
         except Transient as error:
             await self._failed(grant, Call(), error)
         except ForeaskError:
-            self._end(grant, Outcome.OK, Call())  # it refuses this request, so it answers
+            self._end(grant, CallOutcome.OK, Call())  # it refuses this request, so it answers
         except BaseException:
-            self._end(grant, Outcome.DROPPED, Call())
+            self._end(grant, CallOutcome.ABANDONED, Call())
             raise
         else:
-            self._end(grant, Outcome.OK, Call())
+            self._end(grant, CallOutcome.OK, Call())
 
     async def _failed(self, grant: Grant | None, call: Call, error: ForeaskError) -> None:
         """Tell of an error; where it is the provider's and the breaker is open, it is not the work that is at fault.
@@ -236,17 +236,21 @@ class Limiter:
             return
         outcome = outcome_of(error)
         after = error.retry_after.total_seconds() if isinstance(error, Transient) and error.retry_after else None
-        if outcome in {Outcome.OK, Outcome.DROPPED}:
+        if outcome in {CallOutcome.OK, CallOutcome.ABANDONED}:
             self._end(grant, outcome, call)
             return
-        tokens = 0 if outcome is Outcome.LIMITED else call.tokens
-        reply = await self._pump.end_badly(Ended(grant, outcome, tokens, None, after), _REFRESH_SECONDS)
-        if outcome in {Outcome.FAILED, Outcome.TIMEOUT} and reply is not None and reply.breaker is not Breaker.CLOSED:
+        tokens = 0 if outcome is CallOutcome.LIMITED else call.tokens
+        reply = await self._client.end_badly(FinishedCall(grant, outcome, tokens, None, after), _REFRESH_SECONDS)
+        if (
+            outcome in {CallOutcome.FAILED, CallOutcome.TIMEOUT}
+            and reply is not None
+            and reply.breaker is not Breaker.CLOSED
+        ):
             raise is_down(self._limits.component, reply) from error
 
-    def _end(self, grant: Grant | None, outcome: Outcome, call: Call) -> None:
+    def _end(self, grant: Grant | None, outcome: CallOutcome, call: Call) -> None:
         if grant is not None:
-            self._pump.end(Ended(grant, outcome, call.tokens, call.completion_tokens))
+            self._client.end(FinishedCall(grant, outcome, call.tokens, call.completion_tokens))
 
     def _buckets_of(self, tenant: str) -> tuple[Bucket, Bucket] | None:
         if tenant not in self._tenant_buckets:
@@ -255,18 +259,18 @@ class Limiter:
         return self._tenant_buckets[tenant]
 
 
-def outcome_of(error: ForeaskError) -> Outcome:
+def outcome_of(error: ForeaskError) -> CallOutcome:
     """What an error says about its provider; the class decides."""
     match error:
         case RateLimited():
-            return Outcome.LIMITED
+            return CallOutcome.LIMITED
         case KeyRefused():
-            return Outcome.REFUSED
+            return CallOutcome.REFUSED
         case TimedOut():
-            return Outcome.TIMEOUT
+            return CallOutcome.TIMEOUT
         case Unavailable():
-            return Outcome.FAILED
+            return CallOutcome.FAILED
         case Transient():
-            return Outcome.DROPPED
+            return CallOutcome.ABANDONED
         case _:
-            return Outcome.OK
+            return CallOutcome.OK

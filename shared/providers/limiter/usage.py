@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from shared.domain.errors import Unavailable
-from shared.providers.limiter.exchange import Breaker, Exchange
 from shared.providers.limiter.rates import Rates
+from shared.providers.limiter.script import Breaker, LimiterScript
 
 _SLOT_SECONDS = 10  # as in limiter.lua
 _SLOTS = 7
@@ -42,7 +42,7 @@ class LimitUse:
 
 
 async def read(
-    redis: Redis, exchange: Exchange, component: str, rates: Rates, tenant: tuple[str, Rates]
+    redis: Redis, script: LimiterScript, component: str, rates: Rates, tenant: tuple[str, Rates]
 ) -> list[LimitUse]:
     """What a provider's limits, and a tenant's own, are used for.
 
@@ -53,9 +53,9 @@ async def read(
     try:
         async with redis.pipeline(transaction=False) as pipeline:
             await pipeline.time()
-            await pipeline.hgetall(exchange.key("state"))
-            await pipeline.hgetall(exchange.key(f"tenant:{name}"))
-            await pipeline.zrange(exchange.key("flight"), 0, -1, withscores=True)
+            await pipeline.hgetall(script.key("state"))
+            await pipeline.hgetall(script.key(f"tenant:{name}"))
+            await pipeline.zrange(script.key("flight"), 0, -1, withscores=True)
             (seconds, micros), state, own, flight = await pipeline.execute()
     except (RedisError, OSError) as error:
         raise Unavailable("the broker, which keeps the limits, cannot be reached", component="broker") from error

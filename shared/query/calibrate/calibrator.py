@@ -20,11 +20,11 @@ import structlog
 
 from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.records import Collection
-from shared.ledger.calibrations import Calibrations, KeptQuestion
+from shared.ledger.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback import Feedback
 from shared.providers.embedding import Embedder
-from shared.query.calibrate.weights import Judged, calibrate, judge
-from shared.query.retrieve.baseline import FEWEST_PAIRS, MOST_PAIRS, background_of
+from shared.query.calibrate.weights import WeightChoice, calibrate, judge
+from shared.query.retrieve.baseline import FEWEST_PAIRS, MOST_PAIRS, baseline_of
 from shared.query.retrieve.retriever import Retriever
 from shared.vectors.index import Index
 from shared.vectors.points import question_id
@@ -37,7 +37,7 @@ _EVERY = timedelta(minutes=10)  # a collection is looked at no more often
 _LEASE = timedelta(minutes=5)
 _LOOKS = 100  # at collections that have not grown, for one ring
 
-Source = Literal["labelled", "accepted", "generated"]
+EvidenceSource = Literal["labelled", "accepted", "generated"]
 Labelled = tuple[str, Some[str]]  # a question, and the ids of chunks that answer it
 log = structlog.get_logger()
 
@@ -53,13 +53,13 @@ class Calibration:
         chunks: how many the collection had.
     """
 
-    judged: Judged
-    source: Source
-    background: float
+    judged: WeightChoice
+    source: EvidenceSource
+    baseline: float
     chunks: int
 
     def as_json(self) -> dict[str, Any]:
-        facts = {"source": self.source, "background": self.background, "chunks": self.chunks}
+        facts = {"source": self.source, "baseline": self.baseline, "chunks": self.chunks}
         return dataclasses.asdict(self.judged) | facts
 
 
@@ -81,9 +81,9 @@ class Calibrator:
         Raises:
             Transient: the ledger, the embedding provider or Qdrant is not available.
         """
-        background = await self._background(collection, await self._sample(collection))
-        judged = await self._chosen(collection, labelled, background)
-        return await self._keep(collection, judged, "labelled", background)
+        baseline = await self._background(collection, await self._sample(collection))
+        judged = await self._chosen(collection, labelled, baseline)
+        return await self._keep(collection, judged, "labelled", baseline)
 
     async def by_itself(self, collection: Collection) -> Collection:
         """Choose weights by what users have accepted, or measure what can be measured without, and keep it.
@@ -100,13 +100,13 @@ class Calibrator:
                 f"{len(sample)} chunks have questions, and it takes {FEWEST_PAIRS} to calibrate without labels.",
                 field="questions",
             )
-        background = await self._background(collection, sample)
+        baseline = await self._background(collection, sample)
         accepted = (await self._feedback.accepted(collection.id))[-_MOST_ACCEPTED:]
         if len(accepted) >= _FEWEST_ACCEPTED:
-            judged = await self._chosen(collection, accepted, background)
-            return await self._keep(collection, judged, "accepted", background)
-        judged = await self._held_out(collection, sample, background)
-        return await self._keep(collection, judged, "generated", background)
+            judged = await self._chosen(collection, accepted, baseline)
+            return await self._keep(collection, judged, "accepted", baseline)
+        judged = await self._held_out(collection, sample, baseline)
+        return await self._keep(collection, judged, "generated", baseline)
 
     async def grown(self) -> bool:
         """Calibrate the next collection that has grown by half since the last time, if there is one; at most one.
@@ -146,31 +146,35 @@ class Calibrator:
         except ForeaskError as error:
             log.warning("not_calibrated", collection=str(collection.id), reason=error.message)
         else:
-            log.info("calibrated", collection=str(collection.id), background=changed.background)
+            log.info("calibrated", collection=str(collection.id), baseline=changed.baseline)
 
-    async def _sample(self, collection: Collection) -> list[KeptQuestion]:
+    async def _sample(self, collection: Collection) -> list[PassedQuestion]:
         return await self._calibrations.questions(collection, MOST_PAIRS)
 
-    async def _background(self, collection: Collection, sample: Sequence[KeptQuestion]) -> float:
+    async def _background(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float:
         """The background of the embedding model, 0 where there are too few questions to measure it."""
         texts = await self._index.vectors(collection.index_name, [str(kept.chunk_id) for kept in sample])
         known = [kept for kept in sample if str(kept.chunk_id) in texts]
         if len(known) < FEWEST_PAIRS:
             return 0.0
         questions = await self._embedder.embed([kept.question for kept in known])
-        return background_of(questions, np.stack([texts[str(kept.chunk_id)] for kept in known]))
+        return baseline_of(questions, np.stack([texts[str(kept.chunk_id)] for kept in known]))
 
-    async def _chosen(self, collection: Collection, labelled: Sequence[Labelled], background: float) -> Judged:
-        found = await self._retriever.channels(collection, [question for question, _ in labelled], background)
+    async def _chosen(self, collection: Collection, labelled: Sequence[Labelled], baseline: float) -> WeightChoice:
+        found = await self._retriever.channels(collection, [question for question, _ in labelled], baseline)
         return calibrate(found, [answers for _, answers in labelled])
 
-    async def _held_out(self, collection: Collection, sample: Sequence[KeptQuestion], background: float) -> Judged:
+    async def _held_out(
+        self, collection: Collection, sample: Sequence[PassedQuestion], baseline: float
+    ) -> WeightChoice:
         """What the channels find of a chunk's questions, each searched for without itself."""
         own = [[question_id(kept.chunk_id, kept.number)] for kept in sample]
-        found = await self._retriever.channels(collection, [kept.question for kept in sample], background, own)
+        found = await self._retriever.channels(collection, [kept.question for kept in sample], baseline, own)
         return judge(found, [{str(kept.chunk_id)} for kept in sample])
 
-    async def _keep(self, collection: Collection, judged: Judged, source: Source, background: float) -> Collection:
+    async def _keep(
+        self, collection: Collection, judged: WeightChoice, source: EvidenceSource, baseline: float
+    ) -> Collection:
         chunks = await self._calibrations.chunks(collection)
-        evidence: Mapping[str, Any] = Calibration(judged, source, background, chunks).as_json()
+        evidence: Mapping[str, Any] = Calibration(judged, source, baseline, chunks).as_json()
         return await self._calibrations.keep(collection, evidence, over_labelled=source == "labelled")

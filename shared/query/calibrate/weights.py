@@ -21,7 +21,7 @@ import numpy as np
 
 from shared.domain.records import Weights
 from shared.query.calibrate.significance import Interval, Values, interval
-from shared.query.retrieve.channels import Found
+from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.fusion import Match, fuse
 from shared.query.retrieve.query import CHANNELS, Channel
 
@@ -33,7 +33,7 @@ _ONE_SIDED_95 = 1.64
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class WeightChoice:
     """Weights, and what speaks for them: nDCG@10 of each channel alone, of equal weights and of these."""
 
     weights: Weights
@@ -43,7 +43,7 @@ class Judged:
     chosen: Interval
 
 
-def calibrate(found: Sequence[Mapping[Channel, Found]], relevant: Sequence[Collection[str]]) -> Judged:
+def calibrate(found: Sequence[Mapping[Channel, ChannelHits]], relevant: Sequence[Collection[str]]) -> WeightChoice:
     """Choose weights.
 
     Args:
@@ -58,17 +58,19 @@ def calibrate(found: Sequence[Mapping[Channel, Found]], relevant: Sequence[Colle
     return _judged(found, relevant, weights)
 
 
-def judge(found: Sequence[Mapping[Channel, Found]], relevant: Sequence[Collection[str]]) -> Judged:
+def judge(found: Sequence[Mapping[Channel, ChannelHits]], relevant: Sequence[Collection[str]]) -> WeightChoice:
     """Keep equal weights, and measure them and each channel."""
     return _judged(found, relevant, EQUAL)
 
 
-def _judged(found: Sequence[Mapping[Channel, Found]], relevant: Sequence[Collection[str]], weights: Weights) -> Judged:
+def _judged(
+    found: Sequence[Mapping[Channel, ChannelHits]], relevant: Sequence[Collection[str]], weights: Weights
+) -> WeightChoice:
     def measured(of: Weights) -> Interval:
         return interval(_ndcg(found, relevant, of))
 
     channels = {channel: measured(_only(channel)) for channel in CHANNELS}
-    return Judged(weights, len(found), channels, measured(EQUAL), measured(weights))
+    return WeightChoice(weights, len(found), channels, measured(EQUAL), measured(weights))
 
 
 def _candidates() -> list[Weights]:
@@ -80,7 +82,9 @@ def _only(channel: Channel) -> Weights:
     return Weights(**{name: float(name == channel) for name in CHANNELS})
 
 
-def _ndcg(found: Sequence[Mapping[Channel, Found]], relevant: Sequence[Collection[str]], weights: Weights) -> Values:
+def _ndcg(
+    found: Sequence[Mapping[Channel, ChannelHits]], relevant: Sequence[Collection[str]], weights: Weights
+) -> Values:
     """nDCG@10 of each question where one relevant chunk is enough: what the first of them is worth at its rank."""
     return np.array(
         [_of_first(fuse(hits, "scores", weights), answers) for hits, answers in zip(found, relevant, strict=True)]

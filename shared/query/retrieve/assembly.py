@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from shared.providers.tokens import TokenCounter
 from shared.query.retrieve.chunks import RetrievedChunk
-from shared.query.retrieve.query import Order
+from shared.query.retrieve.query import ReturnOrder
 
 
 @dataclass(slots=True)
-class Distinct:
+class DistinctChunks:
     """Chunks, best first, each text once; a later one with the same text is noted at the first."""
 
     wanted: int
@@ -43,7 +43,7 @@ class Distinct:
 
 
 def _same_place(one: RetrievedChunk, other: RetrievedChunk) -> bool:
-    return (one.document_id, one.generation, one.span) == (other.document_id, other.generation, other.span)
+    return (one.document_id, one.version, one.span) == (other.document_id, other.version, other.span)
 
 
 def without_overlaps(chunks: Iterable[RetrievedChunk]) -> list[RetrievedChunk]:
@@ -51,7 +51,7 @@ def without_overlaps(chunks: Iterable[RetrievedChunk]) -> list[RetrievedChunk]:
     taken: dict[tuple[str, int], list[tuple[int, int]]] = {}
     kept = []
     for chunk in chunks:
-        spans = taken.setdefault((chunk.document_id, chunk.generation), [])
+        spans = taken.setdefault((chunk.document_id, chunk.version), [])
         start, end = chunk.span
         for other_start, other_end in sorted(spans):
             if other_start <= start < other_end:
@@ -87,7 +87,7 @@ def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_to
     return taken
 
 
-def ordered(chunks: Sequence[RetrievedChunk], order: Order) -> list[RetrievedChunk]:
+def ordered(chunks: Sequence[RetrievedChunk], order: ReturnOrder) -> list[RetrievedChunk]:
     """By score as they come; by section those under the same headings together, in the order of their document.
 
     The sections stand in the order of their best chunks.

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from shared.providers.embedding import Vectors
-from shared.query.retrieve.channels import Found
+from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import Channel
 
 _USUAL = 0.1
@@ -22,7 +22,7 @@ MOST_PAIRS = 200  # questions, each with its text, by which a background is meas
 FEWEST_PAIRS = 30  # fewer say little of what is near by chance
 
 
-def background_of(questions: Vectors, texts: Vectors) -> float:
+def baseline_of(questions: Vectors, texts: Vectors) -> float:
     """The mean cosine of questions with the texts of others; 0, which changes nothing, where there are too few.
 
     Args:
@@ -36,19 +36,19 @@ def background_of(questions: Vectors, texts: Vectors) -> float:
     return float(cosines[others].mean())
 
 
-def is_high(background: float) -> bool:
+def is_high(baseline: float) -> bool:
     """Whether it changes scores."""
-    return background > _USUAL
+    return baseline > _USUAL
 
 
-def above(found: Mapping[Channel, Found], background: float) -> dict[Channel, Found]:
+def rescale(found: Mapping[Channel, ChannelHits], baseline: float) -> dict[Channel, ChannelHits]:
     """Put the cosines of what was found on the scale of a model whose background is the usual one."""
-    if not is_high(background):
+    if not is_high(baseline):
         return dict(found)
-    zero = (background - _USUAL) / (1 - _USUAL)
+    zero = (baseline - _USUAL) / (1 - _USUAL)
     return {channel: hits if channel == "bm25" else _moved(hits, zero) for channel, hits in found.items()}
 
 
-def _moved(found: Found, zero: float) -> Found:
+def _moved(found: ChannelHits, zero: float) -> ChannelHits:
     scores = {chunk: (score - zero) / (1 - zero) for chunk, score in found.scores.items()}
-    return replace(found, scores=scores, beyond=max(0.0, (found.beyond - zero) / (1 - zero)))
+    return replace(found, scores=scores, floor=max(0.0, (found.floor - zero) / (1 - zero)))

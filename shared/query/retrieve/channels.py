@@ -14,7 +14,7 @@ from math import log
 from typing import Any
 
 from shared.providers.embedding import Vectors
-from shared.query.retrieve.query import Channel, Source
+from shared.query.retrieve.query import Channel, QuestionOrigin
 from shared.text.bm25 import MOST_OF_A_TERM, SparseVector
 from shared.vectors.index import Hit
 
@@ -26,7 +26,7 @@ _REWRITTEN = 0.9  # what a score that a rewritten question reaches counts of its
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class ChannelQuery:
     """A question as the channels need it."""
 
     vector: Vectors
@@ -38,11 +38,11 @@ class MatchedQuestion:
     """A chunk's question that a search found, and whether it was written or given beforehand, or asked by a user."""
 
     text: str
-    source: Source
+    source: QuestionOrigin
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ChannelHits:
     """What a channel found.
 
     Args:
@@ -54,7 +54,7 @@ class Found:
 
     scores: Mapping[str, float] = field(default_factory=dict)
     questions: Mapping[str, MatchedQuestion] = field(default_factory=dict)
-    beyond: float = 0.0
+    floor: float = 0.0
     points: int = 0
 
 
@@ -63,7 +63,7 @@ def limit_of(channel: Channel, top_k: int) -> int:
     return max(DEPTH, top_k * _QUESTIONS_PER_CHUNK if channel == "questions" else top_k)
 
 
-def request_of(channel: Channel, sought: Sought, where: Mapping[str, Any], limit: int) -> dict[str, Any]:
+def request_of(channel: Channel, sought: ChannelQuery, where: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """The search of one channel, as Qdrant's REST API takes it; `where` is a filter of that API."""
     request: dict[str, Any] = {"filter": where, "limit": limit, "with_payload": False}
     if channel == "bm25":
@@ -73,7 +73,7 @@ def request_of(channel: Channel, sought: Sought, where: Mapping[str, Any], limit
     return request | {"query": sought.vector.tolist(), "using": "question" if channel == "questions" else "text"}
 
 
-def found_of(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -> Found:
+def found_of(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -> ChannelHits:
     """Fold a channel's hits to chunks, each with its best score; of equal ones the chunk's id decides."""
     scores: dict[str, float] = {}
     questions: dict[str, MatchedQuestion] = {}
@@ -83,14 +83,16 @@ def found_of(channel: Channel, hits: Sequence[Hit], limit: int, full_score: floa
         if chunk not in scores or score > scores[chunk]:
             scores[chunk] = score
             if channel == "questions":
-                source: Source = "user" if hit.payload.get("source") == "user" else "generated"
+                source: QuestionOrigin = "user" if hit.payload.get("source") == "user" else "generated"
                 questions[chunk] = MatchedQuestion(str(hit.payload["question"]), source)
     ranked = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
-    beyond = min(scores.values()) if len(hits) >= limit else 0.0
-    return Found(ranked, questions, max(0.0, beyond), len(hits))
+    floor = min(scores.values()) if len(hits) >= limit else 0.0
+    return ChannelHits(ranked, questions, max(0.0, floor), len(hits))
 
 
-def merged(direct: Mapping[Channel, Found], rewritten: Sequence[Mapping[Channel, Found]]) -> dict[Channel, Found]:
+def merged(
+    direct: Mapping[Channel, ChannelHits], rewritten: Sequence[Mapping[Channel, ChannelHits]]
+) -> dict[Channel, ChannelHits]:
     """Give each chunk the best score that a channel has for it, with the question as it was asked or rewritten.
 
     What a rewritten question finds counts a little less: it helps where the question itself finds nothing near, and
@@ -99,11 +101,11 @@ def merged(direct: Mapping[Channel, Found], rewritten: Sequence[Mapping[Channel,
     best = dict(direct)
     for found in rewritten:
         for channel, hits in found.items():
-            best[channel] = _better(best.get(channel, Found()), hits)
+            best[channel] = _better(best.get(channel, ChannelHits()), hits)
     return best
 
 
-def _better(found: Found, rewritten: Found) -> Found:
+def _better(found: ChannelHits, rewritten: ChannelHits) -> ChannelHits:
     scores, questions = dict(found.scores), dict(found.questions)
     for chunk, score in rewritten.scores.items():
         if chunk not in scores or score * _REWRITTEN > scores[chunk]:
@@ -111,7 +113,7 @@ def _better(found: Found, rewritten: Found) -> Found:
             if chunk in rewritten.questions:
                 questions[chunk] = rewritten.questions[chunk]
     ranked = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
-    return Found(ranked, questions, max(found.beyond, rewritten.beyond * _REWRITTEN))
+    return ChannelHits(ranked, questions, max(found.floor, rewritten.floor * _REWRITTEN))
 
 
 def full_bm25(terms: SparseVector, chunks: int) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.query.retrieve.fusion import Match, Place
-from shared.query.retrieve.query import Channel, Source
+from shared.query.retrieve.fusion import ChannelRank, Match
+from shared.query.retrieve.query import Channel, QuestionOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class RetrievedChunk:
     chunk_id: str
     score: float
     matched_question: str | None
-    matched_question_source: Source | None
+    matched_question_source: QuestionOrigin | None
     text: str
     document_id: str
     external_id: str
@@ -35,9 +35,9 @@ class RetrievedChunk:
     page: int | None
     span: tuple[int, int]
     chunk_span: tuple[int, int]
-    generation: int
+    version: int
     metadata: Mapping[str, Any]
-    channels: Mapping[Channel, Place]
+    channels: Mapping[Channel, ChannelRank]
     rerank_score: float | None = None
     also_in: tuple[str, ...] = ()
     tokens: int = 0
@@ -65,7 +65,7 @@ def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
         page=payload["page"],
         span=span,
         chunk_span=span,
-        generation=payload["generation"],
+        version=payload["version"],
         metadata=payload["metadata"],
         channels=match.places,
         rerank_score=match.rerank_score,

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shared.domain.records import Weights
-from shared.query.retrieve.channels import Found, MatchedQuestion
+from shared.query.retrieve.channels import ChannelHits, MatchedQuestion
 from shared.query.retrieve.query import Channel, FusionName
 
 _RRF_K = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChannelRank:
     """Where a channel has a chunk: its rank, from 1, and its score."""
 
     rank: int
@@ -39,16 +39,16 @@ class Match:
     chunk_id: str
     score: float
     question: MatchedQuestion | None
-    places: Mapping[Channel, Place]
+    places: Mapping[Channel, ChannelRank]
     rerank_score: float | None = None
 
 
-def fuse(found: Mapping[Channel, Found], fusion: FusionName, weights: Weights) -> list[Match]:
+def fuse(found: Mapping[Channel, ChannelHits], fusion: FusionName, weights: Weights) -> list[Match]:
     """Rank every chunk that any channel found, best first; of equal scores the chunk's id decides."""
-    places: dict[str, dict[Channel, Place]] = {}
+    places: dict[str, dict[Channel, ChannelRank]] = {}
     for channel, hits in found.items():
         for rank, (chunk, score) in enumerate(hits.scores.items(), 1):
-            places.setdefault(chunk, {})[channel] = Place(rank, score)
+            places.setdefault(chunk, {})[channel] = ChannelRank(rank, score)
     score_of = _FUSIONS[fusion]
     shares = {channel: weights.of(channel) for channel in found}
     matches = [
@@ -58,32 +58,38 @@ def fuse(found: Mapping[Channel, Found], fusion: FusionName, weights: Weights) -
     return sorted(matches, key=lambda match: (-match.score, match.chunk_id))
 
 
-def _question(chunk: str, there: Mapping[Channel, Place], found: Mapping[Channel, Found]) -> MatchedQuestion | None:
+def _question(
+    chunk: str, there: Mapping[Channel, ChannelRank], found: Mapping[Channel, ChannelHits]
+) -> MatchedQuestion | None:
     if "questions" not in there or ("text" in there and there["text"].score > there["questions"].score):
         return None
     return found["questions"].questions.get(chunk)
 
 
-Score = Callable[[Mapping[Channel, Place], Mapping[Channel, Found], Mapping[Channel, float]], float]
+Score = Callable[[Mapping[Channel, ChannelRank], Mapping[Channel, ChannelHits], Mapping[Channel, float]], float]
 
 
-def _scores(there: Mapping[Channel, Place], found: Mapping[Channel, Found], shares: Mapping[Channel, float]) -> float:
+def _scores(
+    there: Mapping[Channel, ChannelRank], found: Mapping[Channel, ChannelHits], shares: Mapping[Channel, float]
+) -> float:
     total = sum(shares.values())
     return sum(share * _score(channel, there, found) for channel, share in shares.items()) / total if total else 0.0
 
 
-def _score(channel: Channel, there: Mapping[Channel, Place], found: Mapping[Channel, Found]) -> float:
+def _score(channel: Channel, there: Mapping[Channel, ChannelRank], found: Mapping[Channel, ChannelHits]) -> float:
     # Of a chunk that is not among a channel's hits all that is known is that it has less than the last of them.
-    return max(0.0, there[channel].score) if channel in there else found[channel].beyond / 2
+    return max(0.0, there[channel].score) if channel in there else found[channel].floor / 2
 
 
 def _reciprocal_ranks(
-    there: Mapping[Channel, Place], _: Mapping[Channel, Found], shares: Mapping[Channel, float]
+    there: Mapping[Channel, ChannelRank], _: Mapping[Channel, ChannelHits], shares: Mapping[Channel, float]
 ) -> float:
     return sum(shares[channel] / (_RRF_K + place.rank) for channel, place in there.items())
 
 
-def _best(there: Mapping[Channel, Place], _: Mapping[Channel, Found], shares: Mapping[Channel, float]) -> float:
+def _best(
+    there: Mapping[Channel, ChannelRank], _: Mapping[Channel, ChannelHits], shares: Mapping[Channel, float]
+) -> float:
     return max(shares[channel] * place.score for channel, place in there.items())
 
 

@@ -9,13 +9,13 @@ from typing import Any, Literal
 from uuid import UUID
 
 from shared.domain.records import Weights
-from shared.query.rewrite import Rewriting
+from shared.query.rewrite import RewriteOptions
 
 Channel = Literal["questions", "text", "bm25"]
-Source = Literal["generated", "user"]  # of a chunk's question
+QuestionOrigin = Literal["generated", "user"]  # of a chunk's question
 FusionName = Literal["scores", "rrf", "max"]
-Unit = Literal["chunk", "section", "sentences"]
-Order = Literal["score", "section"]
+ReturnUnit = Literal["chunk", "section", "sentences"]
+ReturnOrder = Literal["score", "section"]
 CHANNELS: tuple[Channel, ...] = ("questions", "text", "bm25")
 
 
@@ -50,9 +50,9 @@ class Query:
     fusion: FusionName = "scores"
     weights: Weights | None = None
     diversity: float = 0.0
-    rewriting: Rewriting = Rewriting()
+    rewriting: RewriteOptions = RewriteOptions()
     rewrite_budget: timedelta | None = None
     rerank: bool = True
-    unit: Unit = "chunk"
+    unit: ReturnUnit = "chunk"
     window: int = 2
-    order: Order = "score"
+    order: ReturnOrder = "score"

@@ -17,9 +17,9 @@ from shared.providers.chat import Usage
 from shared.providers.embedding import Embedder, Vectors, pack
 from shared.providers.reranking import Reranker
 from shared.providers.tokens import Estimate, TokenCounter
-from shared.query.retrieve.assembly import Distinct, ordered, within_budget, without_overlaps
-from shared.query.retrieve.baseline import above
-from shared.query.retrieve.channels import Found, Sought, merged
+from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
+from shared.query.retrieve.baseline import rescale
+from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merged
 from shared.query.retrieve.chunks import RetrievedChunk, chunk_of
 from shared.query.retrieve.diversity import CANDIDATES, diversified
 from shared.query.retrieve.fusion import Match, fuse
@@ -27,8 +27,8 @@ from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, r
 from shared.query.retrieve.query import Channel, Query
 from shared.query.retrieve.searching import Searcher
 from shared.query.retrieve.units import CHILDREN, sections_of, windows_of
-from shared.query.rewrite import BadRewriting, Rewriter, Rewritten, rewrite
-from shared.query.time_budget import Skipped, within
+from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewrite
+from shared.query.time_budget import SkippedStep, within
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import condition_of
 from shared.vectors.index import Index, visible
@@ -54,7 +54,7 @@ class Retrieval:
     matched_questions: int = 0
     unique_chunks: int = 0
     weights: Weights = field(default_factory=Weights)
-    rewritten: Rewritten | None = None
+    rewritten: RewrittenQuestion | None = None
     usage: Usage = field(default_factory=Usage)
     did: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -133,8 +133,8 @@ class Retriever:
         rewriting = asyncio.ensure_future(self._rewritten(search))
         try:
             found = await self._direct(search)
-            otherwise = [above(hits, collection.background) for hits in await rewriting]
-            found = merged(above(found, collection.background), otherwise)
+            otherwise = [rescale(hits, collection.baseline) for hits in await rewriting]
+            found = merged(rescale(found, collection.baseline), otherwise)
         finally:
             rewriting.cancel()
         matches = await self._refined(_fused(found, search), search)
@@ -148,9 +148,9 @@ class Retriever:
         self,
         collection: Collection,
         questions: Sequence[str],
-        background: float,
+        baseline: float,
         without: Sequence[Sequence[str]] | None = None,
-    ) -> list[dict[Channel, Found]]:
+    ) -> list[dict[Channel, ChannelHits]]:
         """What each channel finds for each question, whatever the collection's calibration is.
 
         What users have accepted is not searched. The background is that of the embedding model; `without` has the ids
@@ -159,22 +159,22 @@ class Retriever:
         Raises:
             Transient: the embedding provider or Qdrant is not available.
         """
-        found: list[dict[Channel, Found]] = []
+        found: list[dict[Channel, ChannelHits]] = []
         for part in pack(questions, max_inputs=_TOGETHER, max_tokens=_TOGETHER_TOKENS):
             asked = [questions[i] for i in part]
             for question, vector in zip(asked, await self._embedder.embed(asked), strict=True):
-                sought = Sought(vector, query_vector(question))
+                sought = ChannelQuery(vector, query_vector(question))
                 where = _where(collection, [_apart_from(without[len(found)] if without else [])])
                 query, name = Query(question), collection.index_name
-                found.append(above(await self._searcher.search(name, sought, where, query, Weights()), background))
+                found.append(rescale(await self._searcher.search(name, sought, where, query, Weights()), baseline))
         return found
 
-    async def _direct(self, search: _Search) -> dict[Channel, Found]:
+    async def _direct(self, search: _Search) -> dict[Channel, ChannelHits]:
         question, retrieval = search.query.question, search.retrieval
         with retrieval.timed("embed"):
             search.vector = (await self._embedder.embed([question]))[0]
         retrieval.did["embed"] = "the question"
-        sought = Sought(search.vector, query_vector(question))
+        sought = ChannelQuery(search.vector, query_vector(question))
         with retrieval.timed("search"):
             found = await self._searcher.search(
                 search.index_name, sought, search.where, search.query, retrieval.weights
@@ -186,7 +186,7 @@ class Retriever:
         )
         return found
 
-    async def _rewritten(self, search: _Search) -> Sequence[Mapping[Channel, Found]]:
+    async def _rewritten(self, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
         """What the rewritten question finds; nothing where that fails or takes too long."""
         query, retrieval = search.query, search.retrieval
         if not query.rewriting:
@@ -197,14 +197,14 @@ class Retriever:
         with retrieval.timed("rewrite"):
             working = self._found_otherwise(self._rewriter, search)
             found = await within(query.rewrite_budget or self._rewriter.budget, working)
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedStep):
             retrieval.skipped["rewrite"] = found.reason
             retrieval.did.pop("rewrite", None)
             retrieval.rewritten = None
             return []
         return found
 
-    async def _found_otherwise(self, rewriter: Rewriter, search: _Search) -> Sequence[Mapping[Channel, Found]]:
+    async def _found_otherwise(self, rewriter: Rewriter, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
         """Rewrite the question, then embed all its new texts in one request and search them in another."""
         query, retrieval = search.query, search.retrieval
         try:
@@ -219,7 +219,7 @@ class Retriever:
         if not texts:
             return []
         vectors = await self._embedder.embed(texts)
-        soughts = [Sought(vector, query_vector(text)) for vector, text in zip(vectors, texts, strict=True)]
+        soughts = [ChannelQuery(vector, query_vector(text)) for vector, text in zip(vectors, texts, strict=True)]
         return await self._searcher.search_all(search.index_name, soughts, search.where, query, retrieval.weights)
 
     async def _refined(self, matches: list[Match], search: _Search) -> list[Match]:
@@ -253,7 +253,7 @@ class Retriever:
     async def _returned(self, matches: Sequence[Match], search: _Search) -> list[RetrievedChunk]:
         """What is returned for the matches, each text once."""
         query, retrieval = search.query, search.retrieval
-        distinct = Distinct(query.top_k)
+        distinct = DistinctChunks(query.top_k)
         step, at = query.top_k * (CHILDREN if query.unit == "section" else 1), 0
         while at < len(matches) and not distinct.full:
             distinct.add(await self._units(matches[at : at + step], search))
@@ -297,7 +297,7 @@ class Retriever:
         return ordered(fitting, query.order)
 
 
-def _fused(found: Mapping[Channel, Found], search: _Search) -> list[Match]:
+def _fused(found: Mapping[Channel, ChannelHits], search: _Search) -> list[Match]:
     query, retrieval = search.query, search.retrieval
     with retrieval.timed("fuse"):
         matches = fuse(found, query.fusion, retrieval.weights)
@@ -313,7 +313,7 @@ async def _reranked(reranker: Reranker, matches: list[Match], search: _Search) -
     judged = [match.chunk_id for match in matches if match.chunk_id in search.payloads][: reranker.candidates]
     passages = [passage_of(search.payloads[chunk_id]) for chunk_id in judged]
     scores = await within(reranker.budget, reranker.score(search.query.question, passages))
-    if isinstance(scores, Skipped):
+    if isinstance(scores, SkippedStep):
         search.retrieval.skipped["rerank"] = scores.reason
         return matches
     search.retrieval.did["rerank"] = f"{len(judged)} chunks judged"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.domain.records import Weights
-from shared.query.retrieve.channels import Found, Sought, found_of, full_bm25, limit_of, request_of
+from shared.query.retrieve.channels import ChannelHits, ChannelQuery, found_of, full_bm25, limit_of, request_of
 from shared.query.retrieve.query import Channel, Query
 from shared.vectors.index import Index
 
@@ -22,8 +22,8 @@ class Searcher:
         self._sizes: dict[str, tuple[float, int]] = {}
 
     async def search(
-        self, index_name: str, sought: Sought, where: Mapping[str, Any], query: Query, weights: Weights
-    ) -> dict[Channel, Found]:
+        self, index_name: str, sought: ChannelQuery, where: Mapping[str, Any], query: Query, weights: Weights
+    ) -> dict[Channel, ChannelHits]:
         """Search all channels in one request, wider until there are `top_k` distinct chunks or no more to find."""
         channels = _channels(sought, query, weights)
         full = full_bm25(sought.terms, await self._size(index_name)) if "bm25" in channels else 1.0
@@ -44,8 +44,8 @@ class Searcher:
             limits["questions"] *= 4
 
     async def search_all(
-        self, index_name: str, soughts: Sequence[Sought], where: Mapping[str, Any], query: Query, weights: Weights
-    ) -> list[dict[Channel, Found]]:
+        self, index_name: str, soughts: Sequence[ChannelQuery], where: Mapping[str, Any], query: Query, weights: Weights
+    ) -> list[dict[Channel, ChannelHits]]:
         """Search several texts, with all their channels in one request; each result is of one channel."""
         searches = [(sought, channel) for sought in soughts for channel in _channels(sought, query, weights)]
         if not searches:
@@ -68,6 +68,6 @@ class Searcher:
         return size
 
 
-def _channels(sought: Sought, query: Query, weights: Weights) -> list[Channel]:
+def _channels(sought: ChannelQuery, query: Query, weights: Weights) -> list[Channel]:
     """The channels that can find something."""
     return [c for c in query.channels if weights.of(c) > 0 and (c != "bm25" or sought.terms.indices)]

@@ -14,7 +14,7 @@ from shared.providers.embedding import Embedder, Vectors, pack
 from shared.query.retrieve.chunks import RetrievedChunk
 from shared.text.headings import common_path
 from shared.text.sentences import Sentence, sentences
-from shared.vectors.index import Index, Section
+from shared.vectors.index import Index, SectionKey
 
 CHILDREN = 4  # chunks that are looked at for each section that is wanted
 _MAX_INPUTS, _MAX_TOKENS = 256, 32_000  # sentences in one request for embeddings
@@ -28,8 +28,8 @@ async def sections_of(
     A chunk stays what it is where it has no section, or where a part of that cannot be had: during an update of its
     document a section is complete only when all its chunks are stored.
     """
-    best: dict[Section, RetrievedChunk] = {}
-    units: list[RetrievedChunk | Section] = []
+    best: dict[SectionKey, RetrievedChunk] = {}
+    units: list[RetrievedChunk | SectionKey] = []
     for chunk in chunks:
         section = _section_of(chunk, payloads[chunk.chunk_id])
         if section is None:
@@ -38,15 +38,15 @@ async def sections_of(
             best[section] = chunk
             units.append(section)
     parts = await index.sections(index_name, tenant, list(best)) if best else {}
-    return [_whole(best[unit], unit, parts.get(unit, ())) if isinstance(unit, Section) else unit for unit in units]
+    return [_whole(best[unit], unit, parts.get(unit, ())) if isinstance(unit, SectionKey) else unit for unit in units]
 
 
-def _section_of(chunk: RetrievedChunk, payload: Mapping[str, Any]) -> Section | None:
+def _section_of(chunk: RetrievedChunk, payload: Mapping[str, Any]) -> SectionKey | None:
     span = payload.get("section")
-    return span and Section(chunk.document_id, chunk.generation, span["start"], span["end"])
+    return span and SectionKey(chunk.document_id, chunk.version, span["start"], span["end"])
 
 
-def _whole(chunk: RetrievedChunk, section: Section, parts: Sequence[Mapping[str, Any]]) -> RetrievedChunk:
+def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[str, Any]]) -> RetrievedChunk:
     """The section's text, put together from its chunks; the chunk itself where one of them is missing."""
     parts = sorted(parts, key=lambda part: part["ordinal"])
     ordinals = [part["ordinal"] for part in parts]

@@ -71,7 +71,7 @@ async def test_of_a_collection_that_is_not_there_nothing_is_kept(client, service
 
 
 async def test_nothing_is_kept_where_that_is_not_wanted(services, settings, indexed):
-    async with calling(settings.model_copy(update={"queries_kept": 0})) as client:
+    async with calling(settings.model_copy(update={"query_retention_days": 0})) as client:
         reply = (await client.post("/v1/retrieve", json=QUESTION)).json()
 
     assert reply["chunks"]

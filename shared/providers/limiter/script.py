@@ -16,7 +16,7 @@ from shared.providers.limiter.rates import Bucket
 
 _PREFIX = "foreask:limits"
 _NOT_NOW, _OPEN, _TENANT = -1, -2, -10
-_UNTOLD = -1
+_UNREPORTED = -1
 
 
 class Breaker(IntEnum):
@@ -25,7 +25,7 @@ class Breaker(IntEnum):
     HALF_OPEN = 2
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     """How a call ended, as far as the limits are concerned."""
 
     OK = "ok"  # it was answered, be it with a refusal of this request
@@ -33,11 +33,11 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # the key is not accepted
     FAILED = "failed"  # 5xx or unreachable
     TIMEOUT = "timeout"
-    DROPPED = "dropped"  # given up by its caller
+    ABANDONED = "abandoned"  # given up by its caller
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SlotRequest:
     """A call that wants to begin. `completion_tokens` bounds what is not known yet; None leaves that to experience."""
 
     id: str
@@ -58,24 +58,24 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedCall:
     """A granted call that is over; tokens are None where the provider did not tell them."""
 
     grant: Grant
-    outcome: Outcome
+    outcome: CallOutcome
     tokens: int | None = None
     completion_tokens: int | None = None
     retry_after_seconds: float | None = None
 
     def told(self, tenant: int) -> list[Any]:
-        after = _UNTOLD if self.retry_after_seconds is None else int(self.retry_after_seconds * 1000)
+        after = _UNREPORTED if self.retry_after_seconds is None else int(self.retry_after_seconds * 1000)
         return [
             self.grant.id,
             self.grant.at,
             tenant,
             self.grant.reserved_tokens,
-            _UNTOLD if self.tokens is None else self.tokens,
-            _UNTOLD if self.completion_tokens is None else self.completion_tokens,
+            _UNREPORTED if self.tokens is None else self.tokens,
+            _UNREPORTED if self.completion_tokens is None else self.completion_tokens,
             self.outcome.value,
             after,
             int(self.grant.probe),
@@ -95,11 +95,11 @@ class Blocked:
     """The breaker is open."""
 
 
-Answer = Grant | Wait | Blocked
+ScriptAnswer = Grant | Wait | Blocked
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class LimiterReply:
     """What the script answered.
 
     Args:
@@ -118,7 +118,7 @@ class Reply:
     wait_seconds: float
     in_flight: int
     in_flight_limit: int
-    answers: Sequence[Answer]
+    answers: Sequence[ScriptAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Terms:
     probe_seconds: float
 
 
-class Exchange:
+class LimiterScript:
     """The script, with its keys."""
 
     def __init__(self, redis: Redis, terms: Terms) -> None:
@@ -148,11 +148,11 @@ class Exchange:
 
     async def __call__(
         self,
-        wanted: Sequence[Wanted],
-        ended: Sequence[Ended],
+        wanted: Sequence[SlotRequest],
+        ended: Sequence[FinishedCall],
         renew: Sequence[str],
         tenants: dict[str, tuple[Bucket, Bucket]],
-    ) -> Reply:
+    ) -> LimiterReply:
         """Settle and grant.
 
         Args:
@@ -175,7 +175,7 @@ class Exchange:
                     w.id,
                     names.get(w.tenant, 0),
                     w.prompt_tokens,
-                    _UNTOLD if w.completion_tokens is None else w.completion_tokens,
+                    _UNREPORTED if w.completion_tokens is None else w.completion_tokens,
                 ]
                 for w in wanted
             ],
@@ -195,9 +195,9 @@ def provider_id(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _reply(numbers: Sequence[int], wanted: Sequence[Wanted]) -> Reply:
+def _reply(numbers: Sequence[int], wanted: Sequence[SlotRequest]) -> LimiterReply:
     now, breaker, pause, cooldown, wait, in_flight, limit, probe, *answers = numbers
-    return Reply(
+    return LimiterReply(
         breaker=Breaker(breaker),
         pause_seconds=pause / 1000,
         cooldown_seconds=cooldown / 1000,
@@ -211,7 +211,7 @@ def _reply(numbers: Sequence[int], wanted: Sequence[Wanted]) -> Reply:
     )
 
 
-def _answer(call: Wanted, number: int, now: int, *, probe: bool) -> Answer:
+def _answer(call: SlotRequest, number: int, now: int, *, probe: bool) -> ScriptAnswer:
     if number >= 0:
         return Grant(call.id, call.tenant, now, number, probe)
     if number == _OPEN:

@@ -1,4 +1,4 @@
-"""The doorbell never holds anybody up: not with a broker that is there, nor with one that is not."""
+"""The wakeups never holds anybody up: not with a broker that is there, nor with one that is not."""
 
 import asyncio
 import socket
@@ -6,31 +6,31 @@ import time
 
 import pytest
 
-from shared.broker.wakeups import Doorbell
+from shared.broker.wakeups import Wakeups
 
 
 async def test_a_ring_reaches_its_queue_and_many_rings_are_few_messages(settings):
-    doorbell = Doorbell(settings.redis_url.get_secret_value())
-    await doorbell._redis.flushall()
+    wakeups = Wakeups(settings.redis_url.get_secret_value())
+    await wakeups._redis.flushall()
     for _ in range(100):
-        doorbell.ring("ask")
+        wakeups.wake("generate")
         await asyncio.sleep(0.005)
     await asyncio.sleep(0.3)
 
-    waiting = await doorbell.waiting()
-    await doorbell._redis.flushall()
-    await doorbell.aclose()
-    assert 1 <= waiting["ask"] <= 4
+    waiting = await wakeups.waiting()
+    await wakeups._redis.flushall()
+    await wakeups.aclose()
+    assert 1 <= waiting["generate"] <= 4
     assert waiting["parse"] == waiting["index"] == 0
 
 
 async def test_it_closes_at_once_however_far_a_ring_has_come(settings):
     for pause in (0, 0.001, 0.005, 0.02, 0.1):
-        doorbell = Doorbell(settings.redis_url.get_secret_value())
-        doorbell.begin()
+        wakeups = Wakeups(settings.redis_url.get_secret_value())
+        wakeups.begin()
         await asyncio.sleep(pause)
-        await asyncio.wait_for(doorbell.aclose(), timeout=8)
-        assert doorbell._task.done()
+        await asyncio.wait_for(wakeups.aclose(), timeout=8)
+        assert wakeups._task.done()
 
 
 @pytest.mark.parametrize("listening", [True, False])
@@ -39,9 +39,9 @@ async def test_a_broker_that_is_silent_or_gone_costs_the_caller_nothing(listenin
         silent.bind(("127.0.0.1", 0))
         if listening:
             silent.listen()
-        doorbell = Doorbell(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        wakeups = Wakeups(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
         started = time.perf_counter()
-        doorbell.ring("parse", "ask")
+        wakeups.wake("parse", "generate")
         assert time.perf_counter() - started < 0.05
         await asyncio.sleep(0.05)
-        await asyncio.wait_for(doorbell.aclose(), timeout=8)
+        await asyncio.wait_for(wakeups.aclose(), timeout=8)

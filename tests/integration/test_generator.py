@@ -8,12 +8,12 @@ import pytest
 from aiohttp import web
 
 from shared.domain.errors import RateLimited, Refused, Unavailable
-from shared.ingest.generate import AskingOptions, BadQuestions, Subject, ask
+from shared.ingest.generate import BadQuestions, ChunkInput, GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat, Usage
 from shared.providers.provider import Provider as Client
 from tests.provider import Provider, Script
 
-SUBJECT = Subject("A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",))
+SUBJECT = ChunkInput("A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",))
 GOOD = orjson.dumps({"questions": ["When does a lease end?", "Who renews a lease?"]}).decode()
 
 
@@ -69,7 +69,7 @@ async def provider():
 
 
 async def test_one_call_brings_the_questions_and_their_price(provider):
-    asked = await ask(provider.model, SUBJECT, AskingOptions())
+    asked = await generate_questions(provider.model, SUBJECT, GenerationOptions())
     assert len(asked.questions) == 5
     assert asked.calls == provider.stats.chats.total() == 1
     assert asked.usage.prompt_tokens > 0
@@ -77,7 +77,7 @@ async def test_one_call_brings_the_questions_and_their_price(provider):
 
 async def test_the_reply_is_asked_for_in_the_common_subset_of_strict_schemas(wire):
     wire.replies = [(GOOD, "stop")]
-    await ask(wire.model, SUBJECT, AskingOptions())
+    await generate_questions(wire.model, SUBJECT, GenerationOptions())
     (body,) = wire.requests
     schema = body["response_format"]["json_schema"]
     assert schema["strict"] is True
@@ -89,7 +89,7 @@ async def test_the_reply_is_asked_for_in_the_common_subset_of_strict_schemas(wir
 
 async def test_a_malformed_reply_is_asked_for_again_with_the_shape_spelled_out(wire):
     wire.replies = [("Sure! " + GOOD[:30], "stop"), (GOOD, "stop")]
-    asked = await ask(wire.model, SUBJECT, AskingOptions())
+    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions())
     assert asked.questions == ("When does a lease end?", "Who renews a lease?")
     assert (asked.calls, asked.usage) == (2, Usage(200, 20))
     first, second = wire.requests
@@ -100,7 +100,7 @@ async def test_a_malformed_reply_is_asked_for_again_with_the_shape_spelled_out(w
 
 async def test_a_cut_reply_is_asked_for_again_with_fewer_questions_and_more_room(wire):
     wire.replies = [(GOOD, "length"), (GOOD, "stop")]
-    asked = await ask(wire.model, SUBJECT, AskingOptions(questions_per_chunk=6))
+    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=6))
     assert asked.calls == 2
     first, second = wire.requests
     assert "Number of questions: 6" in first["messages"][1]["content"]
@@ -112,7 +112,7 @@ async def test_a_cut_reply_is_asked_for_again_with_fewer_questions_and_more_room
 async def test_two_repairs_and_no_more(wire, reply):
     wire.replies = [(reply, "stop")]
     with pytest.raises(BadQuestions) as caught:
-        await ask(wire.model, SUBJECT, AskingOptions())
+        await generate_questions(wire.model, SUBJECT, GenerationOptions())
     assert len(wire.requests) == caught.value.calls == 3
     assert caught.value.usage == Usage(300, 30)
     assert pickle.loads(pickle.dumps(caught.value)).usage == Usage(300, 30)
@@ -120,30 +120,30 @@ async def test_two_repairs_and_no_more(wire, reply):
 
 async def test_a_chatty_model_is_cut_to_twice_what_was_asked(wire):
     wire.replies = [(orjson.dumps([f"What is number {i}?" for i in range(100)]).decode(), "stop")]
-    asked = await ask(wire.model, SUBJECT, AskingOptions(questions_per_chunk=4))
+    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions(questions_per_chunk=4))
     assert len(asked.questions) == 8
 
 
-@pytest.mark.parametrize("strategy", ["list", "word-by-word"])
+@pytest.mark.parametrize("strategy", ["list", "per-question"])
 async def test_a_refusal_is_not_repeated(wire, strategy):
     wire.replies = [("", "refusal")]
     with pytest.raises(Refused):
-        await ask(wire.model, SUBJECT, AskingOptions(strategy))
+        await generate_questions(wire.model, SUBJECT, GenerationOptions(strategy))
     assert len(wire.requests) == 1
 
 
 @pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unavailable), (401, Unavailable)])
-@pytest.mark.parametrize("strategy", ["list", "word-by-word"])
+@pytest.mark.parametrize("strategy", ["list", "per-question"])
 async def test_what_may_pass_is_not_repaired_here(provider, status, error, strategy):
     provider.script.status = status
     with pytest.raises(error):
-        await ask(provider.model, SUBJECT, AskingOptions(strategy))
+        await generate_questions(provider.model, SUBJECT, GenerationOptions(strategy))
     assert provider.stats.chats.total() == 1
 
 
 async def test_word_by_word_every_word_has_its_call(wire):
     wire.replies = [('{"question": "What is a lease?"}', "stop")]
-    asked = await ask(wire.model, SUBJECT, AskingOptions("word-by-word"))
+    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question"))
     assert asked.calls == len(wire.requests) == len(asked.questions)
     assert asked.usage == Usage(100 * asked.calls, 10 * asked.calls)
     assert all(body["temperature"] < 1 for body in wire.requests)
@@ -151,7 +151,7 @@ async def test_word_by_word_every_word_has_its_call(wire):
 
 async def test_word_by_word_one_bad_reply_costs_one_question(wire):
     wire.replies = [('{"question": "What i', "length"), ('{"question": "Who renews a lease?"}', "stop")]
-    asked = await ask(wire.model, SUBJECT, AskingOptions("word-by-word", questions_per_chunk=3))
+    asked = await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question", questions_per_chunk=3))
     assert asked.questions == ("Who renews a lease?",) * 2
     assert asked.calls == 3
 
@@ -159,6 +159,6 @@ async def test_word_by_word_one_bad_reply_costs_one_question(wire):
 async def test_word_by_word_without_any_question_is_a_bad_reply(wire):
     wire.replies = [("{}", "stop")]
     with pytest.raises(BadQuestions) as caught:
-        await ask(wire.model, SUBJECT, AskingOptions("word-by-word", questions_per_chunk=3))
+        await generate_questions(wire.model, SUBJECT, GenerationOptions("per-question", questions_per_chunk=3))
     assert caught.value.calls == len(wire.requests) == 3
     assert caught.value.usage == Usage(300, 30)

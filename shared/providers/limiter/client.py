@@ -17,19 +17,19 @@ import structlog
 from redis.exceptions import RedisError
 
 from shared.domain.errors import ForeaskError, RateLimited, Unavailable
-from shared.providers.limiter.exchange import (
-    Answer,
+from shared.providers.limiter.rates import Bucket
+from shared.providers.limiter.script import (
     Blocked,
     Breaker,
-    Ended,
-    Exchange,
+    CallOutcome,
+    FinishedCall,
     Grant,
-    Outcome,
-    Reply,
+    LimiterReply,
+    LimiterScript,
+    ScriptAnswer,
+    SlotRequest,
     Wait,
-    Wanted,
 )
-from shared.providers.limiter.rates import Bucket
 
 _QUIET_SECONDS = 0.005  # between two exchanges: what comes in meanwhile goes together
 _LINGER_SECONDS = 0.02  # a call that ended well is told about within this time
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Waiter:
-    wanted: Wanted
+    wanted: SlotRequest
     granted: asyncio.Future[Grant]
     since: float
 
@@ -60,14 +60,14 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Batch:
+class _LimiterCall:
     waiters: list[_Waiter]
-    ended: list[tuple[Ended, asyncio.Future[Reply | None] | None]]
+    ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]]
     renew: list[str]
     peeks: list[asyncio.Future[None]]
 
 
-class Pump:
+class LimiterClient:
     """Asks for calls, tells of those that ended, and says again which are under way.
 
     Args:
@@ -78,17 +78,17 @@ class Pump:
 
     def __init__(
         self,
-        exchange: Exchange,
+        script: LimiterScript,
         tenant_buckets: Callable[[str], tuple[Bucket, Bucket] | None],
         component: str,
     ) -> None:
-        self._exchange = exchange
+        self._exchange = script
         self._tenant_buckets = tenant_buckets
         self._component = component
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
         self._lines: OrderedDict[str, _Line] = OrderedDict()  # whose turn it is comes first
         self._under_way: set[str] = set()
-        self._ended: list[tuple[Ended, asyncio.Future[Reply | None] | None]] = []
+        self._ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]] = []
         self._peeks: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._due_at = float("inf")
@@ -99,7 +99,7 @@ class Pump:
         self._away_since: float | None = None
         self._ending = False
         self._closed: Callable[[], ForeaskError] | None = None
-        self.reply: Reply | None = None
+        self.reply: LimiterReply | None = None
         self.replied_at = 0.0
 
     @property
@@ -117,7 +117,7 @@ class Pump:
         if self._closed is not None:
             raise self._closed()
         now = time.monotonic()
-        wanted = Wanted(next(self._names), tenant, prompt_tokens, completion_tokens)
+        wanted = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens)
         waiter = _Waiter(wanted, asyncio.get_running_loop().create_future(), now)
         self._lines.setdefault(tenant, _Line()).waiters.append(waiter)
         self._hurry(max(now, self._not_before))
@@ -125,19 +125,19 @@ class Pump:
             return await waiter.granted
         except asyncio.CancelledError:
             if waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.exception() is None:
-                self.end(Ended(waiter.granted.result(), Outcome.DROPPED, tokens=0))
+                self.end(FinishedCall(waiter.granted.result(), CallOutcome.ABANDONED, tokens=0))
             raise
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: FinishedCall) -> None:
         """Tell that a call is over; returns at once."""
         self._ended.append((ended, None))
         self._under_way.discard(ended.grant.id)
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
         self._hurry(time.monotonic() + (0 if freed else _LINGER_SECONDS))
 
-    async def end_badly(self, ended: Ended, patience_seconds: float) -> Reply | None:
+    async def end_badly(self, ended: FinishedCall, patience_seconds: float) -> LimiterReply | None:
         """Tell that a call failed, and return what the limits say now; None where they cannot be reached in time."""
-        told: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        told: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
         self._ended.append((ended, told))
         self._under_way.discard(ended.grant.id)
         self._hurry(time.monotonic())
@@ -205,12 +205,12 @@ class Pump:
                 await asyncio.wait_for(self._wake.wait(), timeout=None if pause == float("inf") else pause)
         self._due_at = float("inf")
 
-    def _batch(self) -> _Batch:
+    def _batch(self) -> _LimiterCall:
         now = time.monotonic()
         renew: list[str] = []
         if now >= self._renew_at:
             renew, self._renew_at = list(self._under_way), now + _RENEW_SECONDS
-        batch = _Batch(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
+        batch = _LimiterCall(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
         self._ended, self._peeks = [], []
         return batch
 
@@ -234,11 +234,11 @@ class Pump:
             left -= len(lines)
             depth += 1
 
-    def _buckets(self, batch: _Batch) -> dict[str, tuple[Bucket, Bucket]]:
+    def _buckets(self, batch: _LimiterCall) -> dict[str, tuple[Bucket, Bucket]]:
         tenants = {w.wanted.tenant for w in batch.waiters} | {e.grant.tenant for e, _ in batch.ended}
         return {tenant: buckets for tenant in tenants if (buckets := self._tenant_buckets(tenant)) is not None}
 
-    def _apply(self, batch: _Batch, reply: Reply) -> None:
+    def _apply(self, batch: _LimiterCall, reply: LimiterReply) -> None:
         now = time.monotonic()
         if self._away_since is not None:
             log.info("limits_are_back", component=self._component)
@@ -261,17 +261,17 @@ class Pump:
             self._send_away(reply)
         self._plan(reply, now)
 
-    def _tell_change(self, reply: Reply) -> None:
+    def _tell_change(self, reply: LimiterReply) -> None:
         before = self.reply.breaker if self.reply is not None else Breaker.CLOSED
         if reply.breaker != before:
             log.warning("breaker", component=self._component, state=reply.breaker.name.lower())
 
-    def _answer(self, waiter: _Waiter, answer: Answer, reply: Reply, now: float) -> None:
+    def _answer(self, waiter: _Waiter, answer: ScriptAnswer, reply: LimiterReply, now: float) -> None:
         tenant = waiter.wanted.tenant
         match answer:
             case Grant():
                 if waiter.granted.done():  # its caller has gone meanwhile
-                    self.end(Ended(answer, Outcome.DROPPED, tokens=0))
+                    self.end(FinishedCall(answer, CallOutcome.ABANDONED, tokens=0))
                     return
                 self._under_way.add(answer.id)
                 waiter.granted.set_result(answer)
@@ -283,13 +283,13 @@ class Pump:
                 if tenant in self._lines:
                     self._lines[tenant].not_before = now + _between(seconds)
 
-    def _send_away(self, reply: Reply) -> None:
+    def _send_away(self, reply: LimiterReply) -> None:
         for waiter in self._all_waiters():
             wait = timedelta(seconds=reply.cooldown_seconds + random.uniform(0, 2))  # noqa: S311  jitter
             message = f"the {self._component} provider asked for a pause of {reply.cooldown_seconds:.0f} seconds"
             _raise(waiter, RateLimited(message, retry_after=wait))
 
-    def _plan(self, reply: Reply, now: float) -> None:
+    def _plan(self, reply: LimiterReply, now: float) -> None:
         """When to exchange next, by itself."""
         waiting = [line for line in self._lines.values() if any(not w.granted.done() for w in line.waiters)]
         self._not_before = now + _between(reply.wait_seconds) if reply.wait_seconds > 0 else 0.0
@@ -300,7 +300,7 @@ class Pump:
         if self._ended or self._peeks:
             self._hurry(now)
 
-    async def _missed(self, batch: _Batch, error: Exception) -> None:
+    async def _missed(self, batch: _LimiterCall, error: Exception) -> None:
         """The broker is away: nothing begins without it, and what ended is told later."""
         now = time.monotonic()
         if self._away_since is None:
@@ -331,7 +331,7 @@ def _between(seconds: float) -> float:
     return min(longest, max(seconds, random.uniform(shortest, 2 * shortest)))  # noqa: S311  jitter
 
 
-def is_down(component: str, reply: Reply) -> Unavailable:
+def is_down(component: str, reply: LimiterReply) -> Unavailable:
     """What a call has to expect while the breaker is open; it says nothing about the work."""
     wait = timedelta(seconds=reply.pause_seconds + random.uniform(0, 2))  # noqa: S311  jitter
     return Unavailable(

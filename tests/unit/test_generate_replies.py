@@ -1,6 +1,6 @@
 import pytest
 
-from shared.ingest.generate.replies import Malformed, questions_in
+from shared.ingest.generate.replies import MalformedReply, questions_in
 
 TWO = ["What is a lease?", "Who rings the bell?"]
 JSON = '{"questions": ["What is a lease?", "Who rings the bell?"]}'
@@ -41,13 +41,13 @@ def test_questions_are_found_in_whatever_they_are_wrapped(reply):
     ],
 )
 def test_what_holds_no_questions_is_malformed(reply):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReply):
         questions_in(reply)
 
 
 @pytest.mark.parametrize("length", range(len(JSON) - 1, 1, -1))
 def test_half_a_reply_is_never_taken_for_a_whole_one(length):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReply):
         questions_in("Sure! Here are the questions:" + JSON[:length])
 
 

@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
-from shared.ingest.generate import Screened, Subject, apply_similarity, floor_for, normalise, screen
+from shared.ingest.generate import (
+    ChunkInput,
+    FilteredQuestion,
+    filter_by_similarity,
+    filter_by_text,
+    floor_for,
+    normalise,
+)
 
-SUBJECT = Subject("The lease of a chunk ends after sixty seconds.", title="Leases")
+SUBJECT = ChunkInput("The lease of a chunk ends after sixty seconds.", title="Leases")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +52,7 @@ def test_normalising(written, normal):
     ],
 )
 def test_a_bad_question_is_dropped_with_its_reason(question, reason):
-    assert screen([question], SUBJECT) == [Screened(normalise(question), kept=False, reason=reason)]
+    assert filter_by_text([question], SUBJECT) == [FilteredQuestion(normalise(question), passed=False, reason=reason)]
 
 
 @pytest.mark.parametrize(
@@ -61,13 +68,13 @@ def test_a_bad_question_is_dropped_with_its_reason(question, reason):
     ],
 )
 def test_a_good_question_is_kept(question):
-    assert screen([question], SUBJECT) == [Screened(question, kept=True)]
+    assert filter_by_text([question], SUBJECT) == [FilteredQuestion(question, passed=True)]
 
 
 def test_words_of_the_prompt_are_no_echo_where_the_text_has_them():
     question = "How is JSON parsed?"
-    assert not screen([question], SUBJECT)[0].kept
-    assert screen([question], Subject("JSON is parsed from left to right."))[0].kept
+    assert not filter_by_text([question], SUBJECT)[0].passed
+    assert filter_by_text([question], ChunkInput("JSON is parsed from left to right."))[0].passed
 
 
 def test_repetitions_are_dropped_and_the_first_stays():
@@ -77,7 +84,7 @@ def test_repetitions_are_dropped_and_the_first_stays():
         "When exactly does the lease of a chunk end?",
         "How long is a lease?",
     ]
-    assert [(s.kept, s.reason) for s in screen(questions, SUBJECT)] == [
+    assert [(s.passed, s.reason) for s in filter_by_text(questions, SUBJECT)] == [
         (True, None),
         (False, "repeats an earlier question"),
         (False, "almost repeats an earlier question"),
@@ -86,11 +93,14 @@ def test_repetitions_are_dropped_and_the_first_stays():
 
 
 def test_a_dropped_question_does_not_make_a_good_one_a_repetition():
-    assert [s.kept for s in screen(["When does the lease end.", "When does the lease end?"], SUBJECT)] == [False, True]
+    assert [s.passed for s in filter_by_text(["When does the lease end.", "When does the lease end?"], SUBJECT)] == [
+        False,
+        True,
+    ]
 
 
 def test_questions_without_word_characters_do_not_break_the_comparison():
-    assert len(screen(["?!?!?!?!?!", "........?"], SUBJECT)) == 2
+    assert len(filter_by_text(["?!?!?!?!?!", "........?"], SUBJECT)) == 2
 
 
 def vectors(*rows):
@@ -99,10 +109,10 @@ def vectors(*rows):
 
 
 def test_what_is_far_from_the_chunk_or_near_an_earlier_question_is_dropped():
-    screened = [Screened(f"Question {i}?", kept=True) for i in range(4)]
+    filtered = [FilteredQuestion(f"Question {i}?", passed=True) for i in range(4)]
     questions = vectors([1, 0, 0], [1, 0.01, 0], [0, 1, 0], [1, 1, 0])
 
-    judged = apply_similarity(screened, questions, vectors([1, 0, 0])[0], floor=0.5)
+    judged = filter_by_similarity(filtered, questions, vectors([1, 0, 0])[0], floor=0.5)
 
     assert [s.reason for s in judged] == [
         None,
@@ -113,15 +123,18 @@ def test_what_is_far_from_the_chunk_or_near_an_earlier_question_is_dropped():
 
 
 def test_a_dropped_question_keeps_its_reason_and_drops_no_other():
-    screened = [Screened("Text?", kept=False, reason="too short"), Screened("Question 1?", kept=True)]
-    judged = apply_similarity(screened, vectors([1, 0], [1, 0]), vectors([1, 0])[0], floor=0.1)
-    assert judged == screened
+    filtered = [
+        FilteredQuestion("Text?", passed=False, reason="too short"),
+        FilteredQuestion("Question 1?", passed=True),
+    ]
+    judged = filter_by_similarity(filtered, vectors([1, 0], [1, 0]), vectors([1, 0])[0], floor=0.1)
+    assert judged == filtered
 
 
 def test_without_a_floor_distance_drops_nothing():
-    screened = [Screened("Question 1?", kept=True)]
-    assert apply_similarity(screened, vectors([-1, 0]), vectors([1, 0])[0], floor=None) == screened
-    assert apply_similarity([], np.empty((0, 2), np.float32), vectors([1, 0])[0], floor=0.1) == []
+    filtered = [FilteredQuestion("Question 1?", passed=True)]
+    assert filter_by_similarity(filtered, vectors([-1, 0]), vectors([1, 0])[0], floor=None) == filtered
+    assert filter_by_similarity([], np.empty((0, 2), np.float32), vectors([1, 0])[0], floor=0.1) == []
 
 
 def test_only_measured_models_have_a_floor():
