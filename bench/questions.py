@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 import time
@@ -29,7 +30,7 @@ import httpx
 import numpy as np
 import orjson
 
-from embedded import llama
+from embedded import llama, openmp
 from embedded.embeddings import MODEL as EMBEDDING_MODEL
 from embedded.minilm import MiniLM, Vectors
 from shared.ingest.generate import (
@@ -64,7 +65,9 @@ async def model(url: str | None) -> AsyncIterator[OpenAIChat]:
     process = None
     if url is None:
         port = 18_500 + random.randrange(400)
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "embedded.llama", "--port", str(port))
+        environment = {**os.environ, **openmp.variables(Path(".foreask", "bench", "llm"))}
+        command = [sys.executable, "-m", "embedded.llama", "--port", str(port)]
+        process = await asyncio.create_subprocess_exec(*command, env=environment)
         url = llama.url(port)
     provider = Provider(component="llm", base_url=url, api_key=None, timeout=timedelta(minutes=5))
     try:

@@ -21,12 +21,12 @@ from uuid import uuid4
 import httpx
 import numpy as np
 
+from bench.deployment import Deployment, ScriptedProvider
 from shared.domain.records import ChunkToIndex, CollectionOptions, Lease
 from shared.ledger import Collections
 from shared.ledger.database import Database
 from shared.vectors.index import Index
 from shared.vectors.points import Point, points_of
-from tests.deployment import Deployment, ScriptedProvider
 
 DIMENSIONS = 384
 QUESTIONS = 5

@@ -9,6 +9,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from embedded import openmp
 from embedded.health import http_ok
 from embedded.supervisor import Child
 
@@ -18,11 +19,13 @@ SLOT_CONTEXT_TOKENS = 4096
 ERRORS_ONLY = 1
 
 
-def child(port: int, log: Path) -> Child:
+def child(data_dir: Path, port: int, log: Path) -> Child:
+    """The server; `data_dir` holds only what its process needs to be loaded."""
     return Child(
         name="llm",
         command=[sys.executable, "-m", "embedded.llama", "--port", str(port)],
         log=log,
+        environment=openmp.variables(data_dir),
         healthy=lambda: http_ok(port, "/health"),
     )
 

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 from tokenizers import Encoding, Tokenizer
+
+# ONNX Runtime reads this at its import. Otherwise it tells its maker which models run, and writes a device id and a
+# database into the user's home.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+import onnxruntime
 
 DIMENSIONS = 384
 MAX_TOKENS = 256

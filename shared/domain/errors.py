@@ -103,7 +103,14 @@ class Permanent(ForeaskError):
 
 
 class Unreadable(Permanent):
-    """A file whose text cannot be had: encrypted, corrupt, image-only, of an unknown kind, too large inside."""
+    """A file whose text cannot be had: encrypted, corrupt, image-only, of an unknown kind, too large inside.
+
+    `detail` is the parser's own error, for the log.
+    """
+
+    def __init__(self, message: str, *, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
 
 
 class BadReply(Permanent):

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.deployment import ROOT
+from bench.deployment import ROOT
 
 LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
 CLI = [sys.executable, "-m", "cli"]
@@ -30,16 +30,21 @@ class Up:
             for name, value in (("BASE_URL", provider.url), ("MODEL", "scripted"), ("API_KEY", "scripted"))
         }
         self.environment = clean | models | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+        self.folder = data_dir.parent
         self.data_dir = data_dir
         self.log = data_dir.with_suffix(".log")
         self.process = None
         self.url = None
 
+    @property
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
     def start(self):
         command = [*CLI, "up", "--data-dir", str(self.data_dir), "--port", "0"]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, env=self.environment, cwd=self.data_dir.parent, stdout=log, stderr=log, start_new_session=True
+                command, env=self.environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
             )
         self.url = self.wait_for(r"foreask answers at (\S+),")
         return self
@@ -64,11 +69,11 @@ class Up:
         self.process.send_signal(number)
         return self.process.wait(timeout=60)
 
-    def foreask(self, *arguments, code=0, cwd=None):
+    def foreask(self, *arguments, code=0):
         done = subprocess.run(
             [*CLI, *arguments],
             env=self.environment | {"FOREASK_URL": self.url},
-            cwd=cwd or self.data_dir.parent,
+            cwd=self.folder,
             capture_output=True,
             text=True,
             check=False,
@@ -85,13 +90,21 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="module")
+def deployment(provider_process, tmp_path_factory):
+    deployment = Up(provider_process, tmp_path_factory.mktemp("up") / "data")
+    yield deployment
+    if deployment.running:
+        deployment.process.kill()
+        deployment.process.wait()
+
+
 @pytest.fixture
-def up(provider, tmp_path):
-    up = Up(provider, tmp_path / "data")
-    yield up
-    if up.process is not None and up.process.poll() is None:
-        up.process.kill()
-        up.process.wait()
+def up(deployment, provider):
+    """`foreask up` at work: a start costs the processors seconds, so tests share one until it ends."""
+    if not deployment.running:
+        deployment.start()
+    return deployment
 
 
 def gone(processes):
@@ -99,11 +112,10 @@ def gone(processes):
     return not alive
 
 
-def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up, tmp_path):
-    folder = tmp_path / "handbook"
+def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
+    folder = up.folder / "handbook"
     folder.mkdir()
     (folder / "leave.md").write_text(LEAVE)
-    up.start()
     out = up.foreask("ingest", "handbook", "--collection", "handbook")
     assert "1 files: 1 ready" in out
     children = up.children()
@@ -115,25 +127,9 @@ def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up, tmp_path):
     up.start()
     reply = json.loads(up.foreask("ask", "How many days of leave are there?", "-c", "handbook", "--json"))
     assert "thirty days" in reply["chunks"][0]["text"]
-    assert up.stop(signal.SIGTERM) == 0
-
-
-def test_a_second_signal_kills(up):
-    up.start()
-    children = up.children()
-    up.child("workers", "generate").suspend()  # it cannot stop in order
-
-    up.process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
-    assert up.process.poll() is None
-    up.process.send_signal(signal.SIGINT)
-
-    assert up.process.wait(timeout=5) == 128 + signal.SIGINT
-    assert gone(children)
 
 
 def test_a_worker_that_dies_is_started_again_and_said_so(up):
-    up.start()
     killed = up.child("workers", "generate")
     killed.kill()
 
@@ -147,12 +143,10 @@ def test_a_worker_that_dies_is_started_again_and_said_so(up):
         time.sleep(0.1)
     else:
         raise AssertionError("no new worker")
-    assert up.stop() == 0
 
 
-def test_the_commands_of_a_client(up, tmp_path):
-    up.start()
-    folder = tmp_path / "docs"
+def test_the_commands_of_a_client(up):
+    folder = up.folder / "docs"
     (folder / "deep").mkdir(parents=True)
     (folder / "leave.md").write_text(LEAVE)
     (folder / "deep" / "travel.md").write_text("# Travel\n\nTrains are booked in Bergen.\n")
@@ -170,7 +164,7 @@ def test_the_commands_of_a_client(up, tmp_path):
     assert "1 files: 1 ready" in up.foreask("ingest", "docs/leave.md")  # there already
     assert "docs/nowhere" not in out
 
-    listed = up.foreask("documents", "--state", "ready").splitlines()
+    listed = [line for line in up.foreask("documents", "--state", "ready").splitlines() if "default/docs/" in line]
     assert sorted(line.split()[2] for line in listed) == ["default/docs/deep/travel.md", "default/docs/leave.md"]
     document_id = next(line.split()[0] for line in listed if "leave" in line)
     shown = up.foreask("documents", "show", document_id)
@@ -187,21 +181,19 @@ def test_the_commands_of_a_client(up, tmp_path):
     failed = up.foreask("documents", "--state", "failed").split()[0]
     assert up.foreask("retry", failed).strip() in {"queued", "parsing", "failed"}
     assert up.foreask("documents", "delete", document_id) == "deleted\n"
-    assert "leave.md" not in up.foreask("documents", "--state", "ready")
-    assert up.stop() == 0
+    assert "default/docs/leave.md" not in up.foreask("documents", "--state", "ready")
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_ingest_leaves_the_server_working(up, provider, tmp_path):
-    folder = tmp_path / "reports"
+def test_an_interrupted_ingest_leaves_the_server_working(up, provider):
+    folder = up.folder / "reports"
     folder.mkdir()
     for number in range(5):
         (folder / f"{number}.md").write_text(f"# Report {number}\n\nThe number of this report is {number}.\n")
-    up.start()
     provider.script(latency_seconds=3)
     environment = up.environment | {"FOREASK_URL": up.url}
     ingest = subprocess.Popen(
-        [*CLI, "ingest", "reports"], env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*CLI, "ingest", "reports"], env=environment, cwd=up.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     while up.foreask("documents").count("default/reports/") < 5:
         time.sleep(0.1)
@@ -213,14 +205,12 @@ def test_an_interrupted_ingest_leaves_the_server_working(up, provider, tmp_path)
     assert b"The server goes on with what it has" in out
     assert b"Traceback" not in out
     assert "5 files: 5 ready" in up.foreask("ingest", "reports")
-    assert up.stop() == 0
 
 
 def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
-    up.start()
     port = httpx.URL(up.url).port
     for arguments, sentence in (
-        (["--data-dir", str(up.data_dir.parent / "other"), "--port", str(port)], "cannot listen"),
+        (["--data-dir", str(up.folder / "other"), "--port", str(port)], "cannot listen"),
         (["--data-dir", str(up.data_dir), "--port", "0"], "is in use by process"),
     ):
         done = subprocess.run(
@@ -229,4 +219,23 @@ def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
         assert done.returncode == 1
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
-    assert up.stop() == 0
+
+
+def test_what_a_service_manager_sends_stops_it_in_order(up):
+    children = up.children()
+
+    assert up.stop(signal.SIGTERM) == 0
+    assert gone(children)
+
+
+def test_a_second_signal_kills(up):
+    children = up.children()
+    up.child("workers", "generate").suspend()  # it cannot stop in order
+
+    up.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert up.process.poll() is None
+    up.process.send_signal(signal.SIGINT)
+
+    assert up.process.wait(timeout=5) == 128 + signal.SIGINT
+    assert gone(children)

@@ -4,9 +4,10 @@ import re
 import sys
 from contextlib import contextmanager
 
+import pytest
 import yaml
 
-from tests.deployment import ROOT, Deployment
+from bench.deployment import ROOT, Deployment
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.safe_load(COMPOSE)["services"]
@@ -39,29 +40,40 @@ class Composed(Deployment):
         assert not any(code is not None for code in ended.values()), (ended, self.logs())
 
 
-def test_a_document_becomes_ready_by_the_commands_of_compose(provider, tmp_path):
-    with Composed(provider.settings(), tmp_path) as composed, composed.alive():
-        accepted = composed.client.post("/v1/documents", files={"file": ("leave.md", LEAVE.encode())})
-        assert accepted.status_code == 202
-
-        (document,) = composed.wait_until_settled(1)
-
-        assert document["state"] == "ready"
-        found = composed.client.post("/v1/retrieve", json={"question": "How many days of leave are there?"}).json()
-        assert "thirty days" in found["chunks"][0]["text"]
+@pytest.fixture(scope="module")
+def deployment(provider_process, tmp_path_factory):
+    with Composed(provider_process.settings(), tmp_path_factory.mktemp("composed")) as composed:
+        yield composed
 
 
-def test_two_ask_workers_share_the_work_and_pay_once(provider, tmp_path):
+@pytest.fixture
+def composed(deployment, provider):
+    """The services at work, none of which may end."""
+    with deployment.alive():
+        yield deployment
+
+
+def test_a_document_becomes_ready_by_the_commands_of_compose(composed):
+    accepted = composed.client.post("/v1/documents", files={"file": ("leave.md", LEAVE.encode())})
+    assert accepted.status_code == 202
+
+    (document,) = composed.wait_until_settled(1)
+
+    assert document["state"] == "ready"
+    found = composed.client.post("/v1/retrieve", json={"question": "How many days of leave are there?"}).json()
+    assert "thirty days" in found["chunks"][0]["text"]
+
+
+def test_two_ask_workers_share_the_work_and_pay_once(composed, provider):
     texts = {f"report-{n}.md": f"# Report {n}\n\nThe number of report {n} is {n * n}." for n in range(60)}
-    with Composed(provider.settings(), tmp_path) as composed, composed.alive():
-        composed.service("worker-generate", 2)
-        provider.script(latency_seconds=0.2)
-        composed.ingest(texts)
+    composed.service("worker-generate", 2)
+    provider.script(latency_seconds=0.2)
+    composed.ingest(texts, "reports")
 
-        documents = composed.wait_until_settled(len(texts))
+    documents = composed.wait_until_settled(len(texts), "reports")
 
-        assert {document["state"] for document in documents} == {"ready"}
-        assert provider.stats()["paid_twice"] == 0
+    assert {document["state"] for document in documents} == {"ready"}
+    assert provider.stats()["paid_twice"] == 0
 
 
 def test_workers_can_be_scaled():

@@ -1,31 +1,36 @@
-"""The fault suite: one deployment for the scenarios that its settings suit, and the table at the end."""
+"""The fault suite: the deployment that its scenarios share, and the table at the end.
+
+Scenarios of the group `workers` may run beside the others, over a deployment of their own (tests/lanes.py).
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tests.deployment import ROOT, ScriptedProvider
-from tests.faults.fleet import Fleet
+from bench.deployment import ROOT, ScriptedProvider
+from tests.faults.fleet import KEYS, Fleet
 from tests.faults.scale import SCALES, Scale
 from tests.faults.scenario import Row, Scenario, rendered
+from tests.forkserver import ForkServer
 
-TABLE = pytest.StashKey[list[Row]]()
+PROPERTY = "scenario"  # of a test's report, which another process may have made
 SETTINGS = {
     "llm_max_in_flight": 12,
     "llm_timeout": 4,
     "embedding_timeout": 4,
-    "lease": 3,
     "drain": 5,
     "grace": 5,
     "retry_base": 0.2,
-    "retry_ceiling": 2,
+    "retry_ceiling": 1,
     "reconcile_every": 0.5,
     "log_level": "info",
+    "api_keys": ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items()),
     "calibrate": False,  # what it embeds would be counted as a scenario's
 }
 Begin = Callable[[str, str], Scenario]
@@ -41,33 +46,39 @@ def seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--seed"))
 
 
-@pytest.fixture(scope="session")
-def table(request: pytest.FixtureRequest) -> list[Row]:
-    return request.config.stash.setdefault(TABLE, [])
-
-
 @pytest.fixture(scope="package")
-def fleet(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(
+    provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory, scale: Scale
+) -> Iterator[Fleet]:
     """A deployment that scenarios share, since each start costs the processors seconds; no other test has it beside."""
-    with Fleet(provider_process.settings(**SETTINGS), tmp_path_factory.mktemp("fleet")) as fleet:
+    settings = provider_process.settings(**SETTINGS, lease=scale.lease_seconds)
+    folder = tmp_path_factory.mktemp("fleet")
+    with ForkServer() as server, Fleet(settings, folder, launch=server.launch, hasty=scale.hasty) as fleet:
         yield fleet
 
 
 @pytest.fixture
-def begin(fleet: Fleet, provider: ScriptedProvider, seed: int, table: list[Row]) -> Iterator[Begin]:
+def begin(
+    fleet: Fleet, provider: ScriptedProvider, seed: int, record_property: Callable[[str, object], None]
+) -> Iterator[Begin]:
     """Begin a scenario over the shared deployment."""
 
+    def record(row: Row) -> None:
+        record_property(PROPERTY, asdict(row))
+
     def begin(number: str, name: str) -> Scenario:
-        return Scenario(fleet, provider, f"{number} {name}", number, seed, table)
+        return Scenario(fleet, provider, f"{number} {name}", number, seed, record)
 
     yield begin
+    fleet.speak_as("default")
     for link in ("ledger", "broker", "qdrant"):
         fleet.fault(link)
     fleet.recover()  # a scenario that failed would make the next ones fail
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    rows = config.stash.get(TABLE, [])
+    reports = [r for reports in terminalreporter.stats.values() for r in reports if getattr(r, "when", "") == "call"]
+    rows = [Row(**row) for report in reports for name, row in report.user_properties if name == PROPERTY]
     if not rows:
         return
     scale = config.getoption("--faults")

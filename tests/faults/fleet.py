@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -21,15 +21,28 @@ import httpx
 import orjson
 import psutil
 
+from bench.deployment import ROOT, Deployment, Launch, Process, execute
 from shared.settings import Settings
-from tests.deployment import ROOT, Deployment
 
 CREW = ("parse-1", "generate-1", "generate-2", "index-1", "index-2", "scheduler-1")
 LINKS = {"ledger": "FOREASK_DATABASE_URL", "broker": "FOREASK_REDIS_URL", "qdrant": "FOREASK_QDRANT_URL"}
+KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789" for tenant in ("default", "flood", "few")}
 _WATCH_SECONDS = 0.05
 _HELD = """
     SELECT count(*) FROM chunks WHERE state = 'generating' AND leased_by LIKE '%:' || $1::text
 """
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process runs: a module with arguments, and the settings in which it differs from the fleet."""
+
+    module: str
+    arguments: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def command(self, *, hasty: bool) -> list[str]:
+        return [sys.executable, "-m", *(["tests.faults.hasty"] if hasty else []), self.module, *self.arguments]
 
 
 @dataclass(frozen=True)
@@ -69,32 +82,40 @@ class Proxy:
 class Fleet(Deployment):
     """A deployment whose processes die and come back, as under an orchestrator.
 
+    Its client speaks for one tenant at a time, at first for `default`.
+
     Args:
-        crew: the worker processes, each named after its role and a number.
+        hasty: whether its processes wait as `tests.faults.hasty` says.
     """
 
-    def __init__(self, settings: Settings, data_dir: Path, *, crew: tuple[str, ...] = CREW) -> None:
-        super().__init__(settings, data_dir, roles=())
-        self.crew = crew
+    def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch, hasty: bool) -> None:
+        super().__init__(settings, data_dir, roles=(), launch=launch)
+        self._hasty = hasty
         self.deaths: list[Death] = []
         self.proxy: Proxy | None = None
-        self._commands: dict[str, list[str]] = {}
+        self._jobs: dict[str, Job] = {}
+        self._next: dict[str, Job] = {}  # what follows when a process dies
         self._watched = threading.Lock()
         self._ending = threading.Event()
         self._watch = threading.Thread(target=self._keep_running, name="orchestrator", daemon=True)
+        self.speak_as("default")
 
     def start(self) -> Self:
         self.stack.start()
         self.proxy = Proxy({link: _address(self._url(variable)) for link, variable in LINKS.items()})
-        self.run("migrate", [sys.executable, "-m", "shared.ledger"]).wait()
-        del self.processes["migrate"]
-        self.run("api", [sys.executable, "-m", "api"])
-        for name in self.crew:
-            self.run(name, worker(name))
+        self._start_processes()
         self._watch.start()
-        self._wait_for_api()
-        self.wait_until(self._crew_started, "the workers did not start")
         return self
+
+    def restart(self) -> None:
+        """Kill every process at once, the engines too, and start all over the same data."""
+        with self._watched:
+            before = {name: process.pid for name, process in self.processes.items()}
+            self.kill_everything()
+            self.stack.start()
+            for name, pid in before.items():
+                self.deaths.append(Death(name, pid, -signal.SIGKILL, self.held_by(pid)))
+            self._start_processes()
 
     def stop(self) -> None:
         self._ending.set()
@@ -107,9 +128,13 @@ class Fleet(Deployment):
         if self.proxy is not None:
             self.proxy.close()
 
-    def run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-        self._commands[name] = command
-        return super().run(name, command)
+    def assign(self, name: str, job: Job) -> Process:
+        """Run a job under a name; it is run again when it dies."""
+        self._jobs[name] = self._next[name] = job
+        return self.run(name, job.command(hasty=self._hasty), **job.settings)
+
+    def speak_as(self, tenant: str) -> None:
+        self.client.headers["authorization"] = f"Bearer {KEYS[tenant]}"
 
     def environment(self) -> Mapping[str, str]:
         assert self.proxy is not None
@@ -131,24 +156,34 @@ class Fleet(Deployment):
     def kill(self, name: str) -> None:
         self.signal(name, signal.SIGKILL)
 
-    def replace(self, name: str, command: list[str], *, for_good: bool = False) -> int:
-        """Let a worker end in order and run another in its place.
+    def replace(self, jobs: Mapping[str, Job], *, for_good: bool = False) -> None:
+        """Let workers, where there are such, end in order and run others in their places, which have then started.
 
-        When that one dies, the usual one comes back, or the other one again where it is there `for_good`.
-
-        Returns:
-            the process id of the other one, which has started.
+        When one of them dies, the usual one comes back, or the same again where it is there `for_good`.
         """
-        before = self.started(name)
+        before = {name: self.started(name) for name in jobs}
         with self._watched:
-            old = self.processes.pop(name, None)
-            if old is not None:
-                old.terminate()
-                old.wait(timeout=30)
-            process = self.run(name, command)
-            self._commands[name] = command if for_good else worker(name)
-        self.wait_until(lambda: self.started(name) > before, f"{name} did not start")
-        return process.pid
+            self._end(*jobs)
+            for name, job in jobs.items():
+                self.assign(name, job)
+                self._next[name] = job if for_good else worker(name)
+        self._wait_for_workers(before)
+
+    def _end(self, *names: str) -> None:
+        ending = [self.processes.pop(name) for name in names if name in self.processes]
+        for process in ending:
+            process.terminate()
+        for process in ending:
+            process.wait(timeout=30)
+
+    @contextmanager
+    def executing(self) -> Iterator[None]:
+        """Within, processes begin as under a real orchestrator: by the interpreter's start and all imports."""
+        forked, self.launch = self.launch, execute
+        try:
+            yield
+        finally:
+            self.launch = forked
 
     def roll(self, name: str) -> None:
         """Ask a process to end and wait until the one that follows it is at work."""
@@ -158,7 +193,7 @@ class Fleet(Deployment):
             process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{name} did not end in time\n{self.logs()}") from None
-        self.wait_until(lambda: self._came_up(name, before, process.pid), f"{name} did not come back")
+        self.wait_until(lambda: self._came_up(name, before, process.pid), f"{name} did not come back", 120)
 
     def _came_up(self, name: str, before: int, old: int) -> bool:
         if name == "api":
@@ -169,24 +204,16 @@ class Fleet(Deployment):
 
     def dying(self, name: str, point: str, *, nth: int = 1, number: str = "KILL") -> int:
         """Replace a worker by one that sends itself a signal at a point of `tests.faults.dying`."""
-        command = [sys.executable, "-m", "tests.faults.dying", role_of(name), point, str(nth), number]
-        return self.replace(name, command)
-
-    def dismiss(self, name: str) -> None:
-        """End a worker that was there for one scenario."""
-        with self._watched:
-            process = self.processes.pop(name)
-            process.terminate()
-            process.wait(timeout=30)
+        self.replace({name: Job("tests.faults.dying", (role_of(name), point, str(nth), number))})
+        return self.processes[name].pid
 
     def recover(self) -> None:
-        """Bring the usual crew back: nothing stands still, and no worker is left that was altered for a scenario."""
-        for name in sorted(self.processes):
+        """Bring the usual crew back: nothing stands still, and no worker is left that was there for one scenario."""
+        for name in self.processes:
             self.signal(name, signal.SIGCONT)
-            if name not in (*self.crew, "api"):
-                self.dismiss(name)
-            elif name in self.crew and self.processes[name].args != worker(name):
-                self.replace(name, worker(name))
+        with self._watched:
+            self._end(*(self.processes.keys() - CREW - {"api"}))
+        self.replace({name: worker(name) for name in CREW if self._jobs[name] != worker(name)})
 
     @contextmanager
     def paused(self, *names: str) -> Iterator[None]:
@@ -248,8 +275,22 @@ class Fleet(Deployment):
     def _url(self, variable: str) -> str:
         return self.stack.environment()[variable]
 
-    def _crew_started(self) -> bool:
-        return all(self.started(name) for name in self.crew if not name.startswith("scheduler"))
+    def _start_processes(self) -> None:
+        self.run("migrate", [sys.executable, "-m", "shared.ledger"]).wait()
+        del self.processes["migrate"]
+        self.assign("api", Job("api"))
+        before = {name: self.started(name) for name in CREW if not name.startswith("scheduler")}
+        for name in CREW:
+            self.assign(name, worker(name))
+        self._wait_for_api()
+        self._wait_for_workers(before)
+
+    def _wait_for_workers(self, before: Mapping[str, int]) -> None:
+        """Wait until these have come up once more than so many times."""
+        self.wait_until(
+            lambda: all(self.started(name) > times for name, times in before.items()),
+            f"{', '.join(before)} did not start",
+        )
 
     def _keep_running(self) -> None:
         while not self._ending.wait(_WATCH_SECONDS):
@@ -257,7 +298,7 @@ class Fleet(Deployment):
                 for name, process in list(self.processes.items()):
                     if process.poll() is not None:
                         self.deaths.append(Death(name, process.pid, process.returncode, self._in_flight(process.pid)))
-                        self.run(name, self._commands[name])
+                        self.assign(name, self._next[name])
 
     def _in_flight(self, pid: int) -> int:
         try:
@@ -270,9 +311,9 @@ def role_of(name: str) -> str:
     return name.partition("-")[0]
 
 
-def worker(name: str) -> list[str]:
-    """The command of a worker by its name, such as `generate-2`."""
-    return [sys.executable, "-m", "workers", role_of(name)]
+def worker(name: str, **settings: object) -> Job:
+    """The job of a worker by its name, such as `generate-2`."""
+    return Job("workers", (role_of(name),), settings)
 
 
 async def _query(url: str, statement: str, *arguments: object) -> list[dict[str, Any]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.faults.hasty import HASTE
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Scale:
     """Sizes of the scenarios.
 
@@ -15,10 +17,17 @@ class Scale:
         storm_kills: how many die.
         storm_latency_seconds: of the model meanwhile, so that the storm does not outlast the work.
         flood_documents: of ten chunks each, that one tenant hands in beside another's few.
+        flood_in_flight: calls of each worker meanwhile.
         limited_workers: that ask, against a provider's limit.
         limited_documents: of ten chunks each, that they ask for; more than a minute's worth.
+        unlimited_documents: the same, where the limit is not declared.
+        lease_seconds: how long a claim outlives its worker.
+        hasty: whether the product waits as `tests.faults.hasty` says.
+        minute_seconds: how long the minute then lasts that a limit is declared for.
+        minute_used: the share of the limit that must be used within it.
         away_seconds: how long an engine is gone.
-        patience_seconds: until all must have settled.
+        recovery_seconds: from the return of the broker until all must have settled.
+        patience_seconds: until all must have settled elsewhere.
     """
 
     documents: int
@@ -26,14 +35,72 @@ class Scale:
     storm_kills: int
     storm_latency_seconds: float
     flood_documents: int
+    flood_in_flight: int
     limited_workers: int
     limited_documents: int
+    unlimited_documents: int
+    lease_seconds: float
+    hasty: bool
+    minute_seconds: float
+    minute_used: float
     away_seconds: float
+    recovery_seconds: float
     patience_seconds: float
 
 
 SCALES = {
-    "short": Scale(40, 100, 6, 0.3, 250, 4, 255, 3, 120),
-    "full": Scale(200, 2_000, 40, 0.3, 5_000, 16, 500, 60, 900),
-    "soak": Scale(400, 3_000, 240, 0.5, 5_000, 16, 1_000, 60, 1_800),
+    "short": Scale(
+        documents=30,
+        storm_documents=60,
+        storm_kills=4,
+        storm_latency_seconds=0.3,
+        flood_documents=32,
+        flood_in_flight=12,
+        limited_workers=4,
+        limited_documents=40,
+        unlimited_documents=20,
+        lease_seconds=2,
+        hasty=True,
+        minute_seconds=60 / HASTE,
+        minute_used=0.8,
+        away_seconds=2,
+        recovery_seconds=20,
+        patience_seconds=120,
+    ),
+    "full": Scale(
+        documents=200,
+        storm_documents=2_000,
+        storm_kills=40,
+        storm_latency_seconds=0.3,
+        flood_documents=5_000,
+        flood_in_flight=64,
+        limited_workers=16,
+        limited_documents=400,
+        unlimited_documents=167,
+        lease_seconds=3,
+        hasty=False,
+        minute_seconds=60,
+        minute_used=0.9,
+        away_seconds=60,
+        recovery_seconds=60,
+        patience_seconds=900,
+    ),
+    "soak": Scale(
+        documents=400,
+        storm_documents=3_000,
+        storm_kills=240,
+        storm_latency_seconds=0.5,
+        flood_documents=5_000,
+        flood_in_flight=64,
+        limited_workers=16,
+        limited_documents=1_000,
+        unlimited_documents=333,
+        lease_seconds=3,
+        hasty=False,
+        minute_seconds=60,
+        minute_used=0.9,
+        away_seconds=60,
+        recovery_seconds=60,
+        patience_seconds=1_800,
+    ),
 }

@@ -7,15 +7,18 @@ the points that stand in Qdrant at the end.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from bench.deployment import ScriptedProvider
 from shared.vectors.points import question_id
-from tests.deployment import ScriptedProvider
 from tests.faults.fleet import Fleet
 
 SETTLED = ("ready", "degraded", "failed")
@@ -65,6 +68,7 @@ class Scenario:
         name: as the table shows it.
         number: of the scenario, in the marks of its texts.
         seed: of everything random, and in the marks too.
+        record: takes the judgement, for the table.
     """
 
     fleet: Fleet
@@ -72,7 +76,7 @@ class Scenario:
     name: str
     number: str
     seed: int
-    table: list[Row]
+    record: Callable[[Row], None]
     began: float = field(default_factory=time.monotonic)
     documents: dict[str, list[Section]] = field(default_factory=dict)
     in_flight: int = 0
@@ -110,11 +114,27 @@ class Scenario:
         assert set(statuses) <= {200, 202}, (statuses, [r.text for r in replies if r.status_code > 202][:3])
         self.documents |= documents
 
-    def hand_in_patiently(self, documents: Mapping[str, list[Section]]) -> None:
-        """Hand documents in one after the other, each again and again until it is accepted, as a good client does."""
-        for name, sections in documents.items():
-            self.fleet.wait_until(lambda n=name, s=sections: self._accepted(n, s), f"{name} was not accepted", 180)
-            self.documents[name] = sections
+    @contextmanager
+    def load(self, documents: Mapping[str, list[Section]], every: float) -> Iterator[None]:
+        """Within, documents are handed in, one every so many seconds; at its end the rest of them.
+
+        Each is handed in again and again until it is accepted, as a good client does.
+        """
+        over = threading.Event()
+
+        def hand_in() -> None:
+            for name, sections in documents.items():
+                self.fleet.wait_until(lambda n=name, s=sections: self._accepted(n, s), f"{name} was not accepted", 180)
+                self.documents[name] = sections
+                over.wait(every)
+
+        with ThreadPoolExecutor(1) as pool:
+            handed_in = pool.submit(hand_in)
+            try:
+                yield
+            finally:
+                over.set()
+            handed_in.result()
 
     def _accepted(self, name: str, sections: list[Section]) -> bool:
         reply = self.fleet.ingest({name: text_of(name, sections)}, self.collection)[0]
@@ -197,7 +217,7 @@ class Scenario:
             in_flight=self.in_flight,
             note=note,
         )
-        self.table.append(row)
+        self.record(row)
         assert not row.lost, (len(row.lost), row.lost[:10])
         assert not row.unexpected, (len(row.unexpected), row.unexpected[:10])
         assert row.paid_twice <= row.in_flight, row

@@ -1,17 +1,17 @@
 """A worker's clock jumps by hours: no worker's clock decides anything."""
 
-import sys
+import pytest
 
-from tests.faults.fleet import role_of
+from tests.faults.fleet import Job, role_of
 
+pytestmark = pytest.mark.xdist_group("workers")
 JUMPS = {"parse-1": 2, "generate-1": -2}
 
 
 def test_workers_clocks_jump_under_load(fleet, provider, begin, scale):
     scenario = begin("16", "clocks 2 h ahead and behind")
     provider.script(latency_seconds=0.2)
-    for name, hours in JUMPS.items():
-        fleet.replace(name, [sys.executable, "-m", "tests.faults.skewed", role_of(name), str(hours)])
+    fleet.replace({name: Job("tests.faults.skewed", (role_of(name), str(hours))) for name, hours in JUMPS.items()})
     first, second = scenario.corpus(scale.documents), scenario.corpus(4, version=2)
     scenario.hand_in(first)
     scenario.wait_for_answers(50)

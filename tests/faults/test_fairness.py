@@ -5,31 +5,20 @@ import time
 
 import pytest
 
-from tests.faults.conftest import SETTINGS
-from tests.faults.fleet import Fleet
-from tests.faults.scenario import Scenario
+from tests.faults.fleet import worker
 
 LATENCY_SECONDS = 0.5
-KEYS = {"flood": "flood-0123456789abcdef0123456789", "few": "few-0123456789abcdef0123456789"}
 ROUNDS = 3
 
 
-@pytest.fixture
-def fleet(provider_process, tmp_path_factory):
-    keys = ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items())
-    settings = provider_process.settings(**SETTINGS | {"llm_max_in_flight": 64, "api_keys": keys})
-    with Fleet(settings, tmp_path_factory.mktemp("tenants")) as fleet:
-        yield fleet
-
-
-def as_tenant(fleet, tenant):
-    fleet.client.headers["authorization"] = f"Bearer {KEYS[tenant]}"
-
-
-def test_a_tenants_few_chunks_overtake_anothers_many(fleet, provider, seed, table, scale):
+@pytest.mark.alone
+def test_a_tenants_few_chunks_overtake_anothers_many(fleet, provider, begin, scale):
+    fleet.replace(
+        {name: worker(name, llm_max_in_flight=scale.flood_in_flight) for name in ("generate-1", "generate-2")}
+    )
     provider.script(latency_seconds=LATENCY_SECONDS)
-    few = Scenario(fleet, provider, "12 fairness: the few", "12b", seed, table)
-    flood = Scenario(fleet, provider, "12 fairness: the flood", "12a", seed, table)
+    few = begin("12b", "fairness: the few")
+    flood = begin("12a", "fairness: the flood")
 
     def seconds_of_ten_chunks(number):
         document = few.corpus(2 * ROUNDS, sections=10)
@@ -39,16 +28,16 @@ def test_a_tenants_few_chunks_overtake_anothers_many(fleet, provider, seed, tabl
         few.settle()
         return time.monotonic() - began
 
-    as_tenant(fleet, "few")
+    fleet.speak_as("few")
     idle = statistics.median(seconds_of_ten_chunks(number) for number in range(ROUNDS))
-    as_tenant(fleet, "flood")
+    fleet.speak_as("flood")
     flood.hand_in(flood.corpus(scale.flood_documents, sections=10))
     flood.wait_for_answers(flood.chunks // 20)
-    as_tenant(fleet, "few")
+    fleet.speak_as("few")
     busy = statistics.median(seconds_of_ten_chunks(ROUNDS + number) for number in range(ROUNDS))
     overtaken = flood.answered() < flood.chunks
     row = few.judge(note=f"{idle:.1f} s alone, {busy:.1f} s beside {flood.chunks:,} chunks of another")
-    as_tenant(fleet, "flood")
+    fleet.speak_as("flood")
     flood.settle(timeout=scale.patience_seconds)
     flood.judge()
 

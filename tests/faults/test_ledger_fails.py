@@ -2,19 +2,16 @@
 
 import os
 import signal
-import threading
 import time
 
 
 def under_load(fleet, provider, scenario, documents, fault):
     """Break the ledger while documents are handed in and worked on."""
     provider.script(latency_seconds=0.3)
-    load = threading.Thread(target=scenario.hand_in_patiently, args=[scenario.corpus(documents)])
-    load.start()
-    scenario.wait_for_answers(30)
-    scenario.in_flight += fleet.held()
-    fault()
-    load.join()
+    with scenario.load(scenario.corpus(documents), every=0.1):
+        scenario.wait_for_answers(30)
+        scenario.in_flight += fleet.held()
+        fault()
 
 
 def test_it_is_restarted_and_killed(fleet, provider, begin, scale):
@@ -28,7 +25,7 @@ def test_it_is_restarted_and_killed(fleet, provider, begin, scale):
             fleet.wait_until(fleet.accepts, "the API did not accept again")
             scenario.in_flight += fleet.held()
 
-    under_load(fleet, provider, scenario, scale.documents * 3, restart)
+    under_load(fleet, provider, scenario, 2 * scale.documents, restart)
 
     scenario.settle()
     scenario.judge(note=f"{scenario.turned_away} uploads told to come back")
@@ -42,7 +39,7 @@ def test_it_is_gone_for_a_while(fleet, provider, begin, scale):
         time.sleep(scale.away_seconds)
         fleet.fault("ledger")
 
-    under_load(fleet, provider, scenario, scale.documents * 3, away)
+    under_load(fleet, provider, scenario, 2 * scale.documents, away)
 
     scenario.settle()
     scenario.judge(note=f"{scenario.turned_away} uploads told to come back")

@@ -4,34 +4,18 @@ from bisect import bisect_left
 
 import pytest
 
-from tests.faults.conftest import SETTINGS
-from tests.faults.fleet import Fleet
-from tests.faults.scenario import Scenario
+from tests.faults.fleet import worker
 
-PER_MINUTE = 2_400
-WINDOW_SECONDS = 60.0
+PER_SECOND = 40
 UNDECLARED_PER_MINUTE = 1_200  # less than even a busy machine asks for
-SMALL_WINDOW_SECONDS = 6.0
+SMALL_WINDOW_SECONDS = 3.0
+IN_FLIGHT = 32
 
 
-@pytest.fixture
-def fleet_of(provider_process, tmp_path_factory):
-    """Makes a deployment with so many asking workers."""
-    fleets = []
-
-    def start(workers, **settings):
-        crew = ("parse-1", *(f"generate-{n + 1}" for n in range(workers)), "index-1", "index-2", "scheduler-1")
-        fleet = Fleet(
-            provider_process.settings(**SETTINGS | {"llm_max_in_flight": 32} | settings),
-            tmp_path_factory.mktemp("limited"),
-            crew=crew,
-        )
-        fleets.append(fleet)
-        return fleet.start()
-
-    yield start
-    for fleet in fleets:
-        fleet.stop()
+def hire(fleet, count, **settings):
+    """Have so many workers ask, and no others."""
+    names = [f"generate-{number + 1}" for number in range(count)]
+    fleet.replace({name: worker(name, llm_max_in_flight=IN_FLIGHT, **settings) for name in names})
 
 
 def fullest(arrivals, seconds):
@@ -41,34 +25,38 @@ def fullest(arrivals, seconds):
 
 
 @pytest.mark.long
-def test_a_declared_limit_is_kept_in_every_window_and_used(fleet_of, provider, seed, table, scale):
-    fleet = fleet_of(scale.limited_workers, llm_requests_per_minute=PER_MINUTE)
-    provider.script(latency_seconds=0.3, requests_per_minute=PER_MINUTE, window_seconds=WINDOW_SECONDS)
-    scenario = Scenario(fleet, provider, f"9 {scale.limited_workers} workers, a declared limit", "9a", seed, table)
+@pytest.mark.alone
+def test_a_declared_limit_is_kept_in_every_window_and_used(fleet, provider, begin, scale):
+    scenario = begin("9a", f"{scale.limited_workers} workers, a declared limit")
+    window = scale.minute_seconds
+    limit = round(PER_SECOND * window)
+    hire(fleet, scale.limited_workers, llm_model="declared", llm_requests_per_minute=limit)
+    provider.script(latency_seconds=0.3, requests_per_minute=60 * PER_SECOND, window_seconds=window)
 
     scenario.hand_in(scenario.corpus(scale.limited_documents, sections=10))
     scenario.settle(timeout=scale.patience_seconds)
 
     stats = scenario.stats()
-    most = fullest(stats["arrivals"], WINDOW_SECONDS)
+    most = fullest(stats["arrivals"], window)
     refused = stats["statuses"].get("429", 0)
-    note = f"fullest minute {most:,} of {PER_MINUTE:,}, {refused} answered 429"
+    note = f"fullest {window:g} s {most:,} of {limit:,}, {refused} answered 429"
     row = scenario.judge(note=note)
     assert row.paid_twice == 0
-    assert 0.9 * PER_MINUTE <= most <= PER_MINUTE, note
+    assert scale.minute_used * limit <= most <= limit, note
     assert refused == 0, note
 
 
-def test_a_limit_that_nobody_declared_is_found_and_loses_nothing(fleet_of, provider, seed, table, scale):
-    fleet = fleet_of(scale.limited_workers)
+def test_a_limit_that_nobody_declared_is_found_and_loses_nothing(fleet, provider, begin, scale):
+    scenario = begin("9b", f"{scale.limited_workers} workers, no limit declared")
+    hire(fleet, scale.limited_workers, llm_model="undeclared")
     provider.script(latency_seconds=0.3, requests_per_minute=UNDECLARED_PER_MINUTE, window_seconds=SMALL_WINDOW_SECONDS)
-    scenario = Scenario(fleet, provider, f"9 {scale.limited_workers} workers, no limit declared", "9b", seed, table)
 
-    scenario.hand_in(scenario.corpus(scale.limited_documents // 3, sections=10))
+    scenario.hand_in(scenario.corpus(scale.unlimited_documents, sections=10))
     scenario.settle(timeout=scale.patience_seconds)
 
     stats = scenario.stats()
     refused = stats["statuses"].get("429", 0)
     row = scenario.judge(note=f"{refused} of {stats['calls']:,} calls answered 429")
     assert row.paid_twice == 0
-    assert refused <= scenario.chunks / 4, row.note
+    slots = scale.limited_workers * IN_FLIGHT  # all may be under way when the provider first refuses one
+    assert 0 < refused <= slots / 2 + scenario.chunks / 10, row.note

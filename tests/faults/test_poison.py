@@ -1,9 +1,10 @@
 """A file or a chunk that kills its worker, a text that cannot be embedded: set aside, and everything else goes on."""
 
-import sys
+import pytest
 
-from tests.faults.fleet import role_of
+from tests.faults.fleet import Job, role_of
 
+pytestmark = pytest.mark.xdist_group("workers")
 POISONED = ("parse-1", "generate-1", "generate-2")
 
 
@@ -14,9 +15,8 @@ def test_poison_is_set_aside(fleet, provider, begin, scale):
     poison = {"parse": corpus[file][0].mark, "generate": corpus[chunk][1].mark}
     refused = corpus[text][2].mark
     provider.script(latency_seconds=0.1, refuse_containing=refused)
-    for name in POISONED:
-        role = role_of(name)
-        fleet.replace(name, [sys.executable, "-m", "tests.faults.poisoned", role, poison[role]], for_good=True)
+    jobs = {name: Job("tests.faults.poisoned", (role_of(name), poison[role_of(name)])) for name in POISONED}
+    fleet.replace(jobs, for_good=True)
 
     scenario.hand_in(corpus)
     scenario.settle()

@@ -2,13 +2,16 @@
 
 import random
 import signal
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 
 import pytest
 
 from tests.faults.dying import POINTS
+from tests.faults.fleet import CREW, role_of
 
+pytestmark = pytest.mark.xdist_group("workers")
 # Late enough for calls to be out, answers to be there and commits to have been made.
 NTH = {"after the claim": 3, "after the answer": 30, "after its commit": 3}
 AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after the upsert")
@@ -16,13 +19,13 @@ AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after 
 
 @pytest.mark.long
 def test_a_random_worker_is_killed_every_second(fleet, provider, begin, scale):
-    scenario = begin("1", "kill -9 every second")
+    scenario = begin("1a", "kill -9 every second")
     provider.script(latency_seconds=scale.storm_latency_seconds)
     chance = random.Random(scenario.seed)
 
     scenario.hand_in(scenario.corpus(scale.storm_documents))
     for _ in range(scale.storm_kills):
-        fleet.kill(chance.choice(fleet.crew))
+        fleet.kill(chance.choice(CREW))
         time.sleep(1)
 
     scenario.settle(timeout=scale.patience_seconds)
@@ -68,7 +71,7 @@ def test_killed_while_a_version_is_replaced(fleet, provider, begin, scale, point
 def test_an_asking_worker_stands_still_past_its_lease(fleet, provider, begin):
     scenario = begin("3a", "SIGSTOP while asking")
     provider.script(latency_seconds=1.0)
-    scenario.hand_in(scenario.corpus(20))  # few, so that what it held is soon next
+    scenario.hand_in(scenario.corpus(10))  # few, so that what it held is soon next
     scenario.wait_for_answers(20)
 
     pid = fleet.processes["generate-1"].pid
@@ -122,7 +125,7 @@ def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_version(fleet, provide
     fleet.dying("parse-1", "after the file was read", number="STOP")
     scenario.hand_in(first)
     fleet.wait_until(lambda: fleet.is_stopped("parse-1"), "it read no file")
-    fleet.dying("parse-2", "after the file was read", number="STOP")
+    fleet.dying("parse-2", "after the file was read", number="STOP")  # hired for this
     scenario.update(first, changed=5, version=2)
     fleet.wait_until(lambda: fleet.is_stopped("parse-2"), "the newer content was not read")
 
@@ -138,14 +141,11 @@ def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_version(fleet, provide
 def test_every_process_is_restarted_in_turn_under_load(fleet, provider, begin, scale):
     scenario = begin("14", "rolling restart")
     provider.script(latency_seconds=1.0)
-    corpus = scenario.corpus(scale.documents * 2)
-    load = threading.Thread(target=scenario.hand_in_patiently, args=[corpus])
-    load.start()
-    scenario.wait_for_answers(20)
-
-    for name in (*fleet.crew, "api"):
-        fleet.roll(name)
-    load.join()
+    by_role = [list(names) for _, names in groupby((*CREW, "api"), role_of)]
+    with fleet.executing(), scenario.load(scenario.corpus(2 * scale.documents), every=0.3):
+        scenario.wait_for_answers(20)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda names: [fleet.roll(name) for name in names], by_role))
 
     scenario.settle(timeout=scale.patience_seconds)
     row = scenario.judge(note=f"{scenario.deaths()} restarts")

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from bench.deployment import ScriptedProvider
 from shared.services import Services
 from shared.settings import Settings
 from tests.api import calling
-from tests.deployment import ScriptedProvider
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ async def client(
     services: Services, settings: Settings, provider: ScriptedProvider
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an API over an empty ledger and a provider without a fault."""
-    async with calling(settings) as client:
+    async with calling(settings, services) as client:
         yield client
 
 

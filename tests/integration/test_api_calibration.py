@@ -98,7 +98,9 @@ async def test_a_collection_that_is_not_there_cannot_be_calibrated(client, servi
     assert (await calibrate(client)).status_code == 404
 
 
-async def test_the_command_line_calibrates_with_and_without_labels(indexed, settings, tmp_path, monkeypatch, capsys):
+async def test_the_command_line_calibrates_with_and_without_labels(
+    *, indexed, services, settings, tmp_path, monkeypatch, capsys
+):
     labelled = tmp_path / "labelled.jsonl"
     labelled.write_bytes(b"\n".join(map(orjson.dumps, LABELLED)))
 
@@ -111,7 +113,7 @@ async def test_the_command_line_calibrates_with_and_without_labels(indexed, sett
         return ended.value.code, " ".join((said.out + said.err).split())
 
     monkeypatch.setenv("COLUMNS", "200")
-    async with serving(settings) as api:
+    async with serving(settings, services) as api:
 
         async def foreask(*arguments):
             return await asyncio.to_thread(calibrate_at, str(api.base_url), *arguments)

@@ -160,7 +160,7 @@ BAD_JSON = [
 async def test_json_that_is_refused_leaves_nothing(*, services, settings, provider, rings, request_, status, field):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     headers = {"content-type": "application/json"}
-    async with calling(settings.model_copy(update=limits)) as client:
+    async with calling(settings.model_copy(update=limits), services) as client:
         reply = await client.post("/v1/documents", headers=headers, **request_)
 
     problem = schemas.ProblemDetails.model_validate_json(reply.content)
@@ -206,7 +206,7 @@ BAD_FORMS = [
 @pytest.mark.parametrize(("request_", "status", "field"), BAD_FORMS)
 async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, provider, rings, request_, status, field):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
-    async with calling(settings.model_copy(update=limits)) as client:
+    async with calling(settings.model_copy(update=limits), services) as client:
         reply = await client.post("/v1/documents", **request_)
 
     problem = schemas.ProblemDetails.model_validate_json(reply.content)
@@ -314,7 +314,7 @@ async def test_a_document_can_be_followed_to_its_chunks_and_questions(client, se
 
 async def test_the_cost_follows_from_the_prices(services, settings, provider):
     prices = {"llm_input_price": 2.0, "llm_output_price": 8.0}
-    async with calling(settings.model_copy(update=prices)) as client:
+    async with calling(settings.model_copy(update=prices), services) as client:
         accepted = await submit(client)
         await work(services)
         usage = (await client.get(f"/v1/documents/{accepted.document_id}")).json()["usage"]
@@ -431,7 +431,7 @@ async def test_dead_chunks_are_retried_from_where_they_died(client, services, pr
 
 
 async def test_no_tenant_sees_what_is_anothers(services, settings, provider):
-    async with calling(with_keys(settings)) as client:
+    async with calling(with_keys(settings), services) as client:
         mine = (await client.post("/v1/documents", json=JSON, headers=as_tenant("alice"))).json()
         address = f"/v1/documents/{mine['document_id']}"
         theirs = as_tenant("bob")
@@ -465,7 +465,7 @@ PROTECTED = [
 
 
 async def test_nothing_but_health_is_told_without_a_key(services, settings):
-    async with calling(with_keys(settings)) as client:
+    async with calling(with_keys(settings), services) as client:
         for method, address in PROTECTED:
             reply = await client.request(method, address)
             assert reply.status_code == 401, address

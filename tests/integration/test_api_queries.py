@@ -212,7 +212,7 @@ async def test_a_client_that_goes_away_stops_the_version(services, settings, pro
             ended.set()
 
     monkeypatch.setattr("shared.query.answer.GenerativeAnswerer.stream", endless)
-    async with serving(settings) as client:
+    async with serving(settings, services) as client:
         async with client.stream("POST", "/v1/query", json=QUESTION | {"stream": True}) as reply:
             async for _ in events_of(reply):
                 break
@@ -311,7 +311,7 @@ async def test_what_is_away_is_named(client, indexed, provider):
 
 
 async def test_no_tenant_finds_what_is_anothers(services, settings, provider):
-    async with calling(with_keys(settings)) as client:
+    async with calling(with_keys(settings), services) as client:
         reply = await client.post("/v1/documents", json=LEAVE, headers=as_tenant("alice"))
         await client.post("/v1/documents", json=PAY, headers=as_tenant("bob"))
         await work(services)

@@ -5,7 +5,9 @@ import time
 import pytest
 
 from api import schemas
+from shared.services import build
 from tests.api import calling, work
+from tests.conftest import empty
 
 TEXTS = {
     "leave.md": "# Leave\n\nThe holiday entitlement of staff is thirty working days.",
@@ -17,11 +19,19 @@ QUESTION = {"question": "How much time off do I get?", "top_k": 1}
 ANSWERING = "The holiday entitlement of staff is thirty working days."
 
 
+@pytest.fixture(scope="module")
+async def reranking(settings, provider_process):
+    """Services with a reranker."""
+    changed = {"rerank_base_url": provider_process.url, "rerank_model": "scripted-reranker"}
+    async with build(settings.model_copy(update=changed)) as services:
+        yield services
+
+
 @pytest.fixture
-async def client(services, settings, provider):
+async def client(services, reranking, provider):
     """A client of an API with a reranker, over four documents; the provider has counted nothing since."""
-    changed = {"rerank_base_url": provider.url, "rerank_model": "scripted-reranker"}
-    async with calling(settings.model_copy(update=changed)) as client:
+    await empty(reranking)
+    async with calling(reranking.settings, reranking) as client:
         for name, text in TEXTS.items():
             await client.post("/v1/documents", json={"text": text, "filename": name})
         await work(services)

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,9 +14,8 @@ import orjson
 import pytest
 
 from api import schemas
+from embedded.ports import free_port
 from tests.api import calling, events_of, left_behind, serving, work
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 async def test_every_reply_has_its_headers_and_its_request_id(client):
@@ -58,7 +56,7 @@ async def test_health_names_what_is_down(services, settings, provider, monkeypat
         healthy = await client.get("/health/ready")
         assert (healthy.status_code, healthy.json()["status"]) == (200, "ready")
 
-    nowhere = f"127.0.0.1:{_free_port()}"
+    nowhere = f"127.0.0.1:{free_port()}"
     urls = {
         "broker": {"redis_url": type(settings.redis_url)(f"redis://{nowhere}/0")},
         "qdrant": {"qdrant_url": f"http://{nowhere}"},
@@ -74,13 +72,13 @@ async def test_health_names_what_is_down(services, settings, provider, monkeypat
 
 
 async def test_without_the_broker_uploads_are_accepted_all_the_same(services, settings, provider):
-    change = {"redis_url": type(settings.redis_url)(f"redis://127.0.0.1:{_free_port()}/0")}
+    change = {"redis_url": type(settings.redis_url)(f"redis://127.0.0.1:{free_port()}/0")}
     async with calling(settings.model_copy(update=change)) as client:
         assert (await client.post("/v1/documents", json={"text": "a"})).status_code == 202
 
 
 async def test_without_the_ledger_uploads_are_refused_and_leave_nothing(services, settings, provider):
-    url = type(settings.database_url)(f"postgresql://a:b@127.0.0.1:{_free_port()}/c")
+    url = type(settings.database_url)(f"postgresql://a:b@127.0.0.1:{free_port()}/c")
     async with calling(settings.model_copy(update={"database_url": url})) as client:
         for request_ in ({"json": {"text": "a"}}, {"files": {"file": ("a", b"a")}}):
             reply = await client.post("/v1/documents", **request_)
@@ -124,7 +122,7 @@ def test_the_examples_of_replies_are_such_replies():
 
 
 async def test_progress_is_told_as_it_happens(services, settings, provider):
-    async with serving(settings) as client, client.stream("GET", "/v1/events") as stream:
+    async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
         events = events_of(stream)
         assert await anext(events) == ("progress", {"documents": {}})
 
@@ -149,7 +147,7 @@ async def test_a_ledger_that_goes_away_is_told_to_who_listens(services, settings
     async def away(*_, **__):
         raise Unavailable("away", component="ledger")
 
-    async with serving(settings) as client, client.stream("GET", "/v1/events") as stream:
+    async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
         events = events_of(stream)
         await anext(events)
         monkeypatch.setattr(Documents, "counts", away)
@@ -161,16 +159,22 @@ async def test_a_ledger_that_goes_away_is_told_to_who_listens(services, settings
 # The process
 
 
+@pytest.fixture
+def launch(forks, settings, stack, tmp_path):
+    """Start `python -m api`; it logs to a file."""
+
+    def launch(**environment):
+        variables = os.environ | stack.environment() | {"FOREASK_DATA_DIR": str(settings.data_dir)}
+        return forks.launch([sys.executable, "-m", "api"], variables | environment, tmp_path / "api.log")
+
+    return launch
+
+
 @contextlib.contextmanager
-def process(settings, stack, tmp_path, **environment):
-    """`python -m api`, and a client of it."""
-    port = _free_port()
-    variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
-    variables |= stack.environment() | {"FOREASK_API_PORT": str(port), "FOREASK_DATA_DIR": str(settings.data_dir)}
-    log = (tmp_path / "api.log").open("wb")
-    child = subprocess.Popen(
-        [sys.executable, "-m", "api"], cwd=ROOT, env=variables | environment, stdout=log, stderr=log
-    )
+def process(launch, **environment):
+    """The API as a process, and a client of it."""
+    port = free_port()
+    child = launch(FOREASK_API_PORT=str(port), **environment)
     client = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30)
     try:
         deadline = time.monotonic() + 30
@@ -179,7 +183,7 @@ def process(settings, stack, tmp_path, **environment):
                 client.get("/health/live")
                 break
             except httpx.TransportError:
-                assert child.poll() is None, (tmp_path / "api.log").read_text()
+                assert child.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         yield child, client
@@ -188,10 +192,9 @@ def process(settings, stack, tmp_path, **environment):
         if child.poll() is None:
             child.kill()
         child.wait()
-        log.close()
 
 
-async def test_a_large_upload_is_never_held_in_memory(services, settings, stack, provider, tmp_path):
+async def test_a_large_upload_is_never_held_in_memory(services, settings, provider, launch):
     def body():
         yield b'--edge\r\nContent-Disposition: form-data; name="file"; filename="large.txt"\r\n\r\n'
         for _ in range(80):
@@ -203,7 +206,7 @@ async def test_a_large_upload_is_never_held_in_memory(services, settings, stack,
         return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
     def upload():
-        with process(settings, stack, tmp_path) as (child, client):
+        with process(launch) as (child, client):
             headers = {"content-type": "multipart/form-data; boundary=edge"}
             client.post("/v1/documents", json={"text": "warm up"}).raise_for_status()
             before = peak(child.pid)
@@ -214,9 +217,9 @@ async def test_a_large_upload_is_never_held_in_memory(services, settings, stack,
     assert await asyncio.to_thread(upload) < 30_000_000
 
 
-async def test_an_upload_that_is_cut_off_leaves_nothing(services, settings, stack, provider, tmp_path):
+async def test_an_upload_that_is_cut_off_leaves_nothing(services, settings, provider, launch):
     def cut_off():
-        with process(settings, stack, tmp_path) as (_, client):
+        with process(launch) as (_, client):
             with socket.create_connection(("127.0.0.1", client.base_url.port)) as connection:
                 connection.sendall(
                     b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 5000000\r\n"
@@ -235,24 +238,22 @@ async def test_an_upload_that_is_cut_off_leaves_nothing(services, settings, stac
     assert await left_behind(services, settings) == (0, [])
 
 
-async def test_a_body_over_the_limit_is_answered_though_it_is_still_being_sent(
-    services, settings, stack, provider, tmp_path
-):
+async def test_a_body_over_the_limit_is_answered_though_it_is_still_being_sent(services, settings, provider, launch):
     def body():
         for _ in range(300):
             yield b" " * 100_000
 
     def send():
-        with process(settings, stack, tmp_path, FOREASK_MAX_JSON_BYTES="1000000") as (_, client):
+        with process(launch, FOREASK_MAX_JSON_BYTES="1000000") as (_, client):
             reply = client.post("/v1/query", content=body(), headers={"content-type": "application/json"})
             return reply.status_code
 
     assert await asyncio.to_thread(send) == 413
 
 
-async def test_it_ends_soon_though_somebody_listens_and_logs_no_text(services, settings, stack, provider, tmp_path):
+async def test_it_ends_soon_though_somebody_listens_and_logs_no_text(services, provider, launch, tmp_path):
     def run():
-        with process(settings, stack, tmp_path) as (child, client):
+        with process(launch) as (child, client):
             client.post("/v1/documents", json={"text": "a secret text", "title": "secret title"})
             client.post("/v1/documents", json={"text": "a secret text", "secret": "secret"})
             with client.stream("GET", "/v1/events") as stream:
@@ -278,23 +279,12 @@ async def test_it_ends_soon_though_somebody_listens_and_logs_no_text(services, s
         ({"FOREASK_LLM_MODEL": ""}, "FOREASK_LLM_MODEL"),
     ],
 )
-async def test_it_says_why_it_cannot_start(settings, stack, environment, said):
-    variables = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
-    done = await asyncio.to_thread(
-        lambda: subprocess.run(
-            [sys.executable, "-m", "api"],
-            cwd=ROOT,
-            env=variables | stack.environment() | {"FOREASK_API_PORT": "0"} | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    )
+def test_it_says_why_it_cannot_start(launch, tmp_path, environment, said):
+    assert launch(**environment).wait(timeout=60) == 1
 
-    assert done.returncode != 0
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    log = (tmp_path / "api.log").read_text()
+    assert said in log
+    assert "Traceback" not in log
 
 
 def _references(value):
@@ -307,9 +297,3 @@ def _references(value):
     elif isinstance(value, list):
         for child in value:
             yield from _references(child)
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

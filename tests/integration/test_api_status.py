@@ -10,7 +10,7 @@ from tests.conftest import Library
 
 @pytest.fixture
 async def client(services, settings, provider):
-    async with calling(with_keys(settings)) as client:
+    async with calling(with_keys(settings), services) as client:
         yield client
 
 

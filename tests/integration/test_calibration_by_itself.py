@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4, uuid5
 
@@ -10,13 +11,13 @@ import pytest
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from shared.broker.wakeups import celery_app
+from bench.provider import Provider, Script
+from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import InvalidInput
 from shared.domain.records import CollectionOptions, Weights
 from shared.query.retrieve import Query
 from shared.vectors.points import Point
 from tests.api import work
-from tests.provider import Provider, Script
 from workers.loop import WorkerLoop
 from workers.scheduler import reconcile
 from workers.tasks import register
@@ -206,11 +207,11 @@ async def test_too_few_questions_are_refused(services, library, grow):
 @pytest.mark.parametrize(("calibrate", "rings"), [(True, 1), (False, 0)])
 async def test_the_scheduler_rings_for_it_unless_it_is_switched_off(services, library, settings, calibrate, rings):
     await library.collection()
+    wakeups = Wakeups(settings.redis_url.get_secret_value())
     chosen = settings.model_copy(update={"calibrate": calibrate})
-    object.__setattr__(services, "settings", chosen)
 
-    await reconcile(services)
-    await services.wakeups.aclose()
+    await reconcile(replace(services, settings=chosen, wakeups=wakeups))
+    await wakeups.aclose()
 
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
         assert await redis.llen("calibrate") == rings

@@ -317,7 +317,7 @@ async def test_only_the_newest_version_counts(client, services, provider):
 async def test_no_tenant_sees_or_touches_what_is_anothers(services, settings, provider):
     provider.script(malformed_containing="lighthouse")
     mine, theirs = as_tenant("alice"), as_tenant("bob")
-    async with calling(with_keys(settings)) as client:
+    async with calling(with_keys(settings), services) as client:
         failed = await submit(client, NO_PDF, "a.pdf", headers=mine)
         degraded = await submit(client, KEEPER, "b.md", headers=mine)
         await work(services)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -84,17 +85,17 @@ def test_wrong_input_is_answered_as_openai_answers_it(models, body, status, para
 
 async def test_health_answers_while_the_model_computes(models):
     async with httpx.AsyncClient(timeout=120) as http:
-        body = {"model": embeddings.MODEL, "input": ["many words in a row " * 60] * 200}
+        body = {"model": embeddings.MODEL, "input": ["many words in a row " * 60] * 60}
         work = asyncio.create_task(http.post(f"{models.embedding_base_url}/embeddings", json=body))
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.1)
         started = time.monotonic()
         health = await http.get(models.embedding_base_url.removesuffix("/v1") + "/health")
         took = time.monotonic() - started
 
         assert health.status_code == 200
         assert not work.done()
-        assert took < 1
         assert (await work).status_code == 200
+        assert took < (time.monotonic() - started) / 4
 
 
 def test_models_are_listed(models):
@@ -119,7 +120,7 @@ async def test_the_llm_obeys_a_schema_for_several_callers_at_once(models):
             body = {
                 "model": models.llm_model,
                 "messages": [{"role": "user", "content": f"Write two questions about the river {river}."}],
-                "max_tokens": 200,
+                "max_tokens": 120,
                 "temperature": 0,
                 "response_format": {
                     "type": "json_schema",
@@ -128,7 +129,7 @@ async def test_the_llm_obeys_a_schema_for_several_callers_at_once(models):
             }
             return (await http.post(f"{models.llm_base_url}/chat/completions", json=body)).json()
 
-        replies = await asyncio.gather(*(ask(river) for river in ("Elbe", "Rhine", "Oder", "Spree", "Main")))
+        replies = await asyncio.gather(*(ask(river) for river in ("Elbe", "Rhine", "Oder")))
 
     for reply in replies:
         assert reply["usage"]["prompt_tokens"] > 0
@@ -136,6 +137,10 @@ async def test_the_llm_obeys_a_schema_for_several_callers_at_once(models):
         if choice["finish_reason"] == "stop":
             assert len(json.loads(choice["message"]["content"])["questions"]) == 2
     assert any(reply["choices"][0]["finish_reason"] == "stop" for reply in replies)
+
+
+def test_the_models_leave_nothing_in_the_home_of_their_user(models):
+    assert list(Path.home().iterdir()) == []
 
 
 def test_the_models_print_errors_only(models):

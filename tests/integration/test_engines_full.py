@@ -7,6 +7,7 @@ from redis.exceptions import ResponseError
 from sqlalchemy import exc
 
 from api import schemas
+from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.records import DocumentState
 from shared.ledger.database import _unavailable
@@ -36,11 +37,12 @@ async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services
     assert document["state"] == DocumentState.READY
 
 
-async def test_the_reason_of_a_full_broker_is_logged(services, full_broker, capsys):
+async def test_the_reason_of_a_full_broker_is_logged(settings, full_broker, capsys):
+    wakeups = Wakeups(settings.redis_url.get_secret_value())
     with pytest.raises(ResponseError):
-        await services.wakeups.ready()
-    services.wakeups.wake("generate")
-    await services.wakeups.aclose()
+        await wakeups.ready()
+    wakeups.wake("generate")
+    await wakeups.aclose()
 
     assert "maxmemory" in capsys.readouterr().out
 

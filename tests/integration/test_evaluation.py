@@ -9,6 +9,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from bench.deployment import ScriptedProvider
+from bench.provider import Provider, Script
 from cli import main
 from cli.client import Client
 from cli.evaluation import EvaluationRequest, run_served
@@ -18,9 +20,7 @@ from evaluation.vectors import embed_all
 from shared.services import embedder_of
 from shared.vectors.index import Index
 from tests.api import serving, work
-from tests.deployment import ScriptedProvider
 from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
-from tests.provider import Provider, Script
 
 STRATEGIES = [
     *("default", "questions", "text", "bm25", "text+bm25 rrf"),
@@ -346,7 +346,7 @@ async def test_a_collection_is_evaluated_on_its_server(settings, services, libra
     for number, text in enumerate(TEXTS):
         await library.add(text, f"p{number}", questions=list(QUESTIONS.get(f"p{number}", ())))
     await work(services)
-    async with serving(settings) as api:
+    async with serving(settings, services) as api:
         names = {f"p{number}": await chunk_of(api, f"p{number}") for number in range(len(TEXTS))}
         lines = [
             {"question": QUERIES[query], kind: [passage if kind == "external_ids" else names[passage]]}

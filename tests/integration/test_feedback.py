@@ -175,7 +175,7 @@ async def test_what_was_not_accepted_cannot_be_taken_back(client, indexed):
 
 
 async def test_of_more_than_a_chunk_may_have_the_oldest_goes(services, settings, indexed):
-    async with calling(settings.model_copy(update={"accepted_per_chunk": 2})) as client:
+    async with calling(settings.model_copy(update={"accepted_per_chunk": 2}), services) as client:
         for number in range(4):
             await accept(client, f"{STRANGE} {number}")
             await work(services, "index")
@@ -216,7 +216,7 @@ async def test_feedback_on_a_chunk_that_is_gone_is_refused_and_names_it(client, 
 
 
 async def test_no_tenant_gives_feedback_on_or_sees_anothers(services, settings, provider):
-    async with calling(with_keys(settings)) as client:
+    async with calling(with_keys(settings), services) as client:
         alice, bob = as_tenant("alice"), as_tenant("bob")
         for headers in (alice, bob):
             await client.post("/v1/documents", json=LEAVE, headers=headers)

@@ -7,11 +7,11 @@ import orjson
 import pytest
 from aiohttp import web
 
+from bench.provider import Provider, Script
 from shared.domain.errors import RateLimited, Refused, Unavailable
 from shared.ingest.generate import BadQuestions, ChunkInput, GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat, Usage
 from shared.providers.provider import Provider as Client
-from tests.provider import Provider, Script
 
 SUBJECT = ChunkInput("A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",))
 GOOD = orjson.dumps({"questions": ["When does a lease end?", "Who renews a lease?"]}).decode()

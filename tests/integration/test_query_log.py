@@ -71,7 +71,7 @@ async def test_of_a_collection_that_is_not_there_nothing_is_kept(client, service
 
 
 async def test_nothing_is_kept_where_that_is_not_wanted(services, settings, indexed):
-    async with calling(settings.model_copy(update={"query_retention_days": 0})) as client:
+    async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as client:
         reply = (await client.post("/v1/retrieve", json=QUESTION)).json()
 
     assert reply["chunks"]
@@ -97,7 +97,7 @@ async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, sett
         link.change(Fault(mode=mode))
         began = time.monotonic()
         replies = [await client.post("/v1/retrieve", json=QUESTION) for _ in range(20)]
-        assert time.monotonic() - began < 3  # where each waited in vain it would be ten seconds
+        assert time.monotonic() - began < 6  # where each waited in vain it would be ten seconds
         assert [(r.status_code, r.json()["metadata"]["query_id"]) for r in replies] == [(200, None)] * 20
         assert all(reply.json()["chunks"] for reply in replies)
 

@@ -7,7 +7,9 @@ from uuid import uuid4
 import numpy as np
 from qdrant_client import models
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
+from bench.provider import Provider, Script
 from shared.domain.records import ChunkState, CollectionOptions, DocumentState
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate_stage
@@ -18,7 +20,6 @@ from shared.query.retrieve import Query
 from shared.vectors.index import visible
 from shared.vectors.points import Point
 from tests.conftest import Library
-from tests.provider import Provider, Script
 
 TWO_SECTIONS = "\n\n".join(
     f"# {name}\n\n" + " ".join(f"{name}{number} is about {name} number {number}." for number in range(20))
@@ -68,6 +69,21 @@ async def test_a_document_becomes_points_that_its_questions_find(services, libra
     assert question["document_id"] == str(document.id)
     assert question["version"] == 1
     assert (await texts_found(services, library, question["question"], top_k=1))[0] in TWO_SECTIONS
+
+
+async def test_the_parsers_own_error_is_for_the_log_alone(services, library):
+    document = await library.add("%PDF-1.4 cut short")
+    with capture_logs() as logs:
+        await work(services, "parse")
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert found.state == DocumentState.FAILED
+    assert found.error == "the PDF file is damaged and cannot be read; make or fetch it again"
+    (refused,) = [entry for entry in logs if entry["event"] == "document.refused"]
+    assert refused["document_id"] == str(document.id)
+    assert refused["tenant"] == "default"
+    assert refused["reason"] == found.error
+    assert "PdfiumLibraryInternalError" in refused["parser_error"]
 
 
 async def test_indexing_twice_gives_the_same_points(services, library, provider):

@@ -326,7 +326,7 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
     await shelf.remove(*gone)
     rings = []
     monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: rings.extend(queues))
-    async with serving(settings) as client:
+    async with serving(settings, shelf.services) as client:
         address = "/v1/collections/default/verify"
         told = (await client.post(address, json={})).json()
         assert {finding["point_id"] for finding in told.pop("findings")} == set(gone)
@@ -347,14 +347,14 @@ async def test_only_the_first_findings_are_told_in_detail(shelf, settings, monke
     monkeypatch.setattr("api.routes.verification._DETAILED", 2)
     before = await shelf.points()
     await shelf.remove(*before)
-    async with calling(settings) as client:
+    async with calling(settings, shelf.services) as client:
         told = (await client.post("/v1/collections/default/verify", json={})).json()
 
     assert (len(told["findings"]), told["missing"]) == (2, len(before))
 
 
 async def test_no_tenant_verifies_anothers_collection(services, settings, library, provider):
-    async with calling(with_keys(settings)) as client:
+    async with calling(with_keys(settings), services) as client:
         body = {"text": "The tide of the harbour.", "filename": "a.md", "collection": "mine"}
         await client.post("/v1/documents", json=body, headers=as_tenant("alice"))
         address = "/v1/collections/mine/verify"

@@ -52,7 +52,9 @@ def test_an_error_has_its_status(cls, status):
 
 
 @pytest.mark.parametrize(
-    "cls", [c for c in every(errors.ForeaskError) if c.__module__ == "shared.domain.errors"], ids=lambda c: c.__name__
+    "cls",
+    sorted((c for c in every(errors.ForeaskError) if c.__module__ == "shared.domain.errors"), key=lambda c: c.__name__),
+    ids=lambda c: c.__name__,
 )
 def test_every_class_of_errors_has_a_kind_of_its_own_or_its_parents(cls):
     assert kind_of(made(cls)) in KINDS.values()

@@ -1,14 +1,15 @@
-"""A file to Markdown: the one place that knows kreuzberg.
-
-It is imported when a file first needs it (0.13 s); plain text and Markdown never do.
-"""
+"""A file to Markdown: the one place that calls kreuzberg."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import kreuzberg
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse import feeds, kinds, pages
@@ -138,9 +139,14 @@ def _why_empty(kind: kinds.FileKind, page_count: int) -> str:
     return f"the {kind.name} file has no text inside"
 
 
+def load() -> None:
+    """Load the PDF library, which the extractor unpacks to a file when it meets the first PDF."""
+    kreuzberg.extract_bytes_sync(_BLANK_PDF, kinds.PDF.media_type, config=_options())
+
+
 def native_files() -> int:
     """How many files native code has read in this process."""
-    return _kreuzberg().files if _kreuzberg.cache_info().currsize else 0
+    return _kreuzberg().files
 
 
 @cache
@@ -152,52 +158,63 @@ class _Kreuzberg:
     """The extractor, with OCR, caches and everything that reaches for the network off."""
 
     def __init__(self) -> None:
-        import kreuzberg  # noqa: PLC0415 - most files of a bulk load never need it
-
         self.files = 0
-        self._module = kreuzberg
-        self._config = self._options()
-        self._pdf_config = self._options(include_document_structure=True)
-
-    def _options(self, **more: Any) -> Any:
-        module = self._module
-        return module.ExtractionConfig(
-            use_cache=False,
-            enable_quality_processing=False,
-            output_format="markdown",
-            pages=module.PageConfig(extract_pages=True, insert_page_markers=True, marker_format=pages.MARKER),
-            concurrency=module.ConcurrencyConfig(max_threads=1),
-            postprocessor=module.PostProcessorConfig(enabled=False),
-            **more,
-        )
+        self._config = _options()
+        self._pdf_config = _options(include_document_structure=True)
 
     def from_bytes(self, data: bytes, media_type: str) -> Any:
         self.files += 1
-        try:
-            return self._module.extract_bytes_sync(data, media_type, config=self._config)
-        except self._module.KreuzbergError as error:
-            raise _explained(error, media_type) from error
+        with _explaining(media_type):
+            return kreuzberg.extract_bytes_sync(data, media_type, config=self._config)
 
     def from_file(self, path: Path, kind: kinds.FileKind) -> Any:
         self.files += 1
         config = self._pdf_config if kind is kinds.PDF else self._config
-        try:
-            return self._module.extract_file_sync(str(path), mime_type=kind.media_type, config=config)
-        except self._module.KreuzbergError as error:
-            raise _explained(error, kind.name) from error
+        with _explaining(kind.name):
+            return kreuzberg.extract_file_sync(str(path), mime_type=kind.media_type, config=config)
 
 
+def _options(**more: Any) -> Any:
+    return kreuzberg.ExtractionConfig(
+        use_cache=False,
+        enable_quality_processing=False,
+        output_format="markdown",
+        pages=kreuzberg.PageConfig(extract_pages=True, insert_page_markers=True, marker_format=pages.MARKER),
+        concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
+        postprocessor=kreuzberg.PostProcessorConfig(enabled=False),
+        **more,
+    )
+
+
+_BLANK_PDF = b"%PDF-1.4\n1 0 obj<</Pages<</Kids[<<>>]/Count 1>>>>endobj trailer<</Root 1 0 R>>"
+_UNKNOWN_FORM = "is of a form that cannot be read; save it in a newer one, or as PDF"
 _REASONS = (
-    (("password", "encrypt", "decrypt"), "is protected with a password; remove the password and add it again"),
-    (("security limit", "exceeds", "too large", "zip bomb", "ratio"), "is too large inside; divide it"),
-    (("unsupported", "not supported"), "is of a form that cannot be read; save it in a newer one, or as PDF"),
+    (r"password|encrypted", "is protected with a password; remove the password and add it again"),
+    (r"zip bomb|too (?:large|many|deep|long)|exceeds limit|depth exceeded", "is too large inside; divide it"),
+    (r"unsupported|not supported", _UNKNOWN_FORM),
 )
+_REFUSED_BY_SYSTEM = re.compile(r"\(os error \d+\)")
 
 
-def _explained(error: Exception, name: str) -> Unreadable:
-    """A reason for a person; kreuzberg has one exception for all of them, so its words have to decide."""
-    words = str(error).lower()
-    for marks, reason in _REASONS:
-        if any(mark in words for mark in marks):
-            return Unreadable(f"the {name} file {reason}")
-    return Unreadable(f"the {name} file is damaged and cannot be read; make or fetch it again")
+@contextmanager
+def _explaining(name: str) -> Iterator[None]:
+    """Make a reason for a person of the extractor's error.
+
+    Where the operating system refused something, the file is not to blame, and the error stays what it is.
+    """
+    try:
+        yield
+    except kreuzberg.KreuzbergError as error:
+        if _REFUSED_BY_SYSTEM.search(str(error)):
+            raise
+        raise Unreadable(f"the {name} file {_reason(error)}", detail=str(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with a file, by whole words: most of the extractor's errors are of one class."""
+    for words, reason in _REASONS:
+        if re.search(rf"\b(?:{words})\b", str(error), re.IGNORECASE):
+            return reason
+    if isinstance(error, kreuzberg.ValidationError):
+        return _UNKNOWN_FORM
+    return "is damaged and cannot be read; make or fetch it again"

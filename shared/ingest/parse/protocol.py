@@ -10,7 +10,7 @@ import orjson
 from shared.ingest.parse.document import Chunk, ParsedDocument
 
 READY = b"ready\n"
-"""What a child says first: that it has started and is confined."""
+"""What a child says first: that it has started, has loaded the extractor and is confined."""
 
 LENGTH = struct.Struct(">Q")
 
@@ -32,10 +32,15 @@ class ParseRequest(TypedDict):
 
 
 class ParseReply(TypedDict):
-    """What came of it; `resident_bytes` and `native_files` are the child's own state, for its recycling."""
+    """What came of it.
+
+    `detail` is the parser's own error, for the log. `resident_bytes` and `native_files` are the child's state, for its
+    recycling.
+    """
 
     outcome: ParseReplyOutcome
     reason: str
+    detail: str
     document: list[Any] | None
     resident_bytes: int
     native_files: int

@@ -155,11 +155,12 @@ def _document(reply: ParseReply, memory_bytes: int) -> ParsedDocument:
         case "document" if reply["document"]:
             return restore(reply["document"])
         case "unreadable":
-            raise Unreadable(reply["reason"])
+            raise Unreadable(reply["reason"], detail=reply["detail"])
         case "memory":
             raise Unreadable(_needed_too_much(memory_bytes))
         case _:
-            raise Unreadable(f"the file could not be parsed ({reply['reason']})")
+            message = "the file could not be parsed; the log of the parse worker says why"
+            raise Unreadable(message, detail=reply["detail"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +193,12 @@ class _Child:
 
         It is started by the event loop's own thread: Linux kills it when the thread that started it ends.
         """
+        try:
+            scratch = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the child is buried
+        except OSError as error:
+            message = f"{error.strerror}: set TMPDIR to a folder where this user may write files and run code"
+            raise Transient(message) from error
         ours, theirs = socket.socketpair()
-        scratch = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the child is buried
         try:
             process = _spawn(theirs, scratch, memory_bytes)
         except OSError as error:
@@ -214,7 +219,8 @@ class _Child:
         except (TimeoutError, EOFError, OSError) as error:
             death = await self.end()
             words = death.last_words.decode(errors="replace").strip().rpartition("\n")[2]
-            raise Transient(f"the process to parse in did not start (status {death.status}): {words}") from error
+            cause = words or f"it ended with status {death.status}"
+            raise Transient(f"the process to parse in did not start: {cause}") from error
         except BaseException:
             await self.end()
             raise
@@ -250,7 +256,7 @@ class _Child:
 def _spawn(channel: socket.socket, scratch: IO[bytes], memory_bytes: int) -> subprocess.Popen[bytes]:
     """Start a child that inherits no secret: its environment is what Python needs to find the same modules."""
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package
-        [sys.executable, "-P", "-m", "shared.ingest.parse.child", str(memory_bytes)],
+        [sys.executable, "-P", "-m", "shared.ingest.parse.child", str(memory_bytes), tempfile.gettempdir()],
         stdin=channel.fileno(),
         stdout=scratch,
         stderr=scratch,

@@ -10,6 +10,8 @@ from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
+import structlog
+
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Unreadable
@@ -26,6 +28,8 @@ from shared.ledger.work import Work
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.points import chunk_id
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,21 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
         if not parsed.chunks:
             raise Unreadable("The document has no text.")
     except ForeaskError as error:
+        if isinstance(error, Unreadable) and error.detail:
+            _log_refusal(document, error)
         return FailedAttempt(document.lease, decide(error, document.attempts, parser.policy, random.random))
     options = generation_options(parser.settings, document.options, parser.model)
     return ParseOutcome(document, parsed.title, parsed.media_type, _new_chunks(document, parsed, options, parser.model))
+
+
+def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:
+    log.warning(
+        "document.refused",
+        document_id=str(document.lease.id),
+        tenant=document.tenant,
+        reason=error.message,
+        parser_error=error.detail,
+    )
 
 
 async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttempt]) -> None:

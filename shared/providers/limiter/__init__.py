@@ -3,7 +3,7 @@
 from shared.providers.limiter.limiter import INGEST, QUERY, Limiter, Patience, ProviderLimits
 from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
 from shared.providers.limiter.rates import Rates, Window
-from shared.providers.limiter.script import provider_id
+from shared.providers.limiter.script import Timing, provider_id
 from shared.providers.limiter.usage import LimitUse
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Patience",
     "ProviderLimits",
     "Rates",
+    "Timing",
     "Window",
     "provider_id",
 ]

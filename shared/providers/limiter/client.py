@@ -34,7 +34,6 @@ from shared.providers.limiter.script import (
 _QUIET_SECONDS = 0.005  # between two exchanges: what comes in meanwhile goes together
 _LINGER_SECONDS = 0.02  # a call that ended well is told about within this time
 _ASK_AGAIN_SECONDS = (0.05, 1.0)  # the shortest and the longest pause before what had to wait is asked for again
-_RENEW_SECONDS = 5.0  # a third of the lease of a call in flight
 _AWAY_PAUSE_SECONDS = 0.25
 _AWAY_SECONDS = 5.0  # a broker that is away for longer fails those who wait
 _LONG_COOLDOWN_SECONDS = 5.0  # who would wait for longer waits in the ledger instead
@@ -74,6 +73,7 @@ class LimiterClient:
         exchange: the script.
         tenant_buckets: a tenant's own limits, None where it has none.
         component: which provider this is, for messages.
+        lease_seconds: how long the script counts a call as in flight unless that is renewed.
     """
 
     def __init__(
@@ -81,7 +81,9 @@ class LimiterClient:
         script: LimiterScript,
         tenant_buckets: Callable[[str], tuple[Bucket, Bucket] | None],
         component: str,
+        lease_seconds: float,
     ) -> None:
+        self._renew_seconds = lease_seconds / 3
         self._exchange = script
         self._tenant_buckets = tenant_buckets
         self._component = component
@@ -209,7 +211,7 @@ class LimiterClient:
         now = time.monotonic()
         renew: list[str] = []
         if now >= self._renew_at:
-            renew, self._renew_at = list(self._under_way), now + _RENEW_SECONDS
+            renew, self._renew_at = list(self._under_way), now + self._renew_seconds
         batch = _LimiterCall(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
         self._ended, self._peeks = [], []
         return batch

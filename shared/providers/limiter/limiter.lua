@@ -12,11 +12,10 @@
 -- A bucket is {units a millisecond, capacity}; the first has {0, 0} where there is no such limit.
 
 local OPENS_AFTER = 10              -- failures in a row, anywhere in the pool
-local OPEN, OPEN_MOST = 2000, 60000 -- how long the breaker stays open, doubling
-local COOLDOWN, COOLDOWN_MOST = 1000, 3600000
+local OPEN_MOST = 60000             -- the breaker stays open for no longer
+local COOLDOWN_MOST = 3600000
 local UNTOLD_COOLDOWN_MOST = 60000  -- the longest that is made up where a 429 names no time
 local PACED = 5000                  -- how long calls come back at an even pace after a cooldown
-local LEASE = 15000                 -- how long a call counts as in flight unless its process says again that it is
 local KEPT = 86400000               -- a state that nobody asks for is forgotten
 local UNKNOWN_COMPLETION = 500      -- tokens, before there is an average and where a request sets no bound
 local SLOT = 10000                  -- what was used is counted in slots of ten seconds, of which there are seven
@@ -80,7 +79,7 @@ refill(s, 'r', requests)
 refill(s, 't', tokens)
 
 redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
-for _, call in ipairs(input.renew) do redis.call('ZADD', flight, 'XX', now + LEASE, call) end
+for _, call in ipairs(input.renew) do redis.call('ZADD', flight, 'XX', now + input.lease, call) end
 local in_flight = redis.call('ZCARD', flight)
 s.limit = s.limit or input.in_flight
 s.cooldown = s.cooldown or 0
@@ -94,7 +93,7 @@ end
 
 local function open()
   s.opens = (s.opens or 0) + 1
-  s.open, s.probing = now + math.min(OPEN_MOST, OPEN * 2 ^ math.min(s.opens - 1, 10)), 0
+  s.open, s.probing = now + math.min(OPEN_MOST, input.open * 2 ^ math.min(s.opens - 1, 10)), 0
 end
 
 local function failed(call)
@@ -122,7 +121,7 @@ end
 
 local function limited(call)
   if overloaded(call) then s.in_a_row = (s.in_a_row or 0) + 1 end
-  local untold = math.min(UNTOLD_COOLDOWN_MOST, COOLDOWN * 2 ^ math.min((s.in_a_row or 1) - 1, 10))
+  local untold = math.min(UNTOLD_COOLDOWN_MOST, input.cooldown * 2 ^ math.min((s.in_a_row or 1) - 1, 10))
   rest(call.retry_after >= 0 and call.retry_after or untold)
 end
 
@@ -217,7 +216,7 @@ local function grant(asked)
   s.p = s.p - 1
   local tenant = tenants[asked[2]]
   if tenant then take(tenant.values, reserved) end
-  redis.call('ZADD', flight, now + LEASE, asked[1])
+  redis.call('ZADD', flight, now + input.lease, asked[1])
   in_flight = in_flight + 1
   return reserved
 end
@@ -239,7 +238,7 @@ for place, asked in ipairs(input.wanted) do answers[place] = answer(place, asked
 
 save(KEYS[1], s)
 for i, tenant in ipairs(tenants) do save(KEYS[2 + i], tenant.values) end
-if in_flight > 0 then redis.call('PEXPIRE', flight, LEASE) end
+if in_flight > 0 then redis.call('PEXPIRE', flight, input.lease) end
 
 local breaker, pause = 0, 0
 if s.open then

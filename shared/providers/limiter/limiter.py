@@ -17,7 +17,7 @@ from shared.domain.errors import ForeaskError, KeyRefused, RateLimited, Stopping
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down
 from shared.providers.limiter.rates import Bucket, Rates
-from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms
+from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms, Timing
 from shared.providers.limiter.usage import LimitUse
 
 _FRESH_SECONDS = 1.0  # what was last heard of the state holds for so long
@@ -69,6 +69,7 @@ class ProviderLimits:
         tenants: those that differ from it.
         in_flight: calls in flight to begin with, where no rate of requests is declared.
         probe_timeout: how long a provider that was away may take to answer the first call.
+        timing: how long the pool waits.
     """
 
     component: str
@@ -78,6 +79,7 @@ class ProviderLimits:
     tenants: Mapping[str, Rates] = field(default_factory=dict)
     in_flight: int = 64
     probe_timeout: timedelta = timedelta(seconds=30)
+    timing: Timing = field(default_factory=Timing)
 
     def of(self, tenant: str) -> Rates:
         return self.tenants.get(tenant, self.tenant_rates)
@@ -99,10 +101,16 @@ class Limiter:
         self._requests_a_millisecond = limits.rates.buckets()[0][0]
         self._tenant_buckets: dict[str, tuple[Bucket, Bucket] | None] = {}
         terms = Terms(
-            limits.provider, limits.rates.buckets(), limits.in_flight, limits.probe_timeout.total_seconds() + 5
+            limits.provider,
+            limits.rates.buckets(),
+            limits.in_flight,
+            limits.probe_timeout.total_seconds() + 5,
+            limits.timing,
         )
         self._script = LimiterScript(redis, terms)
-        self._client = LimiterClient(self._script, self._buckets_of, limits.component)
+        self._client = LimiterClient(
+            self._script, self._buckets_of, limits.component, limits.timing.lease.total_seconds()
+        )
 
     @asynccontextmanager
     async def call(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 from importlib.resources import files
 from typing import Any
@@ -122,6 +123,21 @@ class LimiterReply:
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """How long the pool waits where nobody else says how long.
+
+    Args:
+        lease: a call counts as in flight for so long, unless its process renews it.
+        open: the breaker stays open for so long at first; each probe that fails doubles it.
+        cooldown: the pause after a first 429 that names no time; each further one doubles it.
+    """
+
+    lease: timedelta = timedelta(seconds=15)
+    open: timedelta = timedelta(seconds=2)
+    cooldown: timedelta = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """What limits a provider's calls.
 
@@ -130,12 +146,14 @@ class Terms:
         buckets: requests and tokens of the provider.
         in_flight: the limit of calls in flight to begin with, where no rate of requests is declared.
         probe_seconds: how long a probe may take.
+        timing: how long the pool waits.
     """
 
     provider: str
     buckets: tuple[Bucket, Bucket]
     in_flight: int
     probe_seconds: float
+    timing: Timing = field(default_factory=Timing)
 
 
 class LimiterScript:
@@ -169,6 +187,9 @@ class LimiterScript:
             "buckets": self._terms.buckets,
             "in_flight": self._terms.in_flight,
             "probe": int(self._terms.probe_seconds * 1000),
+            "lease": _milliseconds(self._terms.timing.lease),
+            "open": _milliseconds(self._terms.timing.open),
+            "cooldown": _milliseconds(self._terms.timing.cooldown),
             "tenants": list(tenants.values()),
             "wanted": [
                 [
@@ -188,6 +209,10 @@ class LimiterScript:
     def key(self, name: str) -> str:
         """All keys of a provider are in one slot of a cluster."""
         return f"{_PREFIX}:{{{self._terms.provider}}}:{name}"
+
+
+def _milliseconds(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)
 
 
 def provider_id(*parts: str) -> str:

@@ -1,6 +1,6 @@
 """A scripted OpenAI-compatible provider: chat completions and embeddings over HTTP, with faults, counting every call.
 
-Run it as `python -m tests.provider --port 0`; it prints its port. `POST /script` changes its behaviour while it runs,
+Run it as `python -m bench.provider --port 0`; it prints its port. `POST /script` changes its behaviour while it runs,
 `GET /stats` tells what it was called for.
 """
 
@@ -15,11 +15,13 @@ import re
 import time
 import zlib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 import orjson
+import uvloop
 from aiohttp import web
 from numpy.typing import NDArray
 
@@ -376,12 +378,8 @@ def main() -> None:
     parser.add_argument("--script", default="{}", help="JSON of the settings to begin with")
     arguments = parser.parse_args()
     script = Script(**orjson.loads(arguments.script))
-    try:
-        import uvloop
-
+    with suppress(KeyboardInterrupt):
         uvloop.run(serve(script, arguments.port))
-    except (KeyboardInterrupt, ImportError):
-        pass
 
 
 if __name__ == "__main__":

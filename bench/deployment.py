@@ -1,38 +1,70 @@
-"""A whole deployment as local processes: engines, a scripted provider, the API and workers, and what they consume."""
+"""A whole deployment as local processes: engines, a scripted provider, the API and workers, and what they consume.
+
+Benchmarks measure it, and tests break it.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 import httpx
+import orjson
 import psutil
 
+from bench.provider import Script
+from embedded.ports import free_port
 from embedded.stack import Stack
 from shared.settings import Settings
 from shared.vectors.points import question_id
 
 ROOT = Path(__file__).resolve().parent.parent
-ROLES = ("parse", "generate", "index", "scheduler")
+ROLES = ("parse", "ask", "index", "scheduler")
+
+
+class Process(Protocol):
+    """What a deployment asks of a process; `subprocess.Popen` has it."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+Launch = Callable[[Sequence[str], Mapping[str, str], Path], Process]
+
+
+def execute(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Process:
+    """Run a command, its output at the end of a file."""
+    with log.open("ab") as file:
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
 
 
 class ScriptedProvider:
-    """`tests.provider` as a process, and its remote control."""
+    """`bench.provider` as a process, and its remote control."""
 
     def __init__(self, **script: Any) -> None:
-        import orjson
-
-        command = [sys.executable, "-m", "tests.provider", "--script", orjson.dumps(script).decode()]
+        command = [sys.executable, "-m", "bench.provider", "--script", orjson.dumps(script).decode()]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
@@ -67,10 +99,6 @@ class ScriptedProvider:
 
     def restore(self) -> None:
         """Forget what was counted and every fault that was set."""
-        from dataclasses import asdict
-
-        from tests.provider import Script
-
         self.script(**asdict(Script()))
         self.reset()
 
@@ -83,14 +111,21 @@ class ScriptedProvider:
 
 
 class Deployment:
-    """The API and workers over embedded engines, between `with` and its end."""
+    """The API and workers over embedded engines, between `with` and its end.
 
-    def __init__(self, settings: Settings, data_dir: Path, *, roles: Iterable[str] = ROLES) -> None:
+    Args:
+        launch: how its processes are started.
+    """
+
+    def __init__(
+        self, settings: Settings, data_dir: Path, *, roles: Iterable[str] = ROLES, launch: Launch = execute
+    ) -> None:
         self.data_dir = data_dir
         self.stack = Stack(settings, data_dir)
+        self.launch = launch
         self._roles = tuple(roles)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.port = _free_port()
+        self.processes: dict[str, Process] = {}
+        self.port = free_port()
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=60)
 
     def start(self) -> Self:
@@ -102,14 +137,15 @@ class Deployment:
         self._wait_for_api()
         return self
 
-    def worker(self, role: str, name: str | None = None) -> subprocess.Popen[bytes]:
+    def worker(self, role: str, name: str | None = None) -> Process:
         return self.run(name or role, [sys.executable, "-m", "workers", role])
 
-    def run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+    def run(self, name: str, command: Sequence[str], **settings: object) -> Process:
+        """Start a process; `settings` are those in which it differs from the others."""
         log = self.data_dir / "logs" / f"{name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as file:
-            process = subprocess.Popen(command, cwd=ROOT, env=self.environment(), stdout=file, stderr=file)
+        differing = {f"FOREASK_{setting.upper()}": str(value) for setting, value in settings.items()}
+        process = self.launch(command, {**self.environment(), **differing}, log)
         self.processes[name] = process
         return process
 
@@ -277,9 +313,3 @@ def _peak(pid: int) -> int:
             if line.startswith("VmHWM"):
                 total += int(line.split()[1]) * 1024
     return total
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

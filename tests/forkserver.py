@@ -1,0 +1,262 @@
+"""Starts processes of the product without their seconds of imports: a server that has imported all forks each of them.
+
+`python -m tests.forkserver` reads requests from its standard input, a JSON object a line, and writes events to its
+standard output. Its children run `python -m MODULE ARGUMENTS` as if they had been started so: with a session, signals,
+an environment and output of their own. They are killed when the server's input ends, so nothing outlives its tests.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import runpy
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+ROOT = Path(__file__).resolve().parent.parent
+_START_SECONDS = 60
+_READ_BYTES = 65_536
+
+
+class Forked:
+    """A child of the server; it has the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, args: Sequence[str]) -> None:
+        self.args = list(args)
+        self.pid = 0
+        self.returncode: int | None = None
+        self._began = threading.Event()
+        self._ended = threading.Event()
+
+    def began(self, pid: int) -> None:
+        self.pid = pid
+        self._began.set()
+
+    def ended(self, returncode: int) -> None:
+        self.returncode = returncode
+        self._began.set()
+        self._ended.set()
+
+    def await_pid(self) -> None:
+        if not self._began.wait(_START_SECONDS) or not self.pid:
+            raise RuntimeError(f"the fork server did not start {self.args}")
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._ended.wait(timeout):
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """The server as a process, between `with` and its end."""
+
+    def __init__(self) -> None:
+        # A library with threads of its own could hold a lock at the moment of a fork.
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forkserver"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._children: list[Forked] = []
+        self._asking = threading.Lock()
+        self._events = threading.Thread(target=self._read_events, name="forkserver", daemon=True)
+        self._events.start()
+
+    def launch(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> Forked:
+        """Run `PYTHON -m MODULE ARGUMENTS`, its output at the end of a file."""
+        assert list(command[:2]) == [sys.executable, "-m"], command
+        child = Forked(command)
+        with self._asking:
+            number = len(self._children)
+            self._children.append(child)
+            request = Request(number, list(command[2:]), dict(environment), str(log))
+            assert self._process.stdin is not None
+            self._process.stdin.write(orjson.dumps(request) + b"\n")
+            self._process.stdin.flush()
+        child.await_pid()
+        return child
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._events.join()
+        self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read_events(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            event = orjson.loads(line)
+            child = self._children[event["number"]]
+            if "pid" in event:
+                child.began(event["pid"])
+            else:
+                child.ended(event["returncode"])
+        for child in self._children:
+            if child.returncode is None:  # the server died
+                child.kill()
+                child.ended(-signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a child runs; `number` names it in the events."""
+
+    number: int
+    arguments: list[str]
+    environment: dict[str, str]
+    log: str
+
+
+class Server:
+    """Forks a child for each request and tells how each ends. It has one thread, so no lock is held at a fork."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}  # of the children that run, by their process ids
+        self._unread = b""
+        self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakeup)
+        self._wakeup_end = wakeup
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def serve(self) -> Request | None:
+        """Serve until the input ends; in a child, return what it is to run."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
+            selector.register(self._wakeup, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fd == self._wakeup:
+                        os.read(self._wakeup, _READ_BYTES)
+                        self._reap()
+                        continue
+                    requests = self._requests()
+                    if requests is None:
+                        return self._end()
+                    for request in requests:
+                        if self._fork(request):
+                            return request
+
+    def _requests(self) -> list[Request] | None:
+        """The requests that came in whole; None at the end of the input."""
+        data = os.read(sys.stdin.fileno(), _READ_BYTES)
+        if not data:
+            return None
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        return [Request(**orjson.loads(line)) for line in lines]
+
+    def _fork(self, request: Request) -> bool:
+        """Whether this is the child."""
+        pid = os.fork()
+        if pid == 0:
+            os.close(self._wakeup)
+            self._become(request)
+            return True
+        self._numbers[pid] = request.number
+        _tell(number=request.number, pid=pid)
+        return False
+
+    def _become(self, request: Request) -> None:
+        signal.set_wakeup_fd(-1)
+        os.close(self._wakeup_end)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()
+        os.environ.clear()
+        os.environ.update(request.environment)
+        log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for ours, standard in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(ours, standard)
+        os.close(log)
+        os.close(nothing)
+
+    def _reap(self) -> None:
+        while self._numbers:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            self._bury(pid, status)
+
+    def _end(self) -> None:
+        for pid in self._numbers:
+            os.kill(pid, signal.SIGKILL)
+        while self._numbers:
+            self._bury(*os.waitpid(-1, 0))
+
+    def _bury(self, pid: int, status: int) -> None:
+        _tell(number=self._numbers.pop(pid), returncode=os.waitstatus_to_exitcode(status))
+
+
+def _tell(**event: Any) -> None:
+    os.write(sys.stdout.fileno(), orjson.dumps(event) + b"\n")
+
+
+def _import_the_product() -> None:
+    """Import what the API and the workers use, also what their libraries import when they are first called."""
+    import celery.apps.worker
+    import celery.bin.celery
+    import uvicorn.lifespan.on
+    import uvicorn.loops.uvloop
+    import uvicorn.protocols.http.httptools_impl
+
+    import api.app
+    import shared.broker.transport
+    import shared.ledger.schema
+    import workers.loop
+    import workers.scheduler
+    import workers.tasks
+
+    assert {api, celery, shared, uvicorn, workers}
+    assert threading.active_count() == 1
+
+
+def main() -> None:
+    _import_the_product()
+    gc.collect()
+    gc.freeze()  # a child's collections would copy the pages that it shares with the server
+    request = Server().serve()
+    if request is not None:
+        module, *arguments = request.arguments
+        sys.argv[1:] = arguments
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

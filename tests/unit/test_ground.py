@@ -1,0 +1,48 @@
+"""A test run brings its own home and its own folder for temporary files, and tests leave both empty."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from bench.deployment import ROOT
+from tests.ground import GROUND
+
+
+def test_tests_and_their_processes_have_the_home_of_the_run():
+    ground = Path(os.environ[GROUND])
+    said = "import pathlib, tempfile; print(pathlib.Path.home(), tempfile.gettempdir())"
+    child = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+
+    assert [str(Path.home()), tempfile.gettempdir()] == child.stdout.split()
+    assert {Path.home().parent, Path(tempfile.gettempdir()).parent} == {ground}
+
+
+def test_temporary_folders_of_tests_are_not_among_what_they_must_leave_empty(tmp_path):
+    assert not tmp_path.is_relative_to(tempfile.gettempdir())
+    assert not tmp_path.is_relative_to(Path.home())
+
+
+@pytest.mark.parametrize(
+    ("leave", "said"),
+    [
+        ("pathlib.Path.home().joinpath('.cached').touch()", "home/.cached"),
+        ("tempfile.mkstemp(suffix='.forgotten')", ".forgotten"),
+        ("None", ""),
+    ],
+)
+def test_a_run_whose_tests_leave_something_behind_fails_and_names_it(tmp_path, leave, said):
+    test = tmp_path / "test_leaving.py"
+    test.write_text(f"import pathlib, tempfile\n\ndef test_it():\n    {leave}\n")
+    (tmp_path / "pytest.ini").touch()
+    command = [sys.executable, "-m", "pytest", "-p", "tests.ground", str(test)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert "1 passed" in done.stdout
+    assert done.returncode == (1 if said else 0)
+    assert said in done.stdout.partition("left behind")[2]
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("foreask-tests-")] == []
