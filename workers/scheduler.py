@@ -10,7 +10,6 @@ import structlog
 from sqlalchemy import text
 
 from shared.domain.errors import ForeaskError
-from shared.ingest.index.stage import clean
 from shared.services import Services, build
 from shared.settings import Settings
 
@@ -49,7 +48,7 @@ async def reconcile(services: Services) -> None:
             services.wakeups.wake(queue)
         if services.settings.calibrate and await services.ledger.calibrations.due():
             services.wakeups.wake("calibrate")
-        await clean(services.indexer)
+        await services.cleaner.clean()
 
 
 async def tidy(services: Services) -> None:

@@ -80,16 +80,16 @@ BUGS = (
     Bug(
         "a version is live before the older one's points are gone",
         WORKERS + "test_killed_while_a_version_is_replaced[before the delete]",
-        "shared/ingest/index/stage.py",
-        "    replacing = [d for d in documents if d.version > 1]\n",
-        "    replacing = [d for d in documents if d.version > 1]\n    await indexer.work.finish(documents)\n",
+        "shared/ingest/index/finish.py",
+        "        replacing = [d for d in documents if d.version > 1]\n",
+        "        replacing = [d for d in documents if d.version > 1]\n        await self.work.finish(documents)\n",
     ),
     Bug(
         "nobody finishes the documents that a killed worker left unfinished",
         WORKERS + "test_killed_while_a_version_is_replaced[after the delete]",
-        "shared/ingest/index/stage.py",
-        "    await finish(indexer)\n    deleted",
-        "    deleted",
+        "shared/maintenance/cleanup.py",
+        "        await self.finisher.finish()\n",
+        "",
     ),
     Bug(
         "a worker that stands still keeps its claims for ever",

@@ -257,13 +257,12 @@ async def test_a_dropped_chunk_is_still_found_by_its_text(client, services, prov
 
 
 async def test_a_dropped_document_that_was_never_searchable_is_deleted(client, services, provider):
-    from shared.ingest.index.stage import clean
 
     failed, _ = await one_of_each(client, services, provider)
 
     assert (await settle(client, "discard", letter_id=failed))["documents"] == 1
     assert (await client.get(f"/v1/documents/{failed}")).status_code == 404
-    await clean(services.indexer)
+    await services.cleaner.clean()
     async with services.database.begin() as connection:
         assert (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one() == 1
 

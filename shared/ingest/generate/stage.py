@@ -46,10 +46,15 @@ def generate_stage(questioner: Generator) -> Stage[ChunkToGenerate, GenerateOutc
         work=partial(generate, questioner),
         settle=partial(_settle, questioner),
         leases_of=lambda chunk: [chunk.lease],
+        describe=_describe,
         extend=partial(work.extend, "chunks"),
         give_back=partial(work.give_back, "chunks"),
         full=lambda: questioner.wakeups.wake("generate"),
     )
+
+
+def _describe(chunk: ChunkToGenerate) -> dict[str, str]:
+    return {"chunk_id": str(chunk.lease.id), "document_id": str(chunk.document_id), "tenant": chunk.tenant}
 
 
 async def _claim(questioner: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate]:

@@ -52,6 +52,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         work=partial(parse, parser),
         settle=partial(_settle, parser),
         leases_of=lambda document: [document.lease],
+        describe=lambda document: {"document_id": str(document.lease.id), "tenant": document.tenant},
         extend=partial(work.extend, "documents"),
         give_back=partial(work.give_back, "documents"),
         full=lambda: parser.wakeups.wake("parse"),
