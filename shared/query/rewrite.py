@@ -18,8 +18,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from shared.domain.errors import BadReply
-from shared.ingest.generate.replies import MalformedReply, json_in
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
+from shared.providers.json_replies import MalformedReply, json_in
 
 MAX_QUERIES = 8
 

@@ -1,4 +1,4 @@
-"""Ask: a model writes the questions that a chunk answers, and what was paid for is committed before anything else."""
+"""Generate: a model writes the questions that a chunk answers; the paid reply is committed before anything else."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ async def generate(questioner: Generator, chunk: ChunkToGenerate) -> GenerateOut
     subject = ChunkInput(chunk.text, chunk.title, chunk.heading_path)
     try:
         poison.check(chunk.lost_leases)
-        asked = await generate_questions(
+        generated = await generate_questions(
             LimitedChat(questioner.model, questioner.limiter, chunk.tenant), subject, options
         )
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, questioner.policy, random.random)
         usage, calls = (error.usage, error.calls) if isinstance(error, BadQuestions) else (Usage(), 0)
         return FailedAttempt(chunk.lease, decision, usage, calls)
-    return GenerateOutcome(chunk, questioner.model.name, asked.questions, asked.usage, asked.calls)
+    return GenerateOutcome(chunk, questioner.model.name, generated.questions, generated.usage, generated.calls)
 
 
 async def _settle(questioner: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
