@@ -48,22 +48,13 @@ class Shape:
 
 
 def creation(request: Json) -> Json:
-    """The configuration to keep of a request to create a collection, without the fields given as null."""
-    kept = {name: value for name, value in request.items() if value is not None}
-    for name in kept.keys() - _CREATED - _IGNORED:
+    """The configuration in a request to create a collection, without the fields that are null."""
+    named = {name: value for name, value in request.items() if value is not None}
+    for name in named.keys() - _CREATED - _IGNORED:
         raise unsupported(f"`{name}` of a collection")
-    if not kept.get("vectors") and not kept.get("sparse_vectors"):
+    if not named.get("vectors") and not named.get("sparse_vectors"):
         raise malformed("a collection needs `vectors` or `sparse_vectors`")
-    return {name: value for name, value in kept.items() if name in _CREATED}
-
-
-def changed(config: Json, request: Json) -> Json:
-    """The configuration after a PATCH of its indexing and optimizing."""
-    given = {name: value for name, value in request.items() if value}
-    for name in given.keys() - {"hnsw_config", "optimizers_config", "metadata"}:
-        raise unsupported(f"a change of `{name}`")
-    merged = {name: {**config.get(name, {}), **_given(value)} for name, value in given.items()}
-    return {**config, **merged}
+    return {name: value for name, value in named.items() if name in _CREATED}
 
 
 def named_vectors(config: Json) -> dict[str, Json]:
