@@ -23,13 +23,13 @@ _MODES = {
 
 
 def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
-    """Operations that insert or overwrite the points, in the order given.
+    """Operations that insert or overwrite the points, in their order.
 
     All points are checked before the first operation is made: the engine would apply those before a bad one.
 
     Args:
         request: `points`; with `update_filter` an existing point is overwritten only if it matches.
-        shape: what the vectors must look like.
+        shape: the collection's vectors.
     """
     _refuse(request, "shard_key")
     _refuse(request, "batch")
@@ -96,11 +96,11 @@ def _id(value: Any) -> Any:
     raise malformed(f"value {value!r} is not a valid point ID, valid values are either an unsigned integer or a UUID")
 
 
-def vectors(given: Any, shape: Shape) -> Any:
+def vectors(named: Any, shape: Shape) -> Any:
     """A point's vectors for the engine, checked against the collection's: the engine checks too late."""
-    if given.__class__ is list:
-        return _dense("", given, shape)
-    return {name: _vector(name, vector, shape) for name, vector in given.items()}
+    if named.__class__ is list:
+        return _dense("", named, shape)
+    return {name: _vector(name, vector, shape) for name, vector in named.items()}
 
 
 def _vector(name: str, vector: Any, shape: Shape) -> Any:

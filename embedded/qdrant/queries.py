@@ -57,12 +57,12 @@ def _query(value: Any, using: str) -> Any:
 def _params(value: Json | None) -> engine.SearchParams | None:
     if not value:
         return None
-    given = {name: item for name, item in value.items() if item is not None}
-    for name in given.keys() - {"hnsw_ef", "exact", "indexed_only", "idf"}:
+    params = {name: item for name, item in value.items() if item is not None}
+    for name in params.keys() - {"hnsw_ef", "exact", "indexed_only", "idf"}:
         raise unsupported(f"the search parameter `{name}`")
-    if "idf" in given:
-        given["idf"] = engine.IdfParams(optional_filter(given["idf"].get("corpus")))
-    return engine.SearchParams(**given)
+    if "idf" in params:
+        params["idf"] = engine.IdfParams(optional_filter(params["idf"].get("corpus")))
+    return engine.SearchParams(**params)
 
 
 def scroll_request(request: Json) -> engine.ScrollRequest:

@@ -119,7 +119,7 @@ class Shard:
             self._optimization = asyncio.get_running_loop().create_task(self._optimize())
 
     async def close(self) -> None:
-        """Flush and close; a running optimization is given up, for nothing depends on it."""
+        """Flush and close; a running optimization is abandoned, for nothing depends on it."""
         if self._optimization is not None:
             self._optimization.cancel()
             await asyncio.wait([self._optimization])
@@ -160,7 +160,7 @@ class Shard:
         return backlog >= (max(1, indexed / 8) if idle else max(BUSY_BACKLOG, indexed))
 
     def _thresholds(self, points: int) -> float:
-        """The size of some points' vectors, in indexing thresholds; 0 where no index is wanted."""
+        """The size of `points` points' vectors, in indexing thresholds; 0 where the collection has no index."""
         threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
         bytes_a_point = 4 * sum(self.shape.dense.values())
         if not threshold_kb or not self._wants_index() or not bytes_a_point:
@@ -174,7 +174,7 @@ class Shard:
         return max(0, int(self.engine.info().points_count) - self._optimized_points)
 
     async def _optimize(self) -> None:
-        """Optimize a copy elsewhere while this one serves, then replay on it what was written meanwhile, and swap."""
+        """Optimize a copy in another process while this shard serves, replay later writes on the copy, and swap."""
         target = self.directory / f"shard-{self._number + 1}"
         await self._write(lambda: self._copy(target))
         configuration = self.directory / CONFIGURATION
@@ -203,7 +203,7 @@ class Shard:
         optimized = engine.EdgeShard.load(str(target))
         points = optimized.info().points_count
         for operation in replayed:
-            with suppress(ApiError), engine_errors():  # what was refused the first time is refused again
+            with suppress(ApiError), engine_errors():  # the engine refuses again what it refused the first time
                 optimized.update(operation)
         optimized.flush()
         before = self._engine_directory()
