@@ -44,7 +44,7 @@ def work(settings: Settings, queue: str) -> None:
     if queue == "parse":
         loop.run(loop.services.parser.sandbox.warm())
     loop.run(_begin(loop.services))
-    gc.settle()
+    gc.freeze()
     structlog.get_logger().info("worker_started", queue=queue)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
     arguments = [

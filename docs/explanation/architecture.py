@@ -104,11 +104,15 @@ def draw(pairs: set[tuple[str, str]]) -> str:
     width = max(x + w for x, _, w, _ in ROOMS.values()) + MARGIN
     height = max(y for _, y, _, _ in ROOMS.values()) + HEIGHT + MARGIN
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
-        ' aria-label="The rooms of foreask and the imports between them">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
+            ' aria-label="The rooms of foreask and the imports between them">'
+        ),
         f"  <style>{STYLE}  </style>",
-        '  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0 L10 5 L0 10 z"/></marker></defs>',
+        (
+            '  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
+            '<path d="M0 0 L10 5 L0 10 z"/></marker></defs>'
+        ),
         *(f"  {_arrow(a, b)}" for a, b in sorted(reduced(pairs))),
         *(f"  {_box(name)}" for name in ROOMS),
         "</svg>",
