@@ -110,7 +110,8 @@ def draw(pairs: set[tuple[str, str]]) -> str:
         ),
         f"  <style>{STYLE}  </style>",
         (
-            '  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
+            '  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7"'
+            ' orient="auto">'
             '<path d="M0 0 L10 5 L0 10 z"/></marker></defs>'
         ),
         *(f"  {_arrow(a, b)}" for a, b in sorted(reduced(pairs))),

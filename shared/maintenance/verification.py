@@ -1,9 +1,9 @@
 """Verification: compare Qdrant's points with the ledger, and mend the differences.
 
-Two passes, each in bounded memory. The first reads every stored point and finds strays, which nobody expects. The second
-reads every document and finds gaps: expected points that are missing or wrong. Work in progress is never reported: a
-difference counts only where the document's row was the same before and after the request to Qdrant, and it is mended
-only while that row is locked.
+Two passes, each in bounded memory. The first reads every stored point and finds strays, which nobody expects. The
+second reads every document and finds gaps: expected points that are missing or wrong. Work in progress is never
+reported: a difference counts only where the document's row was the same before and after the request to Qdrant, and it
+is mended only while that row is locked.
 """
 
 from __future__ import annotations
