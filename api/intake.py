@@ -19,7 +19,7 @@ from api.collection_cache import CollectionCache
 from api.http import bodies
 from api.http.multipart import Form, read_form
 from api.http.problems import UnsupportedMedia
-from api.schemas import DocumentBody, DocumentFields
+from api.schemas.documents import DocumentBody, DocumentFields
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.records import Collection, NewDocument
 from shared.ingest.parse.questions import ReadyQuestion

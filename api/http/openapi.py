@@ -11,17 +11,14 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from api.schemas import (
-    CalibrateBody,
-    CollectionChange,
-    DeadLetterFilter,
-    DocumentBody,
-    FeedbackBody,
-    ProblemDetails,
-    QueryBody,
-    RetrieveBody,
-    VerifyBody,
-)
+from api.schemas.calibration import CalibrateBody
+from api.schemas.collections import CollectionChange
+from api.schemas.dead_letters import DeadLetterFilter
+from api.schemas.documents import DocumentBody
+from api.schemas.feedback import FeedbackBody
+from api.schemas.problems import ProblemDetails
+from api.schemas.queries import QueryBody, RetrieveBody
+from api.schemas.verification import VerifyBody
 
 _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")

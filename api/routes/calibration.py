@@ -12,7 +12,8 @@ from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import Json
-from api.schemas import CalibrateBody, CalibrationView, CollectionName, LabelledQuestion
+from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
+from api.schemas.common import CollectionName
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.records import Collection
 from shared.services import Services

@@ -15,15 +15,15 @@ from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems, replies
 from api.http.replies import Json
-from api.schemas import (
-    CalibrationView,
+from api.schemas.calibration import CalibrationView
+from api.schemas.collections import (
     CollectionChange,
-    CollectionName,
     CollectionOptionsView,
     CollectionPage,
     CollectionView,
     ReindexReply,
 )
+from api.schemas.common import CollectionName
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.records import Collection, CollectionOptions, DocumentState
 from shared.settings import Settings

@@ -15,8 +15,8 @@ from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import Json
-from api.schemas import (
-    CollectionName,
+from api.schemas.common import CollectionName
+from api.schemas.dead_letters import (
     DeadLetterFilter,
     DeadLetterHistory,
     DeadLetterPage,

@@ -15,13 +15,13 @@ from api.http import paging
 from api.http.auth import Tenant
 from api.http.openapi import json_or_form, problems, replies
 from api.http.replies import Json
-from api.schemas import (
+from api.schemas.common import CollectionName
+from api.schemas.documents import (
     AcceptedDocument,
     ChunkCounts,
     ChunkPage,
     ChunkQuestion,
     ChunkView,
-    CollectionName,
     DocumentBody,
     DocumentPage,
     DocumentView,

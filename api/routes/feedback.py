@@ -14,7 +14,8 @@ from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import Json
-from api.schemas import AcceptedPage, AcceptedQuestionView, CollectionName, FeedbackBody, FeedbackReply
+from api.schemas.common import CollectionName
+from api.schemas.feedback import AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
 
 router = APIRouter(prefix="/v1", tags=["feedback"])
 

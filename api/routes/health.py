@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http.replies import Json
-from api.schemas import LiveReply, ReadyReply
+from api.schemas.health import LiveReply, ReadyReply
 from shared.domain.errors import Permanent, Transient
 from shared.services import Services
 

@@ -20,7 +20,7 @@ from api.http.openapi import json_body, problems, replies
 from api.http.problems import problem_of
 from api.http.replies import Json, event, event_stream
 from api.query_log import QueryLogWriter
-from api.schemas import (
+from api.schemas.queries import (
     ChannelRankView,
     Citation,
     Explanation,

@@ -9,7 +9,7 @@ from api.deps import ServicesDep
 from api.http.auth import Tenant
 from api.http.openapi import problems
 from api.http.replies import Json
-from api.schemas import LimitView, StageView, StatusView
+from api.schemas.status import LimitView, StageView, StatusView
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
 from shared.ledger.backlog import Waiting

@@ -17,7 +17,8 @@ from api.http.middleware import log_crash
 from api.http.openapi import json_body, replies
 from api.http.problems import problem_of
 from api.http.replies import Json, event, event_stream
-from api.schemas import CollectionName, FindingView, VerificationCountsView, VerificationReply, VerifyBody
+from api.schemas.common import CollectionName
+from api.schemas.verification import FindingView, VerificationCountsView, VerificationReply, VerifyBody
 from shared.domain.errors import ForeaskError
 from shared.maintenance.verification import Finding, VerificationCounts
 from shared.maintenance.verification import Verification as Comparison

@@ -13,7 +13,9 @@ from api.http import paging
 from api.http.bodies import checked, parsed
 from api.http.problems import InvalidFields, MalformedRequest
 from api.intake import content_hash, filename_of, media_type_of
-from api.schemas import CollectionChange, DocumentBody, DocumentFields, QueryBody, RetrieveBody
+from api.schemas.collections import CollectionChange
+from api.schemas.documents import DocumentBody, DocumentFields
+from api.schemas.queries import QueryBody, RetrieveBody
 from shared.domain.errors import InvalidInput
 
 QUESTION = {"question": "Why?"}
