@@ -12,7 +12,7 @@ from shared.domain.errors import InvalidInput
 
 
 class LabelledQuestion(BodyModel):
-    """A question and what answers it: chunks, or documents of which any chunk does."""
+    """A question and its answers: chunks, or documents whose every chunk counts as an answer."""
 
     question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
     chunk_ids: list[Annotated[UUID, Field(strict=False)]] = Field([], max_length=100)
@@ -26,7 +26,7 @@ class LabelledQuestion(BodyModel):
 
 
 class CalibrateBody(BodyModel):
-    """Questions whose answers are known, as users ask them; without any, what can be measured without."""
+    """Labelled questions, as users ask them; without them the collection's own questions are used."""
 
     model_config = example(questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}] * 10)
 
@@ -47,7 +47,7 @@ _INTERVAL = {"mean": 0.81, "low": 0.71, "high": 0.9}
 
 
 class CalibrationView(ReplyModel):
-    """The weights of a collection's channels, and what speaks for them."""
+    """The weights of a collection's channels, and the evidence for them."""
 
     model_config = example(
         weights={"questions": 2.0, "text": 1.0, "bm25": 0.5},
@@ -60,13 +60,13 @@ class CalibrationView(ReplyModel):
         chunks=310,
     )
 
-    weights: dict[str, float] = Field(description="equal ones where no others were better by more than chance")
+    weights: dict[str, float] = Field(description="equal, unless others were better by more than chance")
     questions: int
     channels: dict[str, NDCG] = Field(description="of each channel alone")
     equal: NDCG = Field(description="of equal weights")
-    chosen: NDCG = Field(description="of the weights, on the questions that they were chosen by")
+    chosen: NDCG = Field(description="of these weights, on the questions that chose them")
     source: Literal["labelled", "accepted", "generated"] = Field(
-        "labelled", description="whose questions these are; by generated ones no weights are chosen"
+        "labelled", description="whose questions these are; generated questions choose no weights"
     )
     baseline: float = Field(0.0, description="the mean cosine of questions with texts that do not answer them")
-    chunks: int = Field(0, description="how many the collection had")
+    chunks: int = Field(0, description="how many chunks the collection had")

@@ -25,7 +25,7 @@ def _template(value: str) -> str:
 
 
 def _question_count(value: object) -> object:
-    # One sentence, where a union would give one for each of its members.
+    # A validated union would report an error for each of its members; this reports one sentence.
     if value == "auto" or (type(value) is int and 1 <= value <= _QUESTIONS_MAX):
         return value
     raise ValueError(f"This is a whole number from 1 to {_QUESTIONS_MAX}, or auto.")
@@ -37,7 +37,7 @@ QuestionCount = Annotated[
 
 
 class CollectionChange(BodyModel):
-    """A collection's options; what is absent or null follows the server's settings."""
+    """A collection's options; an option that is absent or null follows the server's settings."""
 
     model_config = example(questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100)
 
@@ -51,7 +51,10 @@ class CollectionChange(BodyModel):
         None, description="embed a chunk's text with its questions in front of it; default false"
     )
     section_max_chars: int | None = Field(
-        None, ge=200, le=100_000, description="divide into sections of so many characters, and these into chunks"
+        None,
+        ge=200,
+        le=100_000,
+        description="divide documents into sections of so many characters, and sections into chunks",
     )
 
 
@@ -83,9 +86,11 @@ class CollectionView(ReplyModel):
 
     name: str
     embedding_model: str
-    options: CollectionOptionsView = Field(description="null: as the server's settings say")
+    options: CollectionOptionsView = Field(description="null: the server's setting applies")
     created_at: datetime
-    documents: dict[DocumentState, int] = Field(description="how many are in each state; states without any are absent")
+    documents: dict[DocumentState, int] = Field(
+        description="how many are in each state; states without documents are absent"
+    )
     points: int | None = Field(description="points in Qdrant; null while Qdrant is away")
     calibration: CalibrationView | None = Field(None, description="null: the channels' weights are equal")
 

@@ -11,12 +11,12 @@ from pydantic import Field, model_validator
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 
 Reason = Annotated[
-    str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$", description="the whole text of it")
+    str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$", description="the whole text of the reason")
 ]
 
 
 class DeadLetterFilter(BodyModel):
-    """Which dead letters; every one that is given narrows the choice."""
+    """Which dead letters; each field narrows the choice."""
 
     model_config = example(collection="handbook", reason="gave up after 8 attempts: the model did not answer in time")
 
@@ -24,17 +24,19 @@ class DeadLetterFilter(BodyModel):
     collection: CollectionName | None = None
     reason: Reason | None = None
     letter_id: Annotated[UUID, Field(strict=False)] | None = None
-    all: bool = Field(default=False, description="every one, where nothing else is given; dropping asks for it")
+    all: bool = Field(
+        default=False, description="every dead letter; no other field may be set, and discarding all needs it"
+    )
 
     @model_validator(mode="after")
     def _all_or_some(self) -> Self:
         if self.all and self.is_narrowed:
-            raise ValueError("Either `all`, or what narrows the choice, not both.")
+            raise ValueError("Set either `all` or the fields that narrow the choice, not both.")
         return self
 
     @property
     def is_narrowed(self) -> bool:
-        return any(given is not None for given in (self.document_id, self.collection, self.reason, self.letter_id))
+        return any(value is not None for value in (self.document_id, self.collection, self.reason, self.letter_id))
 
 
 class AttemptView(ReplyModel):
@@ -61,7 +63,7 @@ class DeadLetterView(ReplyModel):
 
     model_config = example(**_LETTER_EXAMPLE)
 
-    id: UUID = Field(description="that of the document or of the chunk")
+    id: UUID = Field(description="the id of the document or of the chunk")
     kind: Literal["document", "chunk"]
     document_id: UUID
     external_id: str
@@ -99,7 +101,7 @@ class DeadReasons(ReplyModel):
 
 
 class DeadLettersResolved(ReplyModel):
-    """How many dead letters were tried again, or dropped."""
+    """How many dead letters were tried again or discarded."""
 
     model_config = example(documents=0, chunks=12, in_work=0)
 

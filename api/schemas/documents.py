@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.domain.records import ChunkState, DocumentState
 
-_METADATA_BYTES = 32 * 1024  # it is repeated in every point of the document
+_METADATA_BYTES = 32 * 1024  # every point of the document repeats it
 
 _METADATA_DEPTH = 8
 
@@ -62,18 +62,18 @@ _Question = Annotated[
 
 
 class DocumentFields(BodyModel):
-    """What may be said of a document, in whatever form its content comes."""
+    """The fields of a document that JSON and forms share."""
 
     collection: CollectionName = "default"
     external_id: ExternalId | None = Field(None, description="default: the filename, else a hash of the content")
     title: str | None = Field(None, max_length=1_000)
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] = Field(
-        default_factory=dict, description="kept with every chunk; queries can filter by it"
+        default_factory=dict, description="stored with every chunk; queries can filter by it"
     )
     questions: list[_Question] | None = Field(
         None,
         max_length=20_000,
-        description="ready-made questions; an empty list asks nothing; absent, the model writes them",
+        description="ready-made questions; an empty list: no questions; absent: the model writes them",
     )
     lane: Literal["interactive", "bulk"] = Field("interactive", description="bulk waits behind interactive")
 
@@ -91,8 +91,8 @@ class DocumentBody(DocumentFields):
 
     text: str | None = None
     content_base64: str | None = Field(None, description="the file's bytes in base 64")
-    filename: str | None = Field(None, max_length=1_000, description="its last component is kept")
-    media_type: str | None = Field(None, max_length=200, description="default: told by content and filename")
+    filename: str | None = Field(None, max_length=1_000, description="only its last component counts")
+    media_type: str | None = Field(None, max_length=200, description="default: found from the content and the filename")
 
     @model_validator(mode="after")
     def _one_content(self) -> Self:
@@ -102,7 +102,7 @@ class DocumentBody(DocumentFields):
 
 
 class AcceptedDocument(ReplyModel):
-    """A document that is durable; what is done with it is told by its state."""
+    """A document that is durable; its state says how far it is."""
 
     model_config = example(
         document_id=DOCUMENT_ID, state="queued", version=1, collection="handbook", external_id="leave.md"
@@ -117,10 +117,10 @@ class AcceptedDocument(ReplyModel):
 
 class ChunkCounts(ReplyModel):
     total: int
-    generated: int = Field(description="questions written, or given; indexed ones included")
+    generated: int = Field(description="chunks whose questions are written or ready-made; indexed chunks included")
     indexed: int
     dead: int
-    discarded: int = Field(description="dead, and given up by the owner")
+    discarded: int = Field(description="dead chunks that the owner gave up")
 
 
 class IngestUsage(ReplyModel):
@@ -168,7 +168,7 @@ class DocumentView(ReplyModel):
     created_at: datetime
     updated_at: datetime
     chunks: ChunkCounts
-    questions: int = Field(description="questions that were kept")
+    questions: int = Field(description="questions that passed the filter")
     usage: IngestUsage
 
 
@@ -200,7 +200,7 @@ class ChunkView(ReplyModel):
     ordinal: int
     text: str
     heading_path: list[str]
-    span: tuple[int, int] = Field(description="where it stands in the document's text")
+    span: tuple[int, int] = Field(description="where the chunk stands in the document's text")
     page: int | None
     state: ChunkState
     error: str | None

@@ -1,4 +1,4 @@
-"""Requests and replies of feedback, and the questions that it accepted."""
+"""Requests and replies of feedback, and of accepted questions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FeedbackBody(BodyModel):
 
 
 class FeedbackReply(ReplyModel):
-    """What was done."""
+    """What the feedback changed."""
 
     model_config = example(
         outcome="accepted",
@@ -37,7 +37,7 @@ class FeedbackReply(ReplyModel):
     )
     chunk_id: UUID
     question: str
-    accepted_id: UUID | None = Field(description="of the accepted question, where there is or was one")
+    accepted_id: UUID | None = Field(description="of the accepted question; null: there never was one")
 
 
 class AcceptedQuestionView(ReplyModel):
@@ -61,7 +61,7 @@ class AcceptedQuestionView(ReplyModel):
     question: str
     query_id: UUID | None
     state: AcceptedState = Field(
-        description="waiting: to be indexed, once its document is not in work and its chunk not dead; refused: the"
+        description="waiting: indexed as soon as its document is not in work and its chunk not dead; refused: the"
         " embedding model does not take it"
     )
     created_at: datetime

@@ -15,7 +15,7 @@ from shared.query.rewrite import MAX_QUERIES, Intent
 
 
 class ChannelWeights(BodyModel):
-    """How much each channel counts; only their ratios matter, and 0 leaves one out."""
+    """How much each channel counts; only the ratios matter, and 0 leaves a channel out."""
 
     questions: float = Field(1.0, ge=0, le=1_000)
     text: float = Field(1.0, ge=0, le=1_000)
@@ -27,17 +27,24 @@ def _three(value: object) -> object:
 
 
 class RewriteBody(BodyModel):
-    """What the question is rewritten to, with one call to the language model; it is searched for as it is, too."""
+    """What one call to the language model rewrites the question to; the question itself is searched for too."""
 
-    hyde: bool = Field(default=False, description="a passage that would answer it")
+    hyde: bool = Field(default=False, description="a passage that would answer the question")
     queries: Annotated[int, BeforeValidator(_three)] = Field(
-        0, ge=0, le=MAX_QUERIES, description="so many other wordings; true is 3"
+        0, ge=0, le=MAX_QUERIES, description="how many other wordings of the question; true is 3"
     )
     step_back: bool = Field(default=False, description="a more general question")
-    intent: bool = Field(default=False, description="what it asks for; told with `explain`, the order is the same")
-    entities: bool = Field(default=False, description="the names in it; chunks that have them go up a little")
+    intent: bool = Field(
+        default=False, description="what the question asks for; shown with `explain`, without effect on the order"
+    )
+    entities: bool = Field(
+        default=False, description="the names in the question; chunks that have them rank a little higher"
+    )
     budget_ms: int | None = Field(
-        None, ge=1, le=60_000, description="then it goes on without; default FOREASK_REWRITE_BUDGET"
+        None,
+        ge=1,
+        le=60_000,
+        description="after this time the query goes on without rewriting; default FOREASK_REWRITE_BUDGET",
     )
 
     @property
@@ -67,22 +74,25 @@ class RetrieveBody(BodyModel):
     channels: list[Channel] = Field(list(CHANNELS), min_length=1, description="the ways to find a chunk that are used")
     fusion: FusionName = Field("scores", description="how the channels' scores become one")
     weights: ChannelWeights | None = Field(None, description="of the channels, instead of the collection's")
-    rewrite: RewriteBody | None = Field(None, description="what else to search for than the question as it is")
+    rewrite: RewriteBody | None = Field(None, description="what to search for besides the question itself")
     rerank: bool = Field(default=True, description="have the best chunks ordered by FOREASK_RERANK_BASE_URL, if set")
-    diversity: float = Field(0.0, ge=0, le=1, description="how much a chunk loses that is like one before it")
+    diversity: float = Field(
+        0.0, ge=0, le=1, description="how much a chunk loses for its likeness to the chunks before it"
+    )
     unit: ReturnUnit = Field(
         "chunk",
-        description="what is returned of a chunk that was found: it, its section (section_max_chars), or some of its"
-        " sentences",
+        description="what is returned: the chunk, its section (section_max_chars), or some of its sentences",
     )
-    window: int = Field(2, ge=0, le=100, description="with `unit: sentences`: so many on each side of the nearest")
+    window: int = Field(
+        2, ge=0, le=100, description="with `unit: sentences`: how many on each side of the nearest sentence"
+    )
     order: ReturnOrder = Field(
         "score", description="section: chunks under the same headings together, as they stand in their document"
     )
-    record: bool = Field(default=True, description="keep the question, so that feedback can name it by its query_id")
+    record: bool = Field(default=True, description="record the question, so that feedback can name it by its query_id")
     explain: bool = Field(
         default=False,
-        description="say what each channel found of each chunk, with what weights, and what each stage did",
+        description="show the rank and score of each chunk in each channel, the weights, and what each stage did",
     )
 
 
@@ -101,10 +111,8 @@ class ChannelRankView(ReplyModel):
 
 class RetrievedChunkView(ReplyModel):
     chunk_id: str
-    score: float = Field(
-        description="the weighted mean of the channels' scores; with `fusion`, what that makes of them"
-    )
-    matched_question: str | None = Field(description="null: its text was nearest")
+    score: float = Field(description="the channels' scores as `fusion` joins them; by default their weighted mean")
+    matched_question: str | None = Field(description="null: the chunk's text was nearest")
     matched_question_source: QuestionOrigin | None = Field(
         description="user: a question that was accepted from feedback"
     )
@@ -115,18 +123,20 @@ class RetrievedChunkView(ReplyModel):
     filename: str | None
     heading_path: list[str]
     page: int | None
-    span: tuple[int, int] = Field(description="of the text in the document, in characters of what was extracted")
+    span: tuple[int, int] = Field(description="of the text, in characters of the document's extracted text")
     chunk_span: tuple[int, int] = Field(description="of the chunk that was found")
     version: int = Field(description="of the document")
     metadata: dict[str, Any]
     also_in: list[str] = Field([], description="external ids of documents in which the same text was found")
     tokens: int = Field(description="of the text, counted by FOREASK_LLM_TOKENIZER or estimated")
     rerank_score: float | None = Field(description="of the reranker, on its own scale; null: not reranked")
-    channels: dict[str, ChannelRankView] | None = Field(None, description="with `explain`: where each channel has it")
+    channels: dict[str, ChannelRankView] | None = Field(
+        None, description="with `explain`: the chunk's place in each channel"
+    )
 
 
 class Citation(ReplyModel):
-    number: int = Field(description="as it stands in the answer: [1]")
+    number: int = Field(description="as in the answer: [1]")
     document_id: str
     external_id: str
     title: str | None
@@ -157,23 +167,23 @@ class StageExplanation(ReplyModel):
 
 
 class Explanation(ReplyModel):
-    stages: dict[str, StageExplanation] = Field(description="what each stage did, and how long that took")
+    stages: dict[str, StageExplanation] = Field(description="what each stage did, and how long it took")
     fusion: FusionName
     weights: dict[str, float] = Field(description="of the channels that were searched")
     rewritten: RewrittenQuestionView | None = Field(
-        description="what else was searched for; null: only the question itself"
+        description="what was searched for besides the question; null: nothing"
     )
 
 
 class QueryMetadata(ReplyModel):
     query_id: UUID | None = Field(
-        description="names the question to POST /v1/feedback; null: it is not kept, or the ledger was away"
+        description="names the question for POST /v1/feedback; null: it was not recorded, or the ledger was away"
     )
     matched_questions: int
     unique_chunks: int
     usage: QueryUsage
     milliseconds: dict[str, float] = Field(description="by stage, and `total`")
-    skipped: dict[str, str] = Field(description="by stage (`rewrite`, `rerank`), why it was done without")
+    skipped: dict[str, str] = Field(description="why a stage (`rewrite`, `rerank`) was left out, by stage")
     explain: Explanation | None = Field(None, description="with `explain`: how the chunks were ranked")
 
 
@@ -211,7 +221,7 @@ _CITED = ("document_id", "external_id", "title", "heading_path", "page", "span",
 
 
 class RetrieveReply(ReplyModel):
-    """The chunks that answer a question, best first; none where nothing is found."""
+    """The chunks that answer a question, best first; an empty list if none does."""
 
     model_config = example(chunks=[_FOUND_EXAMPLE], metadata=_METADATA_EXAMPLE)
 
@@ -236,6 +246,6 @@ class QueryReply(ReplyModel):
     found: bool = Field(description="false: the documents do not answer the question, and the answer says so")
     form: Form = Field(description="extractive: quoted from the documents, not written by a model")
     citations: list[Citation] = Field(description="in order of appearance")
-    removed_citations: list[int] = Field(description="numbers that the model cited though there was no such passage")
+    removed_citations: list[int] = Field(description="numbers that the model cited though no passage has them")
     chunks: list[RetrievedChunkView]
     metadata: QueryMetadata

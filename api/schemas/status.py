@@ -14,13 +14,13 @@ class StageView(ReplyModel):
 
     due: int = Field(description="may begin now")
     in_flight: int = Field(description="in work")
-    later: int = Field(description="tried before, and due again at a time to come")
-    oldest_seconds: float | None = Field(description="for how long the one that has waited longest has been due")
+    later: int = Field(description="tried before, and due again later")
+    oldest_seconds: float | None = Field(description="for how long the oldest has been due")
 
 
 class LimitView(ReplyModel):
     name: str
-    per_minute: int | None = Field(description="null: nothing is declared, so calls in flight are limited instead")
+    per_minute: int | None = Field(description="null: no rate is declared, so calls in flight are limited instead")
     used: int = Field(description="in the last minute")
     in_flight: int = Field(description="calls under way, of all workers together")
     in_flight_limit: int | None

@@ -15,7 +15,7 @@ class VerifyBody(BodyModel):
 
     model_config = example(repair=True)
 
-    repair: bool = Field(default=False, description="mend what differs; without it nothing is changed")
+    repair: bool = Field(default=False, description="repair what differs; false: nothing is changed")
 
 
 class FindingView(ReplyModel):
@@ -39,14 +39,14 @@ class FindingView(ReplyModel):
 
 
 class VerificationCountsView(ReplyModel):
-    """What a comparison found so far, or in all."""
+    """The counts of a comparison, so far or in all."""
 
     model_config = example(documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8)
 
     documents: int = Field(description="documents that were not in work")
     points: int = Field(description="points that are stored")
     missing: int = Field(description="expected and not stored")
-    stale: int = Field(description="of an old version, or hidden though they should be seen")
+    stale: int = Field(description="of an old version, or hidden though queries should see them")
     orphaned: int = Field(description="stored, though their document, chunk or question is not in the ledger")
     repaired: int
 
