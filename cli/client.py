@@ -36,7 +36,7 @@ _REJECTIONS: dict[int, type[InvalidInput | NotFound | TooLarge | Unauthorized]] 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One server-sent event."""
+    """A server-sent event; its data is JSON."""
 
     name: str
     data: Json

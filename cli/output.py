@@ -71,7 +71,7 @@ def print_sources(console: Console, reply: Json, *, show_chunks: bool) -> None:
 
 
 def source(place: Json) -> str:
-    """Where a passage stands: the document, its headings, its page."""
+    """Name the place of a passage: its document, headings and page."""
     title, external_id = place.get("title"), place["external_id"]
     document = f"{title} ({external_id})" if title and title != external_id else external_id
     headings = [heading for heading in place["heading_path"] if heading != title]

@@ -59,7 +59,7 @@ def _authenticate(request: Request, settings: Settings) -> str:
         if compare_digest(api_key.sha256, digest):
             tenant = api_key.tenant
     if tenant is None:
-        raise Unauthorized("This key is not known.")
+        raise Unauthorized("The key is unknown.")
     return tenant
 
 

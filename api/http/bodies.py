@@ -73,7 +73,7 @@ def parse_json(body: bytes, field: str | None = None) -> Any:
     except orjson.JSONDecodeError as error:
         raise MalformedRequest(f"This is not JSON: {error.msg} at character {error.pos}.", field=field) from None
     if _NUL in body and _has_nul(value):
-        raise InvalidInput("A text has a NUL character (\\u0000), which cannot be kept: remove it.", field=field)
+        raise InvalidInput("A text has a NUL character (\\u0000), which cannot be stored: remove it.", field=field)
     return value
 
 

@@ -43,7 +43,7 @@ class CollectionChange(BodyModel):
 
     questions_per_chunk: QuestionCount | None = Field(None, description="auto: by the length of the chunk, 3 to 10")
     prompt: Annotated[str, AfterValidator(_template)] | None = Field(
-        None, description="the model's instructions, with {text} and, if wanted, {title}, {headings} and {count}"
+        None, description="the model's instructions, with {text} and optionally {title}, {headings} and {count}"
     )
     chunk_max_chars: int | None = Field(None, ge=200, le=100_000)
     chunk_overlap_chars: int | None = Field(None, ge=0, le=10_000)

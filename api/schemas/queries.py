@@ -27,7 +27,7 @@ def _three(value: object) -> object:
 
 
 class RewriteBody(BodyModel):
-    """What one call to the language model rewrites the question to; the question itself is searched for too."""
+    """How one call to the language model rewrites the question; the question itself is searched for too."""
 
     hyde: bool = Field(default=False, description="a passage that would answer the question")
     queries: Annotated[int, BeforeValidator(_three)] = Field(
