@@ -201,8 +201,8 @@ BUGS = (
         "a ledger that is away is a fault of the server, not a reason to come back",
         LEDGER + "test_it_is_gone_for_a_while",
         "api/http/problems.py",
-        'Unavailable: Kind(503, "unavailable"',
-        'Unavailable: Kind(500, "unavailable"',
+        'Unavailable: ProblemKind(503, "unavailable"',
+        'Unavailable: ProblemKind(500, "unavailable"',
     ),
     Bug(
         "each process keeps the limit for itself",

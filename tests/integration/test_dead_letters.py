@@ -1,6 +1,7 @@
 """Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or discarded."""
 
-from api import schemas
+from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
+from api.schemas.problems import ProblemDetails
 from shared.ledger.dead_letters import Choice
 from tests.api import as_tenant, calling, with_keys, work
 
@@ -23,7 +24,7 @@ async def document(client, document_id):
 async def letters(client, **wanted):
     reply = await client.get("/v1/dead", params=wanted)
     assert reply.status_code == 200, reply.text
-    return schemas.DeadLetterPage.model_validate_json(reply.content).items
+    return DeadLetterPage.model_validate_json(reply.content).items
 
 
 async def settle(client, what, **wanted):
@@ -118,7 +119,7 @@ async def test_a_letter_tells_its_attempts(client, services, provider):
 
     for letter in await letters(client):
         reply = await client.get(f"/v1/dead/{letter.id}")
-        shown = schemas.DeadLetterHistory.model_validate_json(reply.content)
+        shown = DeadLetterHistory.model_validate_json(reply.content)
         assert shown.history[-1].error == shown.reason == letter.reason
         assert shown.attempts == shown.history[-1].attempt == len(shown.history)
 
@@ -293,7 +294,7 @@ async def test_dropping_everything_has_to_be_said(client, services, provider):
     refused = await client.post("/v1/dead/discard", json={})
 
     assert refused.status_code == 422
-    assert '{"all": true}' in schemas.ProblemDetails.model_validate_json(refused.content).detail
+    assert '{"all": true}' in ProblemDetails.model_validate_json(refused.content).detail
     both = await client.post("/v1/dead/discard", json={"all": True, "collection": "papers"})
     assert both.status_code == 422
     assert len(await letters(client)) == 2

@@ -6,7 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from api import schemas
+from api.schemas.feedback import AcceptedPage, FeedbackReply
+from api.schemas.queries import RetrieveReply
 from shared.domain.accepted import accepted_id
 from shared.ingest.index.stage import _settle, index_batch
 from shared.maintenance.verification import Finding, Verification
@@ -33,7 +34,7 @@ async def indexed(client, services, provider):
 async def asked(client, question=STRANGE, **more):
     """A query's name, and its chunks by the document's name, best first."""
     reply = await client.post("/v1/retrieve", json={"question": question} | more)
-    found = schemas.RetrieveReply.model_validate_json(reply.content)
+    found = RetrieveReply.model_validate_json(reply.content)
     return str(found.metadata.query_id), {chunk.external_id: chunk for chunk in found.chunks}
 
 
@@ -47,12 +48,12 @@ async def accept(client, question=STRANGE, name="leave.md"):
     query_id, chunks = await asked(client, question)
     reply = await give(client, query_id, chunks[name].chunk_id)
     assert reply.status_code == 200, reply.text
-    return schemas.FeedbackReply.model_validate_json(reply.content)
+    return FeedbackReply.model_validate_json(reply.content)
 
 
 async def accepted(client, **more):
     reply = await client.get("/v1/collections/default/accepted", **more)
-    return schemas.AcceptedPage.model_validate_json(reply.content).items
+    return AcceptedPage.model_validate_json(reply.content).items
 
 
 async def points(services, collection="default", tenant="default"):
