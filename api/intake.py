@@ -21,8 +21,7 @@ from api.http.problems import UnsupportedMedia
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.domain.records import NewDocument
-from shared.ingest.parse.questions import ReadyQuestion
+from shared.domain.records import NewDocument, ReadyQuestion
 from shared.ledger.documents import Submission
 from shared.services import Services
 from shared.settings import Settings

@@ -18,6 +18,7 @@ from redis.backoff import NoBackoff
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import InvalidInput
+from shared.domain.rates import Rates
 from shared.domain.retry import RetryPolicy
 from shared.ingest.generate import floor_for
 from shared.ingest.generate.stage import Generator
@@ -50,7 +51,6 @@ from shared.providers.limiter import (
     Limiter,
     LimitUse,
     ProviderLimits,
-    Rates,
     provider_id,
 )
 from shared.providers.provider import OPENAI_URL, Provider

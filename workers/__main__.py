@@ -9,8 +9,9 @@ import structlog
 import uvloop
 from celery import signals
 
-from shared.broker.wakeups import WORK_QUEUES, celery_app
+from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
+from shared.domain.queues import WORK_QUEUES
 from shared.process import gc, logging
 from shared.services import Services
 from shared.settings import Settings, load

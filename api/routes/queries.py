@@ -32,8 +32,9 @@ from api.schemas.queries import (
     RewrittenQuestionView,
     StageExplanation,
 )
+from shared.domain.chunks import CONTENT_FIELDS
 from shared.domain.errors import InvalidInput
-from shared.providers.chat import Usage
+from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import STAGES, Query, Retrieval, RetrievedChunk, Weights
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
@@ -42,7 +43,8 @@ from shared.services import Services
 router = APIRouter(prefix="/v1", tags=["queries"])
 
 _INT64 = 2**63
-_CHUNK_FIELDS = tuple(f.name for f in fields(RetrievedChunk) if f.name != "channels")
+_CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
+_SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels"}
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
@@ -143,7 +145,7 @@ class _Stopwatch:
 
 
 def _passages(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
-    return [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
+    return [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
 
 def _retrieve_reply(body: RetrieveBody, retrieval: Retrieval, stopwatch: _Stopwatch) -> RetrieveReply:
@@ -169,9 +171,9 @@ def _citation(number: int, chunk: RetrievedChunk) -> Citation:
         number=number,
         document_id=chunk.document_id,
         external_id=chunk.external_id,
-        title=chunk.title,
-        heading_path=list(chunk.heading_path),
-        page=chunk.page,
+        title=chunk.content.title,
+        heading_path=list(chunk.content.heading_path),
+        page=chunk.content.page,
         span=chunk.span,
         text=chunk.text,
         chunk_id=chunk.chunk_id,
@@ -183,9 +185,10 @@ def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[Retrie
 
 
 def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
-    values = {name: getattr(chunk, name) for name in _CHUNK_FIELDS}  # `asdict` would copy every value
-    ranks = {name: ChannelRankView(rank=rank.rank, score=rank.score) for name, rank in chunk.channels.items()}
-    return RetrievedChunkView(**values, channels=ranks if explain else None)
+    values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
+    values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
+    places = {name: ChannelRankView(rank=place.rank, score=place.score) for name, place in chunk.channels.items()}
+    return RetrievedChunkView(**values, channels=places if explain else None)
 
 
 def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch: _Stopwatch) -> QueryMetadata:

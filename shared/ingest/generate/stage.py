@@ -14,11 +14,12 @@ from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome
 from shared.domain.records import ChunkToGenerate
 from shared.domain.retry import RetryPolicy, decide
+from shared.domain.usage import Usage
 from shared.ingest.drain import Stage
 from shared.ingest.generate import BadQuestions, ChunkInput, generate_questions
 from shared.ingest.generate.options import generation_options
 from shared.ledger.work import Work
-from shared.providers.chat import ChatModel, Usage
+from shared.providers.chat import ChatModel
 from shared.providers.limiter import LimitedChat, Limiter
 from shared.settings import Settings
 
@@ -73,7 +74,7 @@ async def _claim(questioner: Generator, limit: int, *, suspects: bool = False) -
 async def generate(questioner: Generator, chunk: ChunkToGenerate) -> GenerateOutcome | FailedAttempt:
     """Have a chunk's questions written."""
     options = generation_options(questioner.settings, chunk.options, questioner.model.name)
-    subject = ChunkInput(chunk.text, chunk.title, chunk.heading_path)
+    subject = ChunkInput.of(chunk.content)
     try:
         poison.check(chunk.lost_leases)
         generated = await generate_questions(

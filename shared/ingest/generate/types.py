@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import BadReply
-from shared.providers.chat import Usage
+from shared.domain.usage import Usage
 
 Strategy = Literal["list", "per-question"]
 QuestionCount = int | Literal["auto"]
@@ -22,6 +23,10 @@ class ChunkInput:
     text: str
     title: str | None = None
     heading_path: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, content: ChunkContent) -> Self:
+        return cls(content.text, content.title, content.heading_path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,15 +23,16 @@ from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex
 from shared.domain.retry import RetryPolicy, decide
+from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
 from shared.ingest.generate import ChunkInput, FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.index.finish import Finisher
 from shared.ledger.work import Work
-from shared.providers.embedding import Embedder, Vectors, embed_each, pack
+from shared.providers.embedding import Embedder, embed_each, pack
 from shared.providers.limiter import Limiter
 from shared.settings import Settings
 from shared.vectors.index import Index
-from shared.vectors.points import Point, points_of, with_questions
+from shared.vectors.points import Point, PointContext, points_of, with_questions
 
 _BATCH_CHUNKS = 32
 
@@ -166,7 +167,7 @@ def _check_model(indexer: Indexer, chunk: ChunkToIndex) -> None:
 def _filter(chunk: ChunkToIndex) -> list[FilteredQuestion]:
     if chunk.ready_made:
         return [FilteredQuestion(question, passed=True) for question in chunk.questions]
-    return filter_by_text(chunk.questions, ChunkInput(chunk.text, chunk.title, chunk.heading_path))
+    return filter_by_text(chunk.questions, ChunkInput.of(chunk.content))
 
 
 async def _embed(
@@ -179,7 +180,7 @@ async def _embed(
         error in the place of a vector that the provider refuses.
     """
     inputs = [
-        [c.text, *(q.text for q in qs if q.passed), *(accepted.question for accepted in c.accepted)]
+        [c.content.text, *(q.text for q in qs if q.passed), *(accepted.question for accepted in c.accepted)]
         for c, qs in zip(chunks, filtered, strict=True)
     ]
     vectors = iter(await _embed_all(indexer, [text for texts in inputs for text in texts]))
@@ -219,15 +220,28 @@ async def _text_vectors(indexer: Indexer, judged: Sequence[_FilteredChunk]) -> l
     The provider may refuse a text only with its questions in front, as too long: then the plain text's vector stands.
     """
     longer = [chunk for chunk in judged if chunk.prepends]
-    vectors = iter(await _embed_all(indexer, [with_questions(c.chunk.text, c.questions) for c in longer]))
+    vectors = iter(await _embed_all(indexer, [with_questions(c.chunk.content.text, c.questions) for c in longer]))
     prepended = [next(vectors) if chunk.prepends else chunk.text for chunk in judged]
     chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(judged, prepended, strict=True)]
     return [None if isinstance(vector, Permanent) else vector for vector in chosen]
 
 
 def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
+    chunk = judged.chunk
+    context = PointContext(
+        tenant=chunk.tenant,
+        document_id=chunk.document_id,
+        chunk_id=chunk.lease.id,
+        version=chunk.lease.version,
+        ordinal=chunk.ordinal,
+        external_id=chunk.external_id,
+        created_at=chunk.created_at,
+        filename=chunk.filename,
+        metadata=chunk.metadata,
+        hidden=chunk.hidden,
+    )
     accepted = [(question, vector) for question, vector in judged.accepted if not isinstance(vector, Permanent)]
-    return points_of(judged.chunk, text_vector, judged.questions, [vector for _, vector in judged.passed], accepted)
+    return points_of(chunk.content, context, text_vector, judged.passed, accepted)
 
 
 def _indexed(judged: _FilteredChunk) -> IndexOutcome:
