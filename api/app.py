@@ -88,7 +88,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with build(settings) as services:
         app.state.services = services
         app.state.collection_cache = CollectionCache(services.ledger.collections, settings.embedding_model or "")
-        app.state.query_log = QueryLogWriter(services.ledger.queries, enabled=settings.query_retention_days > 0)
+        app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         services.wakeups.begin()
         yield
         await app.state.query_log.aclose()

@@ -75,7 +75,7 @@ class QueryLogWriter:
 
     async def _write_group(self, queries: Sequence[QueryLogEntry]) -> bool:
         try:
-            await self._queries.keep(queries)
+            await self._queries.append(queries)
         except ForeaskError as error:
             self._not_before = time.monotonic() + _PAUSE_SECONDS
             log.warning("query_log.failed", queries=len(queries), reason=error.message)

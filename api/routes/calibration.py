@@ -56,7 +56,7 @@ async def forget(
 ) -> Response:
     """Go back to equal weights."""
     collection = await services.ledger.collections.get(tenant, name)
-    collection_cache.remember(await services.ledger.calibrations.keep(collection, None, over_labelled=True))
+    collection_cache.remember(await services.ledger.calibrations.save(collection, None, replace_labelled=True))
     return Response(status_code=204)
 
 
@@ -69,7 +69,7 @@ async def _relevant(
         InvalidInput: the collection has no document of that external id.
     """
     names = sorted({name for labelled in questions for name in labelled.external_ids})
-    chunks = await services.ledger.documents.chunk_ids(collection, names)
+    chunks = await services.ledger.documents.live_chunk_ids(collection, names)
     unknown = next((name for name in names if name not in chunks), None)
     if unknown is not None:
         raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")

@@ -40,9 +40,9 @@ class Cleaner:
         async def delete(document: FinishableDocument) -> None:
             await self.index.delete(document.index_name, document.tenant, document.id)
 
-        deleted = await confirmed(await self.work.deleted(), delete)
+        deleted = await confirmed(await self.work.deletable(), delete)
         if deleted:
-            for upload in await self.work.forget(deleted):
+            for upload in await self.work.finish_deletion(deleted):
                 self.uploads.remove(upload)
 
     async def sweep(self) -> None:
@@ -53,7 +53,7 @@ class Cleaner:
 
         swept = await confirmed(await self.work.due_sweeps(), delete)
         if swept:
-            await self.work.settle_sweeps(swept)
+            await self.work.delete_sweeps(swept)
 
     async def delete_taken_back(self) -> None:
         """Delete the points of users' questions that were taken back."""
@@ -64,4 +64,4 @@ class Cleaner:
             deleted = await confirmed(
                 list(by_index), lambda name: self.index.discard(name, list(map(str, by_index[name])))
             )
-            await removals.forget([question_id for name in deleted for question_id in by_index[name]])
+            await removals.delete([question_id for name in deleted for question_id in by_index[name]])

@@ -15,7 +15,7 @@ from typing import Literal
 from uuid import UUID
 
 from shared.domain.records import Collection
-from shared.ledger.audit import Audit, DocumentSnapshot, Expected, LockedDocuments
+from shared.ledger.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
 from shared.vectors.index import Index, StoredPoint
 from shared.vectors.points import question_id
 
@@ -125,7 +125,7 @@ class Verification:
         ids = [difference.point_id for difference in suspects]
         again = await self._index.look_up(self._collection.index_name, ids)
         before, strays = await self._judge_strays(list((await self._fresh(again)).values()))
-        now = await self._audit.standings(list(before))
+        now = await self._audit.snapshots(list(before))
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
 
     async def _fresh(self, points: Mapping[str, StoredPoint]) -> dict[str, StoredPoint]:
@@ -140,36 +140,36 @@ class Verification:
     async def _judge_strays(
         self, points: Sequence[StoredPoint]
     ) -> tuple[dict[UUID, DocumentSnapshot], list[_Difference]]:
-        standings = await self._audit.standings(list({p.document_id for p in points if p.document_id}))
-        expected = await self._audit.expected_of(list({p.chunk_id for p in points if p.chunk_id}))
+        snapshots = await self._audit.snapshots(list({p.document_id for p in points if p.document_id}))
+        expected = await self._audit.expected_by_id(list({p.chunk_id for p in points if p.chunk_id}))
         judged = (
             _stray(
                 point,
-                standings.get(point.document_id) if point.document_id else None,
+                snapshots.get(point.document_id) if point.document_id else None,
                 expected.get(point.chunk_id) if point.chunk_id else None,
             )
             for point in points
         )
-        return standings, [difference for difference in judged if difference]
+        return snapshots, [difference for difference in judged if difference]
 
-    async def _remove(self, strays: Sequence[_Difference], standings: Mapping[UUID, DocumentSnapshot]) -> list[Finding]:
+    async def _remove(self, strays: Sequence[_Difference], snapshots: Mapping[UUID, DocumentSnapshot]) -> list[Finding]:
         if not (self._repair and strays):
             return [self._finding(stray, repaired=False) for stray in strays]
         document_ids = {stray.document_id for stray in strays}
-        async with self._audit.holding([standing for i, standing in standings.items() if i in document_ids]) as held:
-            # A document that is gone cannot come back: its id is not given again.
-            safe = [s for s in strays if s.document_id in held.ids or s.document_id not in standings]
+        async with self._audit.locked([snapshot for i, snapshot in snapshots.items() if i in document_ids]) as held:
+            # A deleted document cannot come back: no other gets its id.
+            safe = [s for s in strays if s.document_id in held.ids or s.document_id not in snapshots]
             await self._index.remove(self._collection.index_name, [s.stored for s in safe if s.stored])
         return [self._finding(stray, repaired=True) for stray in safe]
 
     async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
-        """Expected points that are missing or wrong."""
+        """ExpectedChunk points that are missing or wrong."""
         after = ""
         while True:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
             if not page:
                 return
-            settled = [s for s in page if s.is_settled and s.live_version is not None]
+            settled = [s for s in page if s.is_final and s.live_version is not None]
             self._documents += len(settled)
             for finding in await self._mend_gaps(settled):
                 yield finding
@@ -181,11 +181,11 @@ class Verification:
         if not gaps:
             return []
         before = {document.id: document for document in documents}
-        now = await self._audit.standings([gap.document_id for gap in gaps if gap.document_id])
+        now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
         gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now)]
         if not (self._repair and gaps):
             return [self._finding(gap, repaired=False) for gap in gaps]
-        async with self._audit.holding([now[i] for i in {gap.document_id for gap in gaps} if i]) as held:
+        async with self._audit.locked([now[i] for i in {gap.document_id for gap in gaps} if i]) as held:
             gaps = [gap for gap in gaps if gap.document_id in held.ids]
             mended = await self._fill(gaps, held)
         return [self._finding(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
@@ -226,22 +226,22 @@ def _unchanged(
     return document_id is None or before.get(document_id) == now.get(document_id)
 
 
-def _required(chunk: Expected) -> list[str]:
+def _required(chunk: ExpectedChunk) -> list[str]:
     """The points that must be there."""
     questions = [*_questions(chunk), *map(str, chunk.accepted)] if chunk.required else []
     return [str(chunk.id), *questions] if chunk.text_required else questions
 
 
-def _allowed(chunk: Expected) -> set[str]:
+def _allowed(chunk: ExpectedChunk) -> set[str]:
     """The points that may be there."""
     return {str(chunk.id), *_questions(chunk), *map(str, chunk.accepted), *map(str, chunk.accepted_open)}
 
 
-def _questions(chunk: Expected) -> list[str]:
+def _questions(chunk: ExpectedChunk) -> list[str]:
     return [question_id(chunk.id, number) for number in range(chunk.passed)]
 
 
-def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expected | None) -> _Difference | None:
+def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: ExpectedChunk | None) -> _Difference | None:
     """The difference of a stored point that nobody expects; None where a chunk expects it, or may."""
 
     def difference(kind: FindingKind, why: str) -> _Difference:
@@ -249,7 +249,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expecte
 
     if document is None:
         return difference("orphaned", "its document is not in the ledger")
-    if not document.is_settled:
+    if not document.is_final:
         return None
     if chunk is not None and chunk.document_id == document.id and point.id in _allowed(chunk):
         return None  # the second pass sees whether the point is right
@@ -258,7 +258,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expecte
     return difference("orphaned", "its chunk or question is not in the ledger")
 
 
-def _gap(point_id: str, chunk: Expected, stored: StoredPoint | None) -> _Difference | None:
+def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Difference | None:
     """The difference of an expected point; None where it is right."""
 
     def difference(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
