@@ -51,7 +51,7 @@ def main() -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
-    gc.settle()
+    gc.freeze()
     structlog.get_logger().info("api_starting", host=settings.api_host, port=settings.api_port)
     _Server(config, app).run()
 

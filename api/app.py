@@ -1,4 +1,4 @@
-"""The application: routes, errors and services put together."""
+"""The application: routes, error replies and services."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems
-from api.http.middleware import RequestFrontier
+from api.http.middleware import RequestMiddleware
 from api.query_log import QueryLogWriter
 from api.routes import (
     calibration,
@@ -33,14 +33,14 @@ document answers, and a query is matched question to question.
 This page is drawn from `/openapi.json`. Errors are problem details (RFC 9457) whose `detail` says what to do.
 """
 _TAGS = [
-    {"name": "documents", "description": "Handed in, followed, retried, deleted."},
+    {"name": "documents", "description": "Hand in, follow, retry and delete."},
     {"name": "collections", "description": "A tenant's named indexes; made on first use."},
-    {"name": "dead letters", "description": "What was given up: looked at, tried again, dropped."},
+    {"name": "dead letters", "description": "Failed documents and dead chunks: look at them, retry or discard them."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
     {"name": "feedback", "description": "Users' questions that become questions of chunks."},
-    {"name": "status", "description": "What waits, how fast it goes, and the limits."},
+    {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
-    {"name": "health", "description": "For whoever runs this; no key is needed."},
+    {"name": "health", "description": "For the operator; no key is needed."},
 ]
 
 
@@ -52,7 +52,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
         services: what the routes use, which the caller closes. None: the lifespan builds and closes its own.
 
     Raises:
-        InvalidInput: it would serve others than this machine without keys.
+        InvalidInput: it would serve other machines without keys.
     """
     auth.require_safe(settings)
     app = FastAPI(
@@ -68,7 +68,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.services = services
     app.state.stopping = False
-    app.add_middleware(RequestFrontier)
+    app.add_middleware(RequestMiddleware)
     problems.install(app)
     openapi.install(app)
     for part in (
@@ -93,8 +93,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     given: Services | None = app.state.services
     async with build(settings) if given is None else nullcontext(given) as services:
         app.state.services = services
-        app.state.known = CollectionCache(services.ledger.collections, settings.embedding_model or "")
-        app.state.asked = QueryLogWriter(services.ledger.queries, wanted=settings.query_retention_days > 0)
+        app.state.collection_cache = CollectionCache(services.ledger.collections, settings.embedding_model or "")
+        app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         services.wakeups.begin()
         yield
-        await app.state.asked.aclose()
+        await app.state.query_log.aclose()

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Encoding, Tokenizer
 
+from shared.domain.vectors import Vectors
+
 # ONNX Runtime reads this at its import. Otherwise it tells its maker which models run, and writes a device id and a
 # database into the user's home.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -22,8 +24,6 @@ MAX_TOKENS = 256
 # Padded tokens in one run of the model: larger runs spill the activations out of the caches. Milliseconds of CPU for a
 # short question at 512, 1024, 2048, 4096, 8192: 2.9, 2.9, 3.0, 3.4, 3.5; for a passage 80, 81, 87, 92, 112.
 RUN_TOKENS = 1024
-
-Vectors = npt.NDArray[np.float32]
 
 
 class MiniLM:
@@ -77,7 +77,7 @@ _TOKENIZER = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
 
 
 def _inside(package: str, path: Path) -> Path:
-    """A file of an installed package that must not be imported: its own imports are not installed."""
+    """A file of an installed package. The package is not imported: its dependencies are not installed."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise SystemExit(f"The embedded embedding model is not installed: {package} is missing")

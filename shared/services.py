@@ -18,9 +18,11 @@ from redis.backoff import NoBackoff
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import InvalidInput
+from shared.domain.rates import Rates
 from shared.domain.retry import RetryPolicy
 from shared.ingest.generate import floor_for
 from shared.ingest.generate.stage import Generator
+from shared.ingest.index.finish import Finisher
 from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser
@@ -37,6 +39,7 @@ from shared.ledger import (
     Work,
 )
 from shared.ledger.database import Database
+from shared.maintenance.cleanup import Cleaner
 from shared.providers.chat import OpenAIChat
 from shared.providers.embedding import Embedder, OpenAIEmbedder
 from shared.providers.limiter import (
@@ -48,7 +51,6 @@ from shared.providers.limiter import (
     Limiter,
     LimitUse,
     ProviderLimits,
-    Rates,
     provider_id,
 )
 from shared.providers.provider import OPENAI_URL, Provider
@@ -105,6 +107,7 @@ class Services:
     parser: Parser
     questioner: Generator
     indexer: Indexer
+    cleaner: Cleaner
 
 
 @asynccontextmanager
@@ -129,6 +132,7 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
         sandbox = _sandbox(settings)
         stack.push_async_callback(sandbox.close)
         ledger = _ledger(database, _work(settings, database, chat))
+        finisher = Finisher(ledger.work, index)
         uploads = Uploads(settings.data_dir / "uploads")
         policy = RetryPolicy(settings.max_attempts, settings.retry_base, settings.retry_ceiling)
         floor = settings.similarity_floor if settings.similarity_floor is not None else floor_for(embedder.name)
@@ -161,9 +165,9 @@ async def build(settings: Settings) -> AsyncIterator[Services]:
                 wakeups,
                 policy,
                 floor,
-                uploads,
-                ledger.feedback,
+                finisher,
             ),
+            cleaner=Cleaner(ledger.work, index, uploads, ledger.feedback, finisher),
         )
 
 

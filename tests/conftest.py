@@ -11,13 +11,13 @@ from redis.asyncio import Redis
 
 from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
-from shared.domain.records import Collection, Document, NewDocument
-from shared.ingest.parse.questions import ReadyQuestion
+from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
 from shared.ledger.tables import metadata
 from shared.services import Services, build
 from shared.settings import Settings
 from tests.forkserver import ForkServer
+from tests.transitions import refuse_unknown_transitions
 
 pytest_plugins = ["tests.ground", "tests.lanes"]
 
@@ -61,6 +61,7 @@ async def session_services(settings: Settings) -> AsyncIterator[Services]:
     """Services over the session's engines: building them for each test would take longer than most tests do."""
     async with build(settings) as services:
         await migrate(services.database.engine)
+        await refuse_unknown_transitions(services.database)
         yield services
 
 

@@ -9,8 +9,9 @@ import structlog
 import uvloop
 from celery import signals
 
-from shared.broker.wakeups import WORK_QUEUES, celery_app
+from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
+from shared.domain.queues import WORK_QUEUES
 from shared.process import gc, logging
 from shared.services import Services
 from shared.settings import Settings, load
@@ -44,7 +45,7 @@ def work(settings: Settings, queue: str) -> None:
     if queue == "parse":
         loop.run(loop.services.parser.sandbox.warm())
     loop.run(_begin(loop.services))
-    gc.settle()
+    gc.freeze()
     structlog.get_logger().info("worker_started", queue=queue)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
     arguments = [

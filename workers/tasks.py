@@ -8,8 +8,8 @@ from typing import Any
 import structlog
 from celery import Celery
 
-from shared.broker.wakeups import WorkQueue
 from shared.domain.errors import Transient
+from shared.domain.queues import WorkQueue
 from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage

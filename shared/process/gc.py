@@ -7,11 +7,11 @@ import gc
 _YOUNG = 20_000  # allocations between two young collections; a request or a chunk makes some hundreds
 
 
-def settle() -> None:
-    """Call once, when everything is imported and built: what is there now is never looked through again.
+def freeze() -> None:
+    """Exempt all present objects from collection. Call it once, when everything is imported and built.
 
-    A full collection goes through every object of every library, some 50 ms; with the defaults it comes every few
-    hundred calls to a provider.
+    A full collection visits every object of every library, some 50 ms; with the defaults it comes every few hundred
+    calls to a provider.
     """
     gc.collect()
     gc.freeze()

@@ -7,18 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from shared.domain.errors import Refused, Unavailable
+from shared.domain.usage import Usage
 from shared.providers.provider import Provider, provider_errors
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens that a provider says it billed."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from celery import Celery
 from redis.asyncio import Redis
 
 import shared.broker.wakeups
+from shared.domain.rates import MINUTE
 from shared.ledger.database import Database
-from shared.providers.limiter.rates import MINUTE
 
 HASTE = 6
 

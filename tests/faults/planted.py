@@ -48,7 +48,7 @@ BUGS = (
         "a chunk whose lease ended is never claimed again",
         WORKERS + "test_killed_at_a_point[after the claim]",
         "shared/ledger/claims.py",
-        (('"""NOT EXISTS (', '"""w.leased_by IS NULL AND NOT EXISTS ('),),
+        (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
     ),
     Bug(
         "a slot is free before its answer is committed",
@@ -74,20 +74,20 @@ BUGS = (
     Bug(
         "a version is live before the older one's points are gone",
         WORKERS + "test_killed_while_a_version_is_replaced[before the delete]",
-        "shared/ingest/index/stage.py",
-        (("if d.version > 1]", "if d.version > 1]; await indexer.work.finish(documents)"),),
+        "shared/ingest/index/finish.py",
+        (("if d.version > 1]", "if d.version > 1]; await self.work.finish(documents)"),),
     ),
     Bug(
         "nobody finishes the documents that a killed worker left unfinished",
         WORKERS + "test_killed_while_a_version_is_replaced[after the delete]",
-        "shared/ingest/index/stage.py",
-        (("await finish(indexer)", "pass"),),
+        "shared/maintenance/cleanup.py",
+        (("await self.finisher.finish()", "pass"),),
     ),
     Bug(
         "a worker that stands still keeps its claims for ever",
         WORKERS + "test_an_asking_worker_stands_still_past_its_lease",
         "shared/ledger/claims.py",
-        (('"""NOT EXISTS (', '"""w.leased_by IS NULL AND NOT EXISTS ('),),
+        (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
     ),
     Bug(
         "a process that stands still keeps its locks",
@@ -182,7 +182,7 @@ BUGS = (
         "a ledger that is away is a fault of the server, not a reason to come back",
         LEDGER + "test_it_is_gone_for_a_while",
         "api/http/problems.py",
-        (('Unavailable: Kind(503, "unavailable"', 'Unavailable: Kind(500, "unavailable"'),),
+        (('Unavailable: ProblemKind(503, "unavailable"', 'Unavailable: ProblemKind(500, "unavailable"'),),
     ),
     Bug(
         "each process keeps the limit for itself",

@@ -6,7 +6,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 from sqlalchemy import exc
 
-from api import schemas
+from api.schemas.health import ReadyReply
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.records import DocumentState
@@ -25,9 +25,9 @@ async def full_broker(settings):
 async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services, settings, provider, full_broker):
     async with calling(settings) as client:
         reply = await client.post("/v1/documents", json={"text": "A text about a lighthouse and its keeper."})
-        health = schemas.ReadyReply.model_validate_json((await client.get("/health/ready")).content)
+        health = ReadyReply.model_validate_json((await client.get("/health/ready")).content)
         await full_broker.config_set("maxmemory", "0")
-        well = schemas.ReadyReply.model_validate_json((await client.get("/health/ready")).content)
+        well = ReadyReply.model_validate_json((await client.get("/health/ready")).content)
         await work(services)
         document = (await client.get(f"/v1/documents/{reply.json()['document_id']}")).json()
 

@@ -9,8 +9,9 @@ from aiohttp import web
 
 from bench.provider import Provider, Script
 from shared.domain.errors import RateLimited, Refused, Unavailable
+from shared.domain.usage import Usage
 from shared.ingest.generate import BadQuestions, ChunkInput, GenerationOptions, generate_questions
-from shared.providers.chat import OpenAIChat, Usage
+from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider as Client
 
 SUBJECT = ChunkInput("A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",))

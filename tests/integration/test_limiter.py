@@ -17,9 +17,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from shared.domain.errors import KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
-from shared.providers.limiter import QUERY, Limiter, ProviderLimits, Rates, Timing, Window
+from shared.providers.limiter import QUERY, Limiter, ProviderLimits, Timing
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
 # The pool waits a tenth or a fifth as long as by default, where a test waits with it.

@@ -6,7 +6,8 @@ import sys
 from itertools import combinations
 
 import pytest
-from tests.deployment import ROOT
+
+from bench.deployment import ROOT
 
 TESTS = """
 import os, time

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, render
 from shared.ingest.generate.quality import is_question, normalise
-from shared.ingest.generate.replies import MalformedReply, questions_in
+from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
-from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
+from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
+from shared.providers.json_replies import MalformedReply
 
 MAX_REPAIRS = 2
 
@@ -69,7 +71,7 @@ def _questions(completion: Completion, count: int) -> tuple[str, ...]:
 def _repaired(
     fault: MalformedReply, call: ChatRequest, subject: ChunkInput, options: GenerationOptions
 ) -> tuple[GenerationOptions, ChatRequest]:
-    """What to ask next: fewer questions with more room after a cut, else the same with the shape spelled out.
+    """The next call: fewer questions with more room after a cut, else the same with the shape spelled out.
 
     An identical request would often bring an identical reply: greedy and cached servers exist.
     """

@@ -2,7 +2,6 @@
 
 from shared.providers.limiter.limiter import INGEST, QUERY, Limiter, Patience, ProviderLimits
 from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
-from shared.providers.limiter.rates import Rates, Window
 from shared.providers.limiter.script import Timing, provider_id
 from shared.providers.limiter.usage import LimitUse
 
@@ -17,8 +16,6 @@ __all__ = [
     "Limiter",
     "Patience",
     "ProviderLimits",
-    "Rates",
     "Timing",
-    "Window",
     "provider_id",
 ]
