@@ -179,7 +179,7 @@ def test_the_commands_of_a_client(up):
     assert "default" in up.foreask("collections")
     assert "ledger" in up.foreask("status")
     failed = up.foreask("documents", "--state", "failed").split()[0]
-    assert up.foreask("retry", failed).strip() in {"queued", "parsing", "failed"}
+    assert up.foreask("documents", "retry", failed).strip() in {"queued", "parsing", "failed"}
     assert up.foreask("documents", "delete", document_id) == "deleted\n"
     assert "default/docs/leave.md" not in up.foreask("documents", "--state", "ready")
 

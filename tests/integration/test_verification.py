@@ -344,7 +344,7 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
 
 
 async def test_only_the_first_findings_are_told_in_detail(shelf, settings, monkeypatch):
-    monkeypatch.setattr("api.routes.verification._DETAILED", 2)
+    monkeypatch.setattr("api.routes.verification._FINDINGS_MAX", 2)
     before = await shelf.points()
     await shelf.remove(*before)
     async with calling(settings, shelf.services) as client:
