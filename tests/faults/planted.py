@@ -55,7 +55,7 @@ BUGS = (
         WORKERS + "test_killed_at_a_point[after the answer]",
         "shared/ingest/drain.py",
         (
-            ("await self._commit([outcome for _, outcome in group])", "outcomes = [outcome for _, outcome in group]"),
+            ("await self._commit(group)", "outcomes = group"),
             ("self.settled += len(group)", "await asyncio.sleep(6); await self._commit(outcomes)"),
         ),
     ),
@@ -63,7 +63,7 @@ BUGS = (
         "what was paid for is not kept when it is committed",
         WORKERS + "test_killed_at_a_point[after its commit]",
         "shared/ledger/work.py",
-        (("await connection.execute(sql.INSERT_COMPLETIONS, rows.completion_arrays(paid))", "pass"),),
+        (("await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))", "pass"),),
     ),
     Bug(
         "a chunk whose indexer died is never indexed again",
@@ -161,7 +161,7 @@ BUGS = (
         "questions get other ids with each claim",
         QDRANT + "test_writes_are_applied_and_their_replies_are_lost",
         "shared/vectors/points.py",
-        (("question_id(chunk.lease.id, ordinal)", "question_id(chunk.lease.id, ordinal + 100 * chunk.lease.token)"),),
+        (("question_id(context.chunk_id, ordinal)", "question_id(context.chunk_id, ordinal + 100 * (id(context) % 9973))"),),
     ),
     Bug(
         "a new version is left hidden",
@@ -202,8 +202,8 @@ BUGS = (
         "shared/ingest/generate/question_list.py",
         (
             (
-                "except Malformed as fault:",
-                "except Cut:\n            return Asked((), usage, calls)\n        except Malformed as fault:",
+                "except MalformedReply as fault:",
+                "except TruncatedReply:\n            return GeneratedQuestions((), usage, calls)\n        except MalformedReply as fault:",
             ),
         ),
     ),
