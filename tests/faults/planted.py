@@ -161,7 +161,12 @@ BUGS = (
         "questions get other ids with each claim",
         QDRANT + "test_writes_are_applied_and_their_replies_are_lost",
         "shared/vectors/points.py",
-        (("question_id(context.chunk_id, ordinal)", "question_id(context.chunk_id, ordinal + 100 * (id(context) % 9973))"),),
+        (
+            (
+                "question_id(context.chunk_id, ordinal)",
+                "question_id(context.chunk_id, ordinal + 100 * (id(context) % 9973))",
+            ),
+        ),
     ),
     Bug(
         "a new version is left hidden",
@@ -203,7 +208,9 @@ BUGS = (
         (
             (
                 "except MalformedReply as fault:",
-                "except TruncatedReply:\n            return GeneratedQuestions((), usage, calls)\n        except MalformedReply as fault:",
+                "except TruncatedReply:\n"
+                "            return GeneratedQuestions((), usage, calls)\n"
+                "        except MalformedReply as fault:",
             ),
         ),
     ),
