@@ -163,10 +163,10 @@ def _chunk(chunk: Chunk) -> ChunkView:
     return ChunkView(
         id=chunk.id,
         ordinal=chunk.ordinal,
-        text=chunk.text,
-        heading_path=list(chunk.heading_path),
-        span=chunk.span,
-        page=chunk.page,
+        text=chunk.content.text,
+        heading_path=list(chunk.content.heading_path),
+        span=chunk.content.span,
+        page=chunk.content.page,
         state=chunk.state,
         error=chunk.error,
         questions=[

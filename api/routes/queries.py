@@ -34,6 +34,7 @@ from api.schemas import (
     RewrittenQuestionView,
     StageExplanation,
 )
+from shared.domain.chunks import CONTENT_FIELDS
 from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
@@ -45,7 +46,8 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 log = structlog.get_logger()
 
 _INT64 = 2**63
-_SHOWN = tuple(f.name for f in fields(RetrievedChunk) if f.name != "channels")
+_CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
+_SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels"}
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
@@ -141,7 +143,7 @@ class _Clock:
 
 
 def _passages(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
-    return [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
+    return [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
 
 def _found(body: RetrieveBody, retrieval: Retrieval, clock: _Clock) -> RetrieveReply:
@@ -165,9 +167,9 @@ def _citation(number: int, chunk: RetrievedChunk) -> Citation:
         number=number,
         document_id=chunk.document_id,
         external_id=chunk.external_id,
-        title=chunk.title,
-        heading_path=list(chunk.heading_path),
-        page=chunk.page,
+        title=chunk.content.title,
+        heading_path=list(chunk.content.heading_path),
+        page=chunk.content.page,
         span=chunk.span,
         text=chunk.text,
         chunk_id=chunk.chunk_id,
@@ -180,6 +182,7 @@ def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[Retrie
 
 def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
     values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
+    values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
     places = {name: ChannelRankView(rank=place.rank, score=place.score) for name, place in chunk.channels.items()}
     return RetrievedChunkView(**values, channels=places if explain else None)
 

@@ -117,8 +117,8 @@ _CLAIM_TO_GENERATE = f"""
     SET {_LEASED}
     FROM once, documents d JOIN collections l ON l.id = d.collection_id
     WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
-    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, l.options, w.text, d.title, w.heading_path,
-              w.content_key, w.attempts, w.lost_leases
+    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, l.options, w.content, w.content_key,
+              w.attempts, w.lost_leases
 """
 
 _ACCEPTED = "FROM accepted_questions a WHERE a.chunk_id = w.id AND a.state IN ('waiting', 'indexed') ORDER BY a.id"
@@ -129,8 +129,7 @@ _CLAIM_TO_INDEX = f"""
     FROM due, documents d JOIN collections l ON l.id = d.collection_id
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.embedding_model, l.options, d.external_id, d.filename, d.title, d.metadata, w.ordinal, w.text,
-              w.heading_path, w.span_start, w.span_end, w.page, w.section_start, w.section_end, w.hidden,
+              l.embedding_model, l.options, d.external_id, d.filename, d.metadata, w.ordinal, w.content, w.hidden,
               w.ready_questions IS NOT NULL AS ready_made,
               coalesce(w.ready_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),

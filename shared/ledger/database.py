@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import asyncpg
+import orjson
 import tenacity
 from sqlalchemy import event, exc
 from sqlalchemy.engine import make_url
@@ -69,6 +70,7 @@ class Database:
             max_overflow=0,
             pool_timeout=10,
             pool_recycle=1800,
+            json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             # Plans depend on how many rows are due, which changes by orders of magnitude within minutes.
             connect_args={
                 "timeout": 10,

@@ -14,6 +14,7 @@ from sqlalchemy import RowMapping, Select, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import (
     ChunkDetail,
@@ -306,7 +307,7 @@ _PROGRESS = text("""
 """)
 
 _CHUNKS = text("""
-    SELECT c.id, c.ordinal, c.text, c.heading_path, c.span_start, c.span_end, c.page, c.state, c.error, c.questions,
+    SELECT c.id, c.ordinal, c.content, c.state, c.error, c.questions,
            coalesce(c.ready_questions, p.questions, '{}') AS raw_questions
     FROM chunks c LEFT JOIN completions p ON p.content_key = c.content_key
     WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after
@@ -353,10 +354,7 @@ def _chunk(row: RowMapping) -> ChunkDetail:
     return ChunkDetail(
         id=row["id"],
         ordinal=row["ordinal"],
-        text=row["text"],
-        heading_path=tuple(row["heading_path"]),
-        span=(row["span_start"], row["span_end"]),
-        page=row["page"],
+        content=ChunkContent.from_json(row["content"]),
         state=ChunkState(row["state"]),
         error=row["error"],
         questions=tuple(questions),

@@ -77,16 +77,16 @@ class Work:
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
         """Write the chunks of documents and let them go on; return the documents whose claims still held."""
         async with self._database.begin() as connection:
-            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_arrays(parsed))).scalars())
+            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_rows(parsed))).scalars())
             chunks = [(p.document.lease.id, chunk) for p in parsed if p.document.lease.id in held for chunk in p.chunks]
             if chunks:
-                await connection.execute(sql.INSERT_CHUNKS, rows.chunk_arrays(chunks))
+                await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
         return held
 
     async def settle_failed_documents(self, failures: Sequence[FailedAttempt]) -> None:
         """Record failed attempts at parsing: another attempt later, or the state `failed` with its reason."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_arrays(failures))
+            await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))
 
     # Chunks whose questions are to be written
 
@@ -113,11 +113,11 @@ class Work:
         failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
         async with self._database.begin() as connection:
             if paid:
-                await connection.execute(sql.INSERT_COMPLETIONS, rows.completion_arrays(paid))
-                await connection.execute(sql.SETTLE_PAID, rows.paid_arrays(paid))
+                await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))
+                await connection.execute(sql.SETTLE_PAID, rows.generated_rows(paid))
                 await connection.execute(sql.SETTLE_TWINS, {"keys": [p.chunk.content_key for p in paid]})
             if failed:
-                await connection.execute(sql.FAIL_GENERATING, rows.failure_arrays(failed))
+                await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
             documents = sorted({o.chunk.document_id for o in paid})
             if documents:
                 await connection.execute(sql.GENERATED_DOCUMENTS, {"ids": documents})
@@ -134,7 +134,7 @@ class Work:
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
         """Record chunks as indexed; return the leases that were still held: the points of the others are stale."""
         async with self._database.begin() as connection:
-            found = (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_arrays(outcomes))).all()
+            found = (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(outcomes))).all()
             held = {(row.id, row.version) for row in found}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             await feedback.written(connection, {own.id: state for o in settled for own, state in o.accepted})
@@ -144,7 +144,7 @@ class Work:
     async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
         """Record failed attempts at indexing; return the documents that they belong to."""
         async with self._database.begin() as connection:
-            documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_arrays(failures))).scalars())
+            documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_rows(failures))).scalars())
             await feedback.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
         return documents
 
@@ -162,11 +162,11 @@ class Work:
     async def finish(self, documents: Sequence[FinishableDocument]) -> None:
         """Make these versions the live ones; older ones are forgotten, and swept once no lease can still be held."""
         async with self._database.begin() as connection:
-            ended = set((await connection.execute(sql.FINISH, _versions(documents))).scalars())
+            ended = set((await connection.execute(sql.FINISH, rows.version_rows(documents))).scalars())
             # What has changed since Qdrant was asked is not finished, and keeps what queries see of it.
             replacing = [d for d in documents if d.id in ended and d.version > 1 and d.version != d.live_version]
             if replacing:
-                await connection.execute(sql.FORGET, _versions(replacing))
+                await connection.execute(sql.FORGET, rows.version_rows(replacing))
                 await feedback.forget_without_chunk(connection, [d.id for d in replacing])
                 await self._insert_sweeps(connection, replacing)
             await feedback.write_waiting(connection, sorted(ended))
@@ -208,12 +208,12 @@ class Work:
     async def extend(self, table: str, leases: Sequence[Lease]) -> None:
         """Hold claims for another lease from now on; those that were lost stay lost."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.EXTEND[table], rows.lease_arrays(leases) | {"lease": self.lease})
+            await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
 
     async def give_back(self, table: str, leases: Sequence[Lease]) -> None:
         """End claims without an attempt: the rows are due at once."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.GIVE_BACK[table], rows.lease_arrays(leases))
+            await connection.execute(sql.GIVE_BACK[table], rows.lease_rows(leases))
 
     async def due(self) -> list[WorkQueue]:
         """Return the queues on which anything is due."""
@@ -239,15 +239,5 @@ class Work:
         return _ANY if calls is None else calls
 
     async def _insert_sweeps(self, connection: AsyncConnection, documents: Sequence[FinishableDocument]) -> None:
-        parameters = {
-            "index_names": [d.index_name for d in documents],
-            "tenants": [d.tenant for d in documents],
-            "ids": [d.id for d in documents],
-            "versions": [d.version for d in documents],
-            "after": self.lease * 2,
-        }
+        parameters = rows.version_rows(documents) | {"after": self.lease * 2}
         await connection.execute(sql.INSERT_SWEEPS, parameters)
-
-
-def _versions(documents: Sequence[FinishableDocument]) -> dict[str, Any]:
-    return {"ids": [d.id for d in documents], "versions": [d.version for d in documents]}

@@ -70,7 +70,7 @@ async def test_a_section_that_is_not_whole_is_not_returned(client, divided, serv
     await add(client, guide().replace("orchard3x0", "orchard3y0"))
     await work(services, "parse", "generate")
     batch = await services.ledger.work.claim_to_index(100)
-    orchard = sorted((c for c in batch if c.heading_path[-1] == "The orchard"), key=lambda c: c.ordinal)
+    orchard = sorted((c for c in batch if c.content.heading_path[-1] == "The orchard"), key=lambda c: c.ordinal)
     kept = [orchard[0], orchard[2]]
     await index_batch(services.indexer, kept)
 

@@ -235,7 +235,7 @@ async def test_malformed_replies_end_dead_and_are_found_by_their_text(services, 
     (chunk,) = await services.ledger.documents.chunks("default", document.id)
     assert chunk.state == ChunkState.DEAD
     assert provider.stats()["calls"] == 3
-    assert await texts_found(services, library, "lighthouse keeper") == [chunk.text]
+    assert await texts_found(services, library, "lighthouse keeper") == [chunk.content.text]
 
 
 async def test_ready_made_questions_cost_no_call_and_are_kept_as_they_are(services, library, provider):

@@ -69,7 +69,7 @@ async def _claim(questioner: Generator, limit: int, *, suspects: bool = False) -
 async def generate(questioner: Generator, chunk: ChunkToGenerate) -> GenerateOutcome | FailedAttempt:
     """Have a chunk's questions written."""
     options = generation_options(questioner.settings, chunk.options, questioner.model.name)
-    subject = ChunkInput(chunk.text, chunk.title, chunk.heading_path)
+    subject = ChunkInput.of(chunk.content)
     try:
         poison.check(chunk.lost_leases)
         asked = await generate_questions(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import BadReply
 from shared.domain.usage import Usage
 
@@ -22,6 +23,10 @@ class ChunkInput:
     text: str
     title: str | None = None
     heading_path: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, content: ChunkContent) -> Self:
+        return cls(content.text, content.title, content.heading_path)
 
 
 @dataclass(frozen=True, slots=True)

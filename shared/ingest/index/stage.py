@@ -36,7 +36,7 @@ from shared.providers.limiter import Limiter
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
-from shared.vectors.points import Point, points_of, with_questions
+from shared.vectors.points import Point, PointContext, points_of, with_questions
 
 _BATCH_CHUNKS = 32
 
@@ -168,7 +168,7 @@ def _check_model(indexer: Indexer, chunk: ChunkToIndex) -> None:
 def _screen(chunk: ChunkToIndex) -> list[FilteredQuestion]:
     if chunk.ready_made:
         return [FilteredQuestion(question, passed=True) for question in chunk.questions]
-    return filter_by_text(chunk.questions, ChunkInput(chunk.text, chunk.title, chunk.heading_path))
+    return filter_by_text(chunk.questions, ChunkInput.of(chunk.content))
 
 
 async def _embed(
@@ -181,7 +181,7 @@ async def _embed(
         is none.
     """
     own = [
-        [c.text, *(q.text for q in qs if q.passed), *(own.question for own in c.accepted)]
+        [c.content.text, *(q.text for q in qs if q.passed), *(own.question for own in c.accepted)]
         for c, qs in zip(chunks, filtered, strict=True)
     ]
     vectors = iter(await _embed_all(indexer, [text for texts in own for text in texts]))
@@ -221,15 +221,28 @@ async def _text_vectors(indexer: Indexer, judged: Sequence[_FilteredChunk]) -> l
     What it refuses only with the questions in front, such as one that is too long, is found by the text alone.
     """
     longer = [one for one in judged if one.prepends]
-    vectors = iter(await _embed_all(indexer, [with_questions(one.chunk.text, one.questions) for one in longer]))
+    vectors = iter(await _embed_all(indexer, [with_questions(one.chunk.content.text, one.questions) for one in longer]))
     prepended = [next(vectors) if one.prepends else one.text for one in judged]
     chosen = [one.text if isinstance(v, Permanent) else v for one, v in zip(judged, prepended, strict=True)]
     return [None if isinstance(vector, Permanent) else vector for vector in chosen]
 
 
 def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
-    accepted = [(own, vector) for own, vector in judged.accepted if not isinstance(vector, Permanent)]
-    return points_of(judged.chunk, text_vector, judged.questions, [vector for _, vector in judged.passed], accepted)
+    chunk = judged.chunk
+    context = PointContext(
+        tenant=chunk.tenant,
+        document_id=chunk.document_id,
+        chunk_id=chunk.lease.id,
+        version=chunk.lease.version,
+        ordinal=chunk.ordinal,
+        external_id=chunk.external_id,
+        created_at=chunk.created_at,
+        filename=chunk.filename,
+        metadata=chunk.metadata,
+        hidden=chunk.hidden,
+    )
+    accepted = [(question, vector) for question, vector in judged.accepted if not isinstance(vector, Permanent)]
+    return points_of(chunk.content, context, text_vector, judged.passed, accepted)
 
 
 def _indexed(judged: _FilteredChunk) -> IndexOutcome:
