@@ -88,7 +88,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with build(settings) as services:
         app.state.services = services
         app.state.known = CollectionCache(services.ledger.collections, settings.embedding_model or "")
-        app.state.asked = QueryLogWriter(services.ledger.queries, wanted=settings.query_retention_days > 0)
+        app.state.asked = QueryLogWriter(services.ledger.query_log, wanted=settings.query_retention_days > 0)
         services.wakeups.begin()
         yield
         await app.state.asked.aclose()

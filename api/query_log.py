@@ -74,7 +74,7 @@ class QueryLogWriter:
 
     async def _kept(self, queries: Sequence[QueryLogEntry]) -> bool:
         try:
-            await self._queries.keep(queries)
+            await self._queries.append(queries)
         except ForeaskError as error:
             self._not_before = time.monotonic() + _PAUSE_SECONDS
             log.warning("queries_not_kept", queries=len(queries), reason=error.message)

@@ -15,6 +15,7 @@ from shared.ledger.schema import migrate
 from shared.services import Services, build
 from shared.settings import Settings
 from tests.deployment import ScriptedProvider
+from tests.transitions import refuse_unknown_transitions
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,6 +60,7 @@ async def services(settings: Settings) -> AsyncIterator[Services]:
         await redis.flushall()  # what the limits remember of the provider
     async with build(settings) as services:
         await migrate(services.database.engine)
+        await refuse_unknown_transitions(services.database)
         async with services.database.begin() as connection:
             await connection.exec_driver_sql(
                 "TRUNCATE collections, documents, chunks, completions, sweeps, queries, accepted_questions"

@@ -7,14 +7,13 @@ import signal
 from datetime import timedelta
 
 import structlog
-from sqlalchemy import text
 
 from shared.domain.errors import ForeaskError
 from shared.ingest.index.stage import clean
+from shared.ledger.database import AdvisoryLock, try_lock
 from shared.services import Services, build
 from shared.settings import Settings
 
-_LOCK = 7_065_012  # any number, the same for all: one reconciler at a time
 _ORPHAN_SECONDS = 24 * 3600
 _TIDY_EVERY = 1800  # passes
 
@@ -43,7 +42,7 @@ async def run(settings: Settings) -> None:
 async def reconcile(services: Services) -> None:
     """Ring every queue on which something is due, and clean up. Of several schedulers one at a time does."""
     async with services.database.begin() as connection:
-        if not (await connection.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": _LOCK})).scalar():
+        if not await try_lock(connection, AdvisoryLock.RECONCILIATION):
             return
         for queue in await services.ledger.work.due():
             services.wakeups.wake(queue)
@@ -54,7 +53,7 @@ async def reconcile(services: Services) -> None:
 
 async def tidy(services: Services) -> None:
     """Remove uploads that a crash left without a document, and questions that were kept for long enough."""
-    await services.ledger.queries.purge(timedelta(days=services.settings.query_retention_days))
+    await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
     old = list(services.uploads.older_than(_ORPHAN_SECONDS))
     in_use = await services.ledger.documents.uploads_in_use(old)
     for name in set(old) - in_use:

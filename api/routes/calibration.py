@@ -53,7 +53,7 @@ async def calibrate(
 async def forget(name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep) -> Response:
     """Go back to equal weights."""
     collection = await services.ledger.collections.get(tenant, name)
-    known.remember(await services.ledger.calibrations.keep(collection, None, over_labelled=True))
+    known.remember(await services.ledger.calibrations.save(collection, None, replace_labelled=True))
     return Response(status_code=204)
 
 
@@ -62,7 +62,7 @@ async def _relevant(
 ) -> list[set[str]]:
     """The chunks that answer each question; a document's are all of them."""
     names = sorted({name for labelled in questions for name in labelled.external_ids})
-    chunks = await services.ledger.documents.chunk_ids(collection, names)
+    chunks = await services.ledger.documents.live_chunk_ids(collection, names)
     unknown = next((name for name in names if name not in chunks), None)
     if unknown is not None:
         raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")

@@ -110,7 +110,7 @@ def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
 
 
 async def _views(collections: Sequence[Collection], services: ServicesDep) -> list[CollectionView]:
-    documents = await services.ledger.collections.counts([c.id for c in collections])
+    documents = await services.ledger.collections.document_counts([c.id for c in collections])
     points = await _points(collections, services.index)
     return [
         CollectionView(

@@ -52,7 +52,7 @@ async def page(
     """List failed documents and dead chunks, newest first."""
     choice = Choice(document_id, collection, reason)
     after = paging.key_from(cursor, paging.time_and_id)
-    rows = await services.ledger.dead.page(tenant, choice, after=after, limit=limit + 1)
+    rows = await services.ledger.dead_letters.page(tenant, choice, after=after, limit=limit + 1)
     letters, following = paging.cut(rows, limit, lambda letter: (letter.at.isoformat(), str(letter.id)))
     items = [DeadLetterView(**_fields(letter)) for letter in letters]
     return Json(DeadLetterPage(items=items, next_cursor=following))
@@ -68,14 +68,14 @@ async def reasons(
     reason: AnyReason = None,
 ) -> Response:
     """Count dead letters by their reason."""
-    counts = await services.ledger.dead.reasons(tenant, Choice(document_id, collection, reason))
+    counts = await services.ledger.dead_letters.reasons(tenant, Choice(document_id, collection, reason))
     return Json(DeadReasons(items=[DeadReasonView(**dataclasses.asdict(count)) for count in counts]))
 
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
 async def get(letter_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
     """Look at a dead letter and the attempts that failed."""
-    letter = await services.ledger.dead.get(tenant, letter_id)
+    letter = await services.ledger.dead_letters.get(tenant, letter_id)
     history = [dataclasses.asdict(attempt) for attempt in letter.history]
     return Json(DeadLetterHistory(**_fields(letter), history=history))
 
@@ -90,7 +90,7 @@ async def get(letter_id: UUID, tenant: Tenant, services: ServicesDep) -> Respons
 async def retry(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
     """Give dead letters another round of attempts; what is paid for already is not called for again."""
     chosen = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
-    settled = await services.ledger.dead.retry(tenant, _choice(chosen))
+    settled = await services.ledger.dead_letters.retry(tenant, _choice(chosen))
     if settled.documents:
         services.wakeups.wake("parse")
     if settled.chunks:
@@ -115,7 +115,7 @@ async def discard(request: Request, tenant: Tenant, services: ServicesDep) -> Re
         raise InvalidInput(
             'This would discard every dead letter. Say which, or {"all": true} if that is what you want.', field="all"
         )
-    settled = await services.ledger.dead.discard(tenant, _choice(chosen))
+    settled = await services.ledger.dead_letters.discard(tenant, _choice(chosen))
     return Json(DeadLettersResolved(**dataclasses.asdict(settled)))
 
 

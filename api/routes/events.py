@@ -88,7 +88,7 @@ class _Progress:
 
     async def _documents(self) -> list[bytes]:
         now = datetime.now(UTC)
-        documents = await self._services.ledger.documents.moved(self._tenant, since=self._since)
+        documents = await self._services.ledger.documents.changed_since(self._tenant, self._since)
         self._since = max(self._since, now - _OVERLAP)
         told, pieces = {}, []
         for document in reversed(documents):

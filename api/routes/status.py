@@ -27,7 +27,7 @@ async def status(tenant: Tenant, services: ServicesDep) -> Response:
     together.
     """
     counts = await services.ledger.documents.counts(tenant)
-    backlog = await services.ledger.backlogs.of(tenant)
+    backlog = await services.ledger.backlogs.measure(tenant)
     return Json(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},

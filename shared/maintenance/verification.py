@@ -14,7 +14,7 @@ from typing import Literal
 from uuid import UUID
 
 from shared.domain.records import Collection
-from shared.ledger.audit import Audit, DocumentSnapshot, Expected, LockedDocuments
+from shared.ledger.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
 from shared.vectors.index import Index, StoredPoint
 from shared.vectors.points import question_id
 
@@ -124,7 +124,7 @@ class Verification:
         ids = [difference.point_id for difference in suspects]
         again = await self._index.look_up(self._collection.index_name, ids)
         before, strays = await self._judge_strays(list((await self._fresh(again)).values()))
-        now = await self._audit.standings(list(before))
+        now = await self._audit.snapshots(list(before))
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
 
     async def _fresh(self, points: Mapping[str, StoredPoint]) -> dict[str, StoredPoint]:
@@ -139,8 +139,8 @@ class Verification:
     async def _judge_strays(
         self, points: Sequence[StoredPoint]
     ) -> tuple[dict[UUID, DocumentSnapshot], list[_Difference]]:
-        standings = await self._audit.standings(list({p.document_id for p in points if p.document_id}))
-        expected = await self._audit.expected_of(list({p.chunk_id for p in points if p.chunk_id}))
+        standings = await self._audit.snapshots(list({p.document_id for p in points if p.document_id}))
+        expected = await self._audit.expected_by_id(list({p.chunk_id for p in points if p.chunk_id}))
         judged = (
             _stray(
                 point,
@@ -155,7 +155,7 @@ class Verification:
         if not (self._repair and strays):
             return [self._told(stray, repaired=False) for stray in strays]
         of = {stray.document_id for stray in strays}
-        async with self._audit.holding([standing for i, standing in standings.items() if i in of]) as held:
+        async with self._audit.locked([standing for i, standing in standings.items() if i in of]) as held:
             # A document that is gone cannot come back: its id is not given again.
             safe = [s for s in strays if s.document_id in held.ids or s.document_id not in standings]
             await self._index.remove(self._collection.index_name, [s.stored for s in safe if s.stored])
@@ -168,7 +168,7 @@ class Verification:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
             if not page:
                 return
-            settled = [s for s in page if s.is_settled and s.live_version is not None]
+            settled = [s for s in page if s.is_final and s.live_version is not None]
             self._documents += len(settled)
             for finding in await self._mend_gaps(settled):
                 yield finding
@@ -180,11 +180,11 @@ class Verification:
         if not gaps:
             return []
         before = {document.id: document for document in documents}
-        now = await self._audit.standings([gap.document_id for gap in gaps if gap.document_id])
+        now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
         gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now)]
         if not (self._repair and gaps):
             return [self._told(gap, repaired=False) for gap in gaps]
-        async with self._audit.holding([now[i] for i in {gap.document_id for gap in gaps} if i]) as held:
+        async with self._audit.locked([now[i] for i in {gap.document_id for gap in gaps} if i]) as held:
             gaps = [gap for gap in gaps if gap.document_id in held.ids]
             mended = await self._fill(gaps, held)
         return [self._told(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
@@ -225,22 +225,22 @@ def _unchanged(
     return document_id is None or before.get(document_id) == now.get(document_id)
 
 
-def _required(chunk: Expected) -> list[str]:
+def _required(chunk: ExpectedChunk) -> list[str]:
     """The points that must be there."""
     questions = [*_questions(chunk), *map(str, chunk.accepted)] if chunk.required else []
     return [str(chunk.id), *questions] if chunk.text_required else questions
 
 
-def _allowed(chunk: Expected) -> set[str]:
+def _allowed(chunk: ExpectedChunk) -> set[str]:
     """The points that may be there."""
     return {str(chunk.id), *_questions(chunk), *map(str, chunk.accepted), *map(str, chunk.accepted_open)}
 
 
-def _questions(chunk: Expected) -> list[str]:
+def _questions(chunk: ExpectedChunk) -> list[str]:
     return [question_id(chunk.id, number) for number in range(chunk.passed)]
 
 
-def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expected | None) -> _Difference | None:
+def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: ExpectedChunk | None) -> _Difference | None:
     """What is wrong with a stored point that nobody expects; None where somebody does, or may."""
 
     def found(kind: FindingKind, why: str) -> _Difference:
@@ -248,7 +248,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expecte
 
     if document is None:
         return found("orphaned", "its document is not in the ledger")
-    if not document.is_settled:
+    if not document.is_final:
         return None
     if chunk is not None and chunk.document_id == document.id and point.id in _allowed(chunk):
         return None  # whether it is as it should be is seen when the document is looked at
@@ -257,7 +257,7 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expecte
     return found("orphaned", "its chunk or question is not in the ledger")
 
 
-def _gap(point_id: str, chunk: Expected, stored: StoredPoint | None) -> _Difference | None:
+def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Difference | None:
     """What is wrong with a point that is expected; None where it is as it should be."""
 
     def found(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:

@@ -47,8 +47,8 @@ BUGS = (
         "a chunk whose lease ended is never claimed again",
         WORKERS + "test_killed_at_a_point[after the claim]",
         "shared/ledger/claims.py",
-        '"""NOT EXISTS (',
-        '"""w.leased_by IS NULL AND NOT EXISTS (',
+        'f"""NOT EXISTS (',
+        'f"""w.leased_by IS NULL AND NOT EXISTS (',
     ),
     Bug(
         "a slot is free before its answer is committed",
@@ -74,8 +74,8 @@ BUGS = (
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
         "shared/ledger/claims.py",
-        '_ASKED = ("chunks", _TO_INDEX, "w.id, w.version")',
-        '_ASKED = ("chunks", _TO_INDEX, "w.id, w.version", "w.leased_by IS NULL")',
+        '_CHUNKS_TO_INDEX = ("chunks", _TO_INDEX, "w.id, w.version")',
+        '_CHUNKS_TO_INDEX = ("chunks", _TO_INDEX, "w.id, w.version", "w.leased_by IS NULL")',
     ),
     Bug(
         "a version is live before the older one's points are gone",
@@ -95,8 +95,8 @@ BUGS = (
         "a worker that stands still keeps its claims for ever",
         WORKERS + "test_an_asking_worker_stands_still_past_its_lease",
         "shared/ledger/claims.py",
-        '"""NOT EXISTS (',
-        '"""w.leased_by IS NULL AND NOT EXISTS (',
+        'f"""NOT EXISTS (',
+        'f"""w.leased_by IS NULL AND NOT EXISTS (',
     ),
     Bug(
         "a process that stands still keeps its locks",
@@ -106,7 +106,7 @@ BUGS = (
                 },
             },
         )
-        event.listen(self.engine.sync_engine, "connect", partial(_bound, most))
+        event.listen(self.engine.sync_engine, "connect", partial(_set_bound, bound))
 """,
         """                },
             },

@@ -197,7 +197,7 @@ async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(c
 
 
 async def test_a_retry_of_many_goes_through_in_groups(client, services, provider, monkeypatch):
-    monkeypatch.setattr("shared.ledger.dead_letters._AT_ONCE", 2)
+    monkeypatch.setattr("shared.ledger.dead_letters._BATCH_SIZE", 2)
     provider.script(malformed_containing="tide")
     for number in range(5):
         await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
@@ -341,7 +341,7 @@ async def test_the_ledger_pages_by_time_and_id(services, library, provider):
         await library.add(NO_PDF + str(number), f"{number}.pdf")
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE documents SET state = 'failed', error = 'x', updated_at = now()")
-    dead = services.ledger.dead
+    dead = services.ledger.dead_letters
     every = await dead.page("default")
     assert len({letter.at for letter in every}) == 1
 

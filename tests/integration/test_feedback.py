@@ -358,7 +358,7 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
         await asyncio.sleep(0.5)
         assert not again.done()
         await services.index.discard(going.index_name, [str(going.id)])
-        await leaving.forget([going.id])
+        await leaving.delete([going.id])
     assert (await again).outcome == "accepted"
     await work(services, "index")
 

@@ -354,7 +354,7 @@ async def test_a_deleted_document_is_gone_at_once_and_its_writers_are_refused(se
         await services.ledger.documents.get("default", document.id)
     await work.settle_generated([paid(claimed)])
     assert await work.claim_to_index(10) == []
-    (deleted,) = await work.deleted()
+    (deleted,) = await work.deletable()
     assert deleted.id == document.id
 
 
@@ -369,13 +369,13 @@ async def test_what_is_deleted_is_swept_again_once_no_lease_can_be_held(services
     document = await library.add("one", "a")
     await services.ledger.documents.delete("default", document.id)
     work = Work(services.database, worker="w", lease=timedelta(seconds=0.1))
-    await work.forget(await work.deleted())
+    await work.finish_deletion(await work.deletable())
 
     assert await work.due_sweeps() == []
     await asyncio.sleep(0.3)
     (sweep,) = await work.due_sweeps()
     assert (sweep.document_id, sweep.below_version) == (document.id, 2)
-    await work.settle_sweeps([sweep])
+    await work.delete_sweeps([sweep])
     assert await work.due_sweeps() == []
 
 

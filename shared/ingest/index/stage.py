@@ -319,14 +319,14 @@ async def clean(indexer: Indexer) -> None:
         await indexer.index.delete(left.index_name, left.tenant, left.document_id, below=left.below_version)
 
     await finish(indexer)
-    deleted = await indexer.work.deleted()
+    deleted = await indexer.work.deletable()
     removed = await _done(deleted, remove)
     if removed:
-        for upload in await indexer.work.forget(removed):
+        for upload in await indexer.work.finish_deletion(removed):
             indexer.uploads.remove(upload)
     swept = await _done(await indexer.work.due_sweeps(), sweep)
     if swept:
-        await indexer.work.settle_sweeps(swept)
+        await indexer.work.delete_sweeps(swept)
     await remove_taken_back(indexer)
 
 
@@ -337,7 +337,7 @@ async def remove_taken_back(indexer: Indexer) -> None:
         for question in leaving.questions:
             by_index.setdefault(question.index_name, []).append(question.id)
         removed = await _done(list(by_index), lambda name: indexer.index.discard(name, list(map(str, by_index[name]))))
-        await leaving.forget([identity for name in removed for identity in by_index[name]])
+        await leaving.delete([identity for name in removed for identity in by_index[name]])
 
 
 async def _done(items: Sequence[T], ask: Callable[[T], Awaitable[None]]) -> list[T]:
