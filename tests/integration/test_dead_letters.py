@@ -340,6 +340,7 @@ async def test_the_ledger_pages_by_time_and_id(services, library, provider):
     for number in range(3):
         await library.add(NO_PDF + str(number), f"{number}.pdf")
     async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE documents SET state = 'parsing'")
         await connection.exec_driver_sql("UPDATE documents SET state = 'failed', error = 'x', updated_at = now()")
     dead = services.ledger.dead_letters
     every = await dead.page("default")
