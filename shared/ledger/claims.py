@@ -17,7 +17,7 @@ from shared.domain.poison import SUSPECT_AFTER
 from shared.domain.records import AcceptedState, ChunkState
 from shared.ledger import states
 
-# How many leases of a row have ended: the ones that earlier claims have counted, and the one that this claim takes over.
+# How many leases of a row have ended: the leases that earlier claims counted, and the lease that this claim takes over.
 _LOST_LEASES = "w.lost_leases + (w.leased_by IS NOT NULL)::int"
 
 

@@ -1,4 +1,4 @@
-"""The trigger of these tests refuses what the table of states does not have, so that every other test proves the table."""
+"""A trigger refuses every transition that the table of states does not have, under all other tests too."""
 
 import pytest
 from sqlalchemy.exc import DBAPIError
