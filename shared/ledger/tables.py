@@ -27,6 +27,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from shared.domain.records import AcceptedState, ChunkState, DocumentState
+from shared.ledger import states
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -91,7 +94,7 @@ documents = Table(
     Column("version", Integer, nullable=False, server_default="1"),
     Column("live_version", Integer),  # the last one that was indexed in full
     Column("discarded_version", Integer),  # the newest one that was given up: its number is not given again
-    Column("state", Text, nullable=False, server_default="queued"),
+    Column("state", Text, nullable=False),
     *_work(),
     _now(),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -100,27 +103,32 @@ documents = Table(
         "collection_id",
         "external_id",
         unique=True,
-        postgresql_where=text("state <> 'deleting'"),
+        postgresql_where=text(states.exists()),
     ),
     Index(
         "ix_documents_due",
         "tenant",
         "lane",
         "due_at",
-        postgresql_where=text("state IN ('queued', 'parsing')"),
+        postgresql_where=text(states.is_in(states.TO_PARSE)),
     ),
     Index(
-        "ix_documents_open", "state", "due_at", postgresql_where=text("state IN ('generating', 'indexing', 'deleting')")
+        "ix_documents_open",
+        "state",
+        "due_at",
+        postgresql_where=text(states.is_in((*states.OPEN_DOCUMENTS, DocumentState.DELETING))),
     ),
     Index(
         "ix_documents_suspects",
         "state",
         "due_at",
-        postgresql_where=text("lost_leases > 0 AND state IN ('queued', 'parsing')"),
+        postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.TO_PARSE)}"),
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
     Index("ix_documents_list", "tenant", "created_at", "id"),
-    Index("ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text("state = 'failed'")),
+    Index(
+        "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")
+    ),
 )
 
 chunks = Table(
@@ -144,24 +152,30 @@ chunks = Table(
     *_work(),
     Column("settled_at", DateTime(timezone=True)),  # when it ended, indexed or dead
     Index("ix_chunks_document", "document_id", "version", "ordinal"),
-    Index("ix_chunks_to_generate", "tenant", "lane", "due_at", postgresql_where=text("state = 'generating'")),
-    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text("state = 'generated'")),
-    Index("ix_chunks_in_indexing", "tenant", postgresql_where=text("state = 'generated' AND leased_by IS NOT NULL")),
+    Index("ix_chunks_to_generate", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_GENERATE))),
+    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_INDEX))),
+    Index(
+        "ix_chunks_in_indexing",
+        "tenant",
+        postgresql_where=text(f"{states.is_in(states.TO_INDEX)} AND leased_by IS NOT NULL"),
+    ),
     Index(
         "ix_chunks_suspects",
         "state",
         "due_at",
-        postgresql_where=text("lost_leases > 0 AND state IN ('generating', 'generated')"),
+        postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.OPEN_CHUNKS)}"),
     ),
     Index("ix_chunks_settled", "tenant", "settled_at"),
-    Index("ix_chunks_dead", "tenant", "settled_at", "id", "version", postgresql_where=text("state = 'dead'")),
-    Index("ix_chunks_generating_key", "content_key", postgresql_where=text("state = 'generating'")),
+    Index(
+        "ix_chunks_dead", "tenant", "settled_at", "id", "version", postgresql_where=text(f"state = '{ChunkState.DEAD}'")
+    ),
+    Index("ix_chunks_generating_key", "content_key", postgresql_where=text(states.is_in(states.TO_GENERATE))),
     # Two workers never pay for the same content at the same time.
     Index(
         "uq_chunks_leased_key",
         "content_key",
         unique=True,
-        postgresql_where=text("state = 'generating' AND leased_by IS NOT NULL"),
+        postgresql_where=text(f"{states.is_in(states.TO_GENERATE)} AND leased_by IS NOT NULL"),
     ),
 )
 
@@ -209,7 +223,7 @@ accepted_questions = Table(
     Index("ix_accepted_questions_document_id", "document_id"),
     Index("ix_accepted_questions_chunk_id", "chunk_id"),
     Index("ix_accepted_questions_list", "collection_id", "created_at", "id"),
-    Index("ix_accepted_questions_removing", "id", postgresql_where=text("state = 'removing'")),
+    Index("ix_accepted_questions_removing", "id", postgresql_where=text(f"state = '{AcceptedState.REMOVING}'")),
 )
 
 # Points that a late writer may have left behind a newer version; removed once no lease can still be held.

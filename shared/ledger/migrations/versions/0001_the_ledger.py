@@ -76,7 +76,7 @@ def _documents() -> None:
         sa.Column("version", sa.Integer(), server_default="1", nullable=False),
         sa.Column("live_version", sa.Integer()),
         sa.Column("discarded_version", sa.Integer()),
-        sa.Column("state", sa.Text(), server_default="queued", nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
         *_work_columns(),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.Column("updated_at", TIME, server_default=NOW, nullable=False),
