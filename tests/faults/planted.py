@@ -180,8 +180,8 @@ BUGS = (
         "questions get other ids with each claim",
         QDRANT + "test_writes_are_applied_and_their_replies_are_lost",
         "shared/vectors/points.py",
-        "points.append(Point(question_id(chunk.lease.id, ordinal),",
-        "points.append(Point(question_id(chunk.lease.id, ordinal + 100 * chunk.lease.token),",
+        "points.append(Point(question_id(context.chunk_id, ordinal),",
+        "points.append(Point(question_id(context.chunk_id, ordinal + __import__('random').randrange(10**6)),",
     ),
     Bug(
         "a new version is left hidden",
