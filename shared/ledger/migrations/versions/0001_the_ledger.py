@@ -26,7 +26,7 @@ def upgrade() -> None:
     _sweeps()
 
 
-def _work_columns() -> list[sa.Column[Any]]:
+def _lease_columns() -> list[sa.Column[Any]]:
     """The columns of rows that workers claim."""
     return [
         sa.Column("lane", sa.SmallInteger(), server_default="0", nullable=False),
@@ -77,7 +77,7 @@ def _documents() -> None:
         sa.Column("live_version", sa.Integer()),
         sa.Column("discarded_version", sa.Integer()),
         sa.Column("state", sa.Text(), nullable=False),
-        *_work_columns(),
+        *_lease_columns(),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.Column("updated_at", TIME, server_default=NOW, nullable=False),
         sa.ForeignKeyConstraint(
@@ -139,7 +139,7 @@ def _chunks() -> None:
         sa.Column("prompt_tokens", sa.Integer(), server_default="0", nullable=False),
         sa.Column("completion_tokens", sa.Integer(), server_default="0", nullable=False),
         sa.Column("calls", sa.Integer(), server_default="0", nullable=False),
-        *_work_columns(),
+        *_lease_columns(),
         sa.Column("settled_at", TIME),
         sa.ForeignKeyConstraint(["document_id"], ["documents.id"], name="fk_chunks_document_id", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", "version", name="pk_chunks"),
