@@ -15,7 +15,8 @@ import uvloop
 from pydantic import SecretStr
 
 from bench.deployment import corpus
-from shared.ingest.generate import ChunkInput, GenerationOptions, generate_questions
+from shared.domain.chunks import ChunkContent
+from shared.ingest.generate import GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder, pack
 from shared.providers.provider import Provider
@@ -31,7 +32,7 @@ async def run(url: str, in_flight: int) -> tuple[float, float]:
 
     async def one(chunk: str) -> tuple[str, ...]:
         async with slots:
-            return (await generate_questions(chat, ChunkInput(chunk), GenerationOptions())).questions
+            return (await generate_questions(chat, ChunkContent.whole(chunk), GenerationOptions())).questions
 
     await embedder.embed(["connect"])
     wall, cpu = time.perf_counter(), time.process_time()

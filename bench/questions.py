@@ -33,11 +33,11 @@ import orjson
 from embedded import llama, openmp
 from embedded.embeddings import MODEL as EMBEDDING_MODEL
 from embedded.minilm import MiniLM
+from shared.domain.chunks import ChunkContent
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.ingest.generate import (
     BadQuestions,
-    ChunkInput,
     FilteredQuestion,
     GeneratedQuestions,
     GenerationOptions,
@@ -95,14 +95,14 @@ async def _healthy(url: str) -> None:
 
 
 async def asked_of(
-    chat: OpenAIChat, subjects: Sequence[ChunkInput], strategy: Strategy
+    chat: OpenAIChat, contents: Sequence[ChunkContent], strategy: Strategy
 ) -> tuple[list[GeneratedQuestions], float]:
     options = GenerationOptions(strategy=strategy)
     started = time.perf_counter()
     results = []
-    for subject in subjects:
+    for content in contents:
         try:
-            results.append(await generate_questions(chat, subject, options))
+            results.append(await generate_questions(chat, content, options))
         except BadQuestions as error:
             results.append(GeneratedQuestions((), error.usage, error.calls))
     return results, time.perf_counter() - started
@@ -122,10 +122,10 @@ def ranks_of(
 
 
 def steps(
-    embedder: MiniLM, asked: Sequence[GeneratedQuestions], subjects: Sequence[ChunkInput], vectors: Vectors
+    embedder: MiniLM, asked: Sequence[GeneratedQuestions], contents: Sequence[ChunkContent], vectors: Vectors
 ) -> dict[str, list[list[FilteredQuestion]]]:
     raw = [[FilteredQuestion(normalise(q), passed=True) for q in a.questions] for a in asked]
-    filtered = [filter_by_text(a.questions, s) for a, s in zip(asked, subjects, strict=True)]
+    filtered = [filter_by_text(a.questions, s) for a, s in zip(asked, contents, strict=True)]
     floored = []
     for questions, vector in zip(filtered, vectors, strict=True):
         embedded = embedder.embed([q.text for q in questions])[0] if questions else np.empty((0, 384), np.float32)
@@ -216,7 +216,7 @@ async def measure_questions(arguments: argparse.Namespace) -> None:
     name = arguments.set
     corpus = rows(name, "corpus.jsonl")
     own = random.Random(5).sample(range(len(corpus)), arguments.passages)
-    subjects = [ChunkInput(corpus[i]["text"], corpus[i]["title"] or None) for i in own]
+    contents = [ChunkContent.whole(corpus[i]["text"], corpus[i]["title"] or None) for i in own]
     embedder = MiniLM()
     passages = embedder.embed([p["text"] for p in corpus])[0]
     strategies: list[Strategy] = ["list", "per-question"]
@@ -224,8 +224,8 @@ async def measure_questions(arguments: argparse.Namespace) -> None:
     print(f"{'':34} {'first':>6} {'in 3':>7} {'kept':>6} {'under 4':>8} {'MRR':>6} {'s each':>8}")
     async with model(arguments.url) as chat:
         for strategy in [s for s in strategies if arguments.strategy in ("both", s)]:
-            asked, seconds = await asked_of(chat, subjects, strategy)
-            for step, filtered in steps(embedder, asked, subjects, passages[own]).items():
+            asked, seconds = await asked_of(chat, contents, strategy)
+            for step, filtered in steps(embedder, asked, contents, passages[own]).items():
                 ranks = ranks_of(embedder, filtered, own, passages)
                 mrr = people_find(embedder, filtered, name, [corpus[i]["_id"] for i in own])
                 report(f"{strategy}, {step}", filtered, ranks, mrr, seconds)

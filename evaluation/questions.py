@@ -12,12 +12,12 @@ from evaluation.labelled import LabelledPassage, LabelledSet
 from evaluation.layouts import TENANT
 from evaluation.tools import Tools, patiently
 from evaluation.vectors import embed_all
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Permanent
 from shared.domain.records import CollectionOptions
 from shared.domain.usage import Usage
 from shared.ingest.generate import (
     BadQuestions,
-    ChunkInput,
     FilteredQuestion,
     GeneratedQuestions,
     content_key,
@@ -82,12 +82,12 @@ async def _asked(
 
     async def asked(passage: LabelledPassage) -> tuple[LabelledPassage, GeneratedQuestions]:
         nonlocal done
-        subject = _subject(passage)
-        key = content_key(TENANT, chat.name, subject, options)
+        content = _subject(passage)
+        key = content_key(TENANT, chat.name, content, options)
         answer = tools.kept.asked(key)
         if answer is None:
             async with gate:
-                answer = await _answer(tools, chat, subject)
+                answer = await _answer(tools, chat, content)
             tools.kept.keep_asked(key, answer)
         done += 1
         tools.progress("generating", done, len(passages))
@@ -96,10 +96,10 @@ async def _asked(
     return list(await asyncio.gather(*map(asked, passages)))
 
 
-async def _answer(tools: Tools, chat: ChatModel, subject: ChunkInput) -> GeneratedQuestions:
+async def _answer(tools: Tools, chat: ChatModel, content: ChunkContent) -> GeneratedQuestions:
     options = generation_options(tools.settings, CollectionOptions(), chat.name)
     try:
-        return await patiently(lambda: generate_questions(chat, subject, options), tools.settings.max_attempts)
+        return await patiently(lambda: generate_questions(chat, content, options), tools.settings.max_attempts)
     except BadQuestions as error:
         return GeneratedQuestions((), error.usage, error.calls)
     except Permanent:
@@ -124,5 +124,5 @@ async def _near(
     return kept
 
 
-def _subject(passage: LabelledPassage) -> ChunkInput:
-    return ChunkInput(passage.text, passage.title)
+def _subject(passage: LabelledPassage) -> ChunkContent:
+    return ChunkContent.whole(passage.text, passage.title)

@@ -8,14 +8,12 @@ from collections.abc import Awaitable
 import structlog
 from fastapi import APIRouter
 from redis.exceptions import RedisError
-from sqlalchemy import text
 from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http.replies import JsonReply
 from api.schemas.health import LiveReply, ReadyReply
 from shared.domain.errors import Permanent, Transient
-from shared.services import Services
 
 router = APIRouter(prefix="/health", tags=["health"])
 log = structlog.get_logger()
@@ -42,7 +40,7 @@ async def ready(services: ServicesDep) -> Response:
     neither. 503 `unavailable` while the ledger is down.
     """
     checks = {
-        "ledger": _ledger(services),
+        "ledger": services.database.ping(),
         "broker": services.wakeups.ready(),
         "qdrant": services.index.ready(),
     }
@@ -54,11 +52,6 @@ async def ready(services: ServicesDep) -> Response:
     components = {name: "up" if answers else "down" for name, answers in up.items()}
     health = ReadyReply.model_validate({"status": status, "components": components, "down": down})
     return JsonReply(health, 503 if "ledger" in down else 200)
-
-
-async def _ledger(services: Services) -> None:
-    async with services.database.begin() as connection:
-        await connection.execute(text("SELECT 1"))
 
 
 async def _answers(check: Awaitable[None]) -> bool:

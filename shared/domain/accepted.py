@@ -1,4 +1,4 @@
-"""Users' questions that become questions of a chunk: when two are the same, and the id of one."""
+"""Users' questions that a chunk accepts: which two are the same, and which id each has."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from uuid import UUID, uuid5
 
 
 def plain(question: str) -> str:
-    """What two questions share that are the same word for word: case, space and the mark at the end do not count."""
+    """The form in which questions are compared: case, spacing and the mark at the end do not count."""
     return " ".join(unicodedata.normalize("NFC", question).casefold().split()).rstrip("?!. ")
 
 
 def accepted_id(chunk: UUID, question: str) -> UUID:
-    """The id of a chunk's accepted question and of its point: the same however often it comes, in every version."""
+    """The id of a chunk's accepted question and of its point; the same in every version and at every repetition."""
     return uuid5(chunk, f"user/{plain(question)}")

@@ -5,12 +5,12 @@ ForeaskError
 │   ├── RateLimited          a provider said 429
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
-│   │   └── KeyRefused       it does not accept our key, so no call of ours
-│   └── Stopping             this process is asked to end: another one does it
+│   │   └── KeyRefused       it does not accept our key, so every call fails
+│   └── Stopping             this process ends: another one does the work
 ├── Permanent     a dead letter, with a reason that a person can read
-│   ├── Unreadable           a file whose text cannot be had
+│   ├── Unreadable           a file whose text cannot be read
 │   ├── BadReply             a reply that stayed malformed after its repairs
-│   └── Refused              the provider will not do this request, however often it is asked
+│   └── Refused              the provider does not take this request, however often it is sent
 └── Rejected      the caller's fault
     ├── InvalidInput
     ├── NotFound
@@ -48,8 +48,7 @@ def _rebuild(kind: type[ForeaskError], args: tuple[object, ...], fields: dict[st
 class Transient(ForeaskError):
     """Worth another attempt, not before `retry_after`.
 
-    `burns_attempt` is false where the work itself is not to blame and would have done no better: then it may be tried
-    again for as long as it takes.
+    `burns_attempt` is false where the work is not to blame: it may be tried again for as long as it takes.
     """
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None, burns_attempt: bool = True) -> None:
@@ -59,7 +58,7 @@ class Transient(ForeaskError):
 
 
 class RateLimited(Transient):
-    """A provider answered 429: slow down, for everyone who calls it."""
+    """A provider answered 429: every caller slows down."""
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message, retry_after=retry_after, burns_attempt=False)
@@ -72,8 +71,8 @@ class Unavailable(Transient):
         message: what happened.
         component: which part is down: `ledger`, `uploads`, `broker`, `qdrant`, `llm`, `embedding` or `rerank`.
         retry_after: the earliest sensible time for another attempt.
-        answered: whether it answered this very request, with an error; then the request may be at fault, and the
-            attempt counts. Engines of ours never blame the work.
+        answered: whether it answered this very request with an error. The request may then be at fault, so the attempt
+            counts. The ledger, the broker and Qdrant never blame the work.
     """
 
     def __init__(
@@ -88,22 +87,22 @@ class TimedOut(Unavailable):
 
 
 class KeyRefused(Unavailable):
-    """A provider does not accept the key: every call would fail alike until a person sees to it."""
+    """A provider does not accept the key: every call fails until a person changes it."""
 
 
 class Stopping(Transient):
-    """This process is asked to end and begins nothing new; whoever is free may do it at once."""
+    """This process is ending and begins nothing new; another process may take the work at once."""
 
     def __init__(self, message: str = "the process is asked to end") -> None:
         super().__init__(message, burns_attempt=False)
 
 
 class Permanent(ForeaskError):
-    """No attempt will help; the message is the reason kept with the dead letter."""
+    """No attempt will help; the message becomes the reason of the dead letter."""
 
 
 class Unreadable(Permanent):
-    """A file whose text cannot be had: encrypted, corrupt, image-only, of an unknown kind, too large inside.
+    """A file whose text cannot be read: encrypted, corrupt, image-only, of an unknown kind, too large inside.
 
     `detail` is the parser's own error, for the log.
     """
@@ -118,11 +117,11 @@ class BadReply(Permanent):
 
 
 class Refused(Permanent):
-    """The provider will not do this request, however often it is asked (refusal, content filter, invalid key)."""
+    """The provider does not take this request, however often it is sent (refusal, content filter)."""
 
 
 class Rejected(ForeaskError):
-    """The caller's fault; `field` names the part of the request to change, where there is one."""
+    """The caller's fault; `field` names the part of the request to change, if one part is wrong."""
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
@@ -130,15 +129,15 @@ class Rejected(ForeaskError):
 
 
 class InvalidInput(Rejected):
-    """The request can be understood but not done as it stands."""
+    """The request is understood, but its values cannot be used."""
 
 
 class NotFound(Rejected):
-    """No such thing for this tenant."""
+    """The tenant has no such thing."""
 
 
 class Conflict(Rejected):
-    """What is there already stands against it; the message says what to do."""
+    """The current state forbids the request; the message says what to do."""
 
 
 class TooLarge(Rejected):
@@ -146,4 +145,4 @@ class TooLarge(Rejected):
 
 
 class Unauthorized(Rejected):
-    """No key, or a key that is not known."""
+    """The request has no key, or an unknown one."""

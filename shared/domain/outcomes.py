@@ -1,4 +1,4 @@
-"""What a worker reports of a claim."""
+"""The outcomes that workers report for their claims."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shared.domain.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class ParseOutcome:
-    """A document's chunks; title and media type are those found in the file."""
+    """A document's chunks; the title and the media type come from the file."""
 
     document: DocumentToParse
     title: str | None
@@ -42,7 +42,7 @@ class GenerateOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """An attempt that failed, and what follows; `usage` was spent all the same."""
+    """A failed attempt and the decision that follows; `usage` was spent all the same."""
 
     lease: Lease
     decision: Decision
@@ -54,7 +54,7 @@ class FailedAttempt:
 class IndexOutcome:
     """A chunk whose points Qdrant has confirmed.
 
-    `questions` are `{"text", "passed", "reason"}`; `accepted` are those of users, each with the state that it has now.
+    `questions` are `{"text", "passed", "reason"}`; `accepted` are users' questions, each with its new state.
     """
 
     chunk: ChunkToIndex

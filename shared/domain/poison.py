@@ -1,7 +1,7 @@
-"""Work that ends its worker is set aside, so that everything else goes on.
+"""Poison: work that kills its worker. It is set aside, so that all other work goes on.
 
-A worker that dies had many chunks in work, and all but one of them, or all, are innocent. So two deaths in company make
-a suspect, which is worked on alone from then on, and only deaths while it was alone count against it.
+A worker that dies holds many rows, and at most one of them killed it. So two lost leases make a row only a suspect. An
+idle worker then runs the suspect alone, and three lost leases more, each of them alone, make it poison.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ DEATHS_ALONE = 3
 
 
 def check(lost_leases: int) -> None:
-    """Raise `Permanent` for work under which too many workers have ended.
+    """Refuse work that has killed too many workers.
 
     Args:
-        lost_leases: leases that ended without a settlement.
+        lost_leases: how many leases on it ended without a settlement.
+
+    Raises:
+        Permanent: the work is poison.
     """
     if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:
         raise Permanent(

@@ -1,4 +1,4 @@
-"""Declared limits, and the buckets that keep them in every window."""
+"""Declared limits, and the token buckets that hold them in every window."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TOKENS_A_CALL = 1000  # a guess on the large side: with fewer, no call is held 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The window that a limit is declared over, and what a bucket must leave room for within it.
+    """The window of a declared limit, and the room that a bucket leaves within it.
 
     Args:
         seconds: the length of the window.
         burst_seconds: how much of the limit may be used at once after a pause.
-        jitter_seconds: how much later than its neighbours a call may reach the provider, which stands still at times as
-            much as the process that calls it.
+        jitter_seconds: how much later than its neighbours a call may reach the provider: the provider and the calling
+            process both stall at times.
     """
 
     seconds: float = 60.0
@@ -32,7 +32,7 @@ MINUTE = Window()
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many requests and tokens a window may hold; None is no limit."""
+    """How many requests and tokens a window may hold; None: no limit."""
 
     requests: int | None = None
     tokens: int | None = None
@@ -44,7 +44,7 @@ class Rates:
 
     @property
     def calls_at_once(self) -> int | None:
-        """How many calls are worth holding at the same time: a window's; more would only wait. None is no limit."""
+        """How many calls to hold at the same time: those of one window, since more would wait. None: no limit."""
         calls = [] if self.requests is None else [self.requests]
         if self.tokens is not None:
             calls.append(max(1, self.tokens // _TOKENS_A_CALL))

@@ -1,4 +1,4 @@
-"""What the ledger's rows say, as values."""
+"""The ledger's rows as values."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class ChunkState(StrEnum):
     GENERATING = "generating"  # its questions are to be written
     GENERATED = "generated"  # its questions are paid for and wait to be indexed
     INDEXED = "indexed"
-    DEAD = "dead"  # indexed by its text alone, if that; the reason stands with it
+    DEAD = "dead"  # indexed by its text alone, or not at all; `error` says why
     DISCARDED = "discarded"  # dead, and given up by its owner
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionOptions:
-    """How a collection's documents are divided and asked; what is None follows the settings."""
+    """How a collection's documents are divided and its questions written; None follows the settings."""
 
     questions_per_chunk: int | Literal["auto"] | None = None
     prompt: str | None = None
@@ -45,7 +45,7 @@ class CollectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each channel of retrieval counts; only their ratios matter, and 0 leaves one out."""
+    """How much each channel of retrieval counts: only the ratios matter, and 0 leaves a channel out."""
 
     questions: float = 1.0
     text: float = 1.0
@@ -64,7 +64,7 @@ class Collection:
     embedding_model: str
     index_name: str
     created_at: datetime
-    calibration: Mapping[str, Any] | None = None  # the weights of its channels, and what speaks for them
+    calibration: Mapping[str, Any] | None = None  # the weights of its channels, and the measurements behind them
 
     @property
     def weights(self) -> Weights:
@@ -72,12 +72,12 @@ class Collection:
 
     @property
     def baseline(self) -> float:
-        """The cosine of a question with a text that has nothing to do with it; 0 while it has not been measured."""
+        """The cosine of a question and an unrelated text; 0 until it is measured."""
         return 0.0 if self.calibration is None else float(self.calibration.get("baseline", 0.0))
 
     @property
     def is_labelled(self) -> bool:
-        """Whether somebody has calibrated it by questions whose answers they know."""
+        """Whether its calibration comes from labelled questions."""
         return self.calibration is not None and self.calibration.get("source", "labelled") == "labelled"
 
 
@@ -91,7 +91,7 @@ class ReadyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document as it was handed in; its bytes are already in the upload store."""
+    """A submitted document; its bytes are already in the upload store."""
 
     collection: Collection
     external_id: str
@@ -154,7 +154,7 @@ class ChunkDetail:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that failed; `at` is a time in ISO 8601."""
+    """A failed attempt; `at` is a time in ISO 8601."""
 
     at: str
     attempt: int
@@ -163,7 +163,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A document that could not be parsed, or a chunk that was given up; `history` has the last attempts, in order."""
+    """A document that could not be parsed, or a dead chunk; `history` has the last attempts, in order."""
 
     id: UUID
     kind: Literal["document", "chunk"]
@@ -186,7 +186,7 @@ class DeadReason:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A claim on a row; a settlement that names an old token is refused."""
+    """A claim on a row; a settlement with an old token changes nothing."""
 
     id: UUID
     version: int
@@ -211,7 +211,7 @@ class DocumentToParse:
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
-    """A chunk to be written with its document; `ready_questions` make it ready to be indexed without a call."""
+    """A chunk to be written with its document; with `ready_questions` it needs no call of a model."""
 
     id: UUID
     ordinal: int
@@ -222,7 +222,7 @@ class NewChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkToGenerate:
-    """A claimed chunk whose questions are to be written."""
+    """A claimed chunk that waits for its questions."""
 
     lease: Lease
     document_id: UUID
@@ -243,7 +243,7 @@ class AcceptedState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AcceptedQuestion:
-    """A user's question that became one of a chunk; its id is that of its point."""
+    """A user's question that a chunk accepted; its point has the same id."""
 
     id: UUID
     question: str
@@ -251,7 +251,7 @@ class AcceptedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ChunkToIndex:
-    """A claimed chunk whose questions wait to be indexed."""
+    """A claimed chunk whose points are to be written; `hidden` where queries must not see them yet."""
 
     lease: Lease
     document_id: UUID
@@ -277,7 +277,7 @@ class ChunkToIndex:
 
 @dataclass(frozen=True, slots=True)
 class FinishableDocument:
-    """A document whose chunks have all ended: its older versions may go."""
+    """A document without open chunks: its older versions may be deleted."""
 
     id: UUID
     tenant: str

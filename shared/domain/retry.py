@@ -1,4 +1,4 @@
-"""What follows a failed attempt: a pure decision, so that its test is a table."""
+"""The decision after a failed attempt; it is pure, so that its test is a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again `after` from now. What is not the work's own fault burns no attempt."""
+    """Try again after this time; `burns_attempt` is false where the work is not to blame."""
 
     after: timedelta
     reason: str

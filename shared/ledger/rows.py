@@ -113,7 +113,7 @@ def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
         {
             "id": outcome.document.lease.id,
             "token": outcome.document.lease.token,
-            "state": "generating" if outcome.document.ready_questions is None else "indexing",
+            "to_generate": outcome.document.ready_questions is None,
             "title": outcome.title,
             "media_type": outcome.media_type,
         }

@@ -27,6 +27,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from shared.domain.records import AcceptedState, ChunkState, DocumentState
+from shared.ledger import states
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -43,8 +46,8 @@ def _now() -> Column[object]:
     return Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now())
 
 
-def _work() -> list[Column[object]]:
-    """The columns of whatever can be claimed."""
+def _lease_columns() -> list[Column[object]]:
+    """The columns of the rows that workers claim."""
     return [
         Column("lane", SmallInteger, nullable=False, server_default="0"),  # 0 interactive, 1 bulk
         Column("due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -66,7 +69,7 @@ collections = Table(
     Column("options", JSONB, nullable=False),
     Column("embedding_model", Text, nullable=False),
     Column("index_name", Text, nullable=False),  # the collection in Qdrant
-    Column("calibration", JSONB),  # the weights of its channels and what speaks for them; null while they are equal
+    Column("calibration", JSONB),  # its channels' weights and their measurements; null while equal
     Column("calibration_due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("calibrating_until", DateTime(timezone=True)),  # the end of a worker's claim; null while there is none
     _now(),
@@ -89,10 +92,10 @@ documents = Table(
     Column("size_bytes", BigInteger, nullable=False),
     Column("content_hash", LargeBinary, nullable=False),
     Column("version", Integer, nullable=False, server_default="1"),
-    Column("live_version", Integer),  # the last one that was indexed in full
-    Column("discarded_version", Integer),  # the newest one that was given up: its number is not given again
-    Column("state", Text, nullable=False, server_default="queued"),
-    *_work(),
+    Column("live_version", Integer),  # the version that queries see; null: none yet
+    Column("discarded_version", Integer),  # the newest that was discarded: no version gets its number again
+    Column("state", Text, nullable=False),
+    *_lease_columns(),
     _now(),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Index(
@@ -100,27 +103,32 @@ documents = Table(
         "collection_id",
         "external_id",
         unique=True,
-        postgresql_where=text("state <> 'deleting'"),
+        postgresql_where=text(states.exists()),
     ),
     Index(
         "ix_documents_due",
         "tenant",
         "lane",
         "due_at",
-        postgresql_where=text("state IN ('queued', 'parsing')"),
+        postgresql_where=text(states.is_in(states.TO_PARSE)),
     ),
     Index(
-        "ix_documents_open", "state", "due_at", postgresql_where=text("state IN ('generating', 'indexing', 'deleting')")
+        "ix_documents_open",
+        "state",
+        "due_at",
+        postgresql_where=text(states.is_in((*states.OPEN_DOCUMENTS, DocumentState.DELETING))),
     ),
     Index(
         "ix_documents_suspects",
         "state",
         "due_at",
-        postgresql_where=text("lost_leases > 0 AND state IN ('queued', 'parsing')"),
+        postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.TO_PARSE)}"),
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
     Index("ix_documents_list", "tenant", "created_at", "id"),
-    Index("ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text("state = 'failed'")),
+    Index(
+        "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")
+    ),
 )
 
 chunks = Table(
@@ -131,37 +139,43 @@ chunks = Table(
     Column("document_id", Uuid, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
     Column("tenant", Text, nullable=False),
     Column("ordinal", Integer, nullable=False),
-    Column("content", JSONB, nullable=False),  # a ChunkContent: no statement asks for a part of it
+    Column("content", JSONB, nullable=False),  # a ChunkContent; no statement reads a part of it
     Column("content_key", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
     Column("hidden", Boolean, nullable=False),  # its points stay hidden until the version is whole
     Column("ready_questions", ARRAY(Text)),
-    Column("questions", JSONB(none_as_null=True)),  # what the filter kept and dropped, and why
+    Column("questions", JSONB(none_as_null=True)),  # each with whether it passed, and why not
     Column("questions_passed", Integer, nullable=False, server_default="0"),
     Column("prompt_tokens", Integer, nullable=False, server_default="0"),
     Column("completion_tokens", Integer, nullable=False, server_default="0"),
     Column("calls", Integer, nullable=False, server_default="0"),
-    *_work(),
+    *_lease_columns(),
     Column("settled_at", DateTime(timezone=True)),  # when it ended, indexed or dead
     Index("ix_chunks_document", "document_id", "version", "ordinal"),
-    Index("ix_chunks_to_generate", "tenant", "lane", "due_at", postgresql_where=text("state = 'generating'")),
-    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text("state = 'generated'")),
-    Index("ix_chunks_in_indexing", "tenant", postgresql_where=text("state = 'generated' AND leased_by IS NOT NULL")),
+    Index("ix_chunks_to_generate", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_GENERATE))),
+    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_INDEX))),
+    Index(
+        "ix_chunks_in_indexing",
+        "tenant",
+        postgresql_where=text(f"{states.is_in(states.TO_INDEX)} AND leased_by IS NOT NULL"),
+    ),
     Index(
         "ix_chunks_suspects",
         "state",
         "due_at",
-        postgresql_where=text("lost_leases > 0 AND state IN ('generating', 'generated')"),
+        postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.OPEN_CHUNKS)}"),
     ),
     Index("ix_chunks_settled", "tenant", "settled_at"),
-    Index("ix_chunks_dead", "tenant", "settled_at", "id", "version", postgresql_where=text("state = 'dead'")),
-    Index("ix_chunks_generating_key", "content_key", postgresql_where=text("state = 'generating'")),
+    Index(
+        "ix_chunks_dead", "tenant", "settled_at", "id", "version", postgresql_where=text(f"state = '{ChunkState.DEAD}'")
+    ),
+    Index("ix_chunks_generating_key", "content_key", postgresql_where=text(states.is_in(states.TO_GENERATE))),
     # Two workers never pay for the same content at the same time.
     Index(
         "uq_chunks_leased_key",
         "content_key",
         unique=True,
-        postgresql_where=text("state = 'generating' AND leased_by IS NOT NULL"),
+        postgresql_where=text(f"{states.is_in(states.TO_GENERATE)} AND leased_by IS NOT NULL"),
     ),
 )
 
@@ -178,8 +192,8 @@ completions = Table(
     _now(),
 )
 
-# What users asked and which chunks they were shown, for as long as feedback may come. No foreign key: a query is not to
-# wait for the row of its collection, and time alone removes these.
+# Users' questions and the chunks that they were shown, for as long as feedback may come. No foreign key: a query must
+# not wait for its collection's row, and time alone removes the rows.
 queries = Table(
     "queries",
     metadata,
@@ -192,8 +206,8 @@ queries = Table(
     Index("ix_queries_created_at", "created_at"),
 )
 
-# Users' questions that became questions of a chunk; the id is that of the point in Qdrant. A chunk goes with the last
-# version that has its text, which no foreign key can say.
+# Users' questions that chunks accepted; the point in Qdrant has the same id. A chunk goes with the last version that
+# has its text; no foreign key can say that.
 accepted_questions = Table(
     "accepted_questions",
     metadata,
@@ -209,7 +223,7 @@ accepted_questions = Table(
     Index("ix_accepted_questions_document_id", "document_id"),
     Index("ix_accepted_questions_chunk_id", "chunk_id"),
     Index("ix_accepted_questions_list", "collection_id", "created_at", "id"),
-    Index("ix_accepted_questions_removing", "id", postgresql_where=text("state = 'removing'")),
+    Index("ix_accepted_questions_removing", "id", postgresql_where=text(f"state = '{AcceptedState.REMOVING}'")),
 )
 
 # Points that a late writer may have left behind a newer version; removed once no lease can still be held.

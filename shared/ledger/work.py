@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import exc, text
+from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
@@ -20,21 +20,12 @@ from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
 from shared.domain.records import ChunkToGenerate, ChunkToIndex, DocumentToParse, FinishableDocument, Lease, Sweep
 from shared.domain.retry import Dead
-from shared.ledger import claims, feedback, rows, states
+from shared.ledger import claims, feedback, rows
 from shared.ledger import statements as sql
 from shared.ledger.database import Database
 
 NO_LIMITS = Rates()
 _UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever others have
-
-# Delete sweeps that are done.
-_DELETE_SWEEPS = text("DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))")
-
-# Find the versions below which queries see no point of documents.
-_STALE_BELOW = text(f"""
-    SELECT id, coalesce(live_version, version) AS below FROM documents
-    WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.exists()}
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +99,7 @@ class Work:
                 claimed = (await connection.execute(statement, parameters)).mappings().all()
                 keys = [row["content_key"] for row in claimed]
                 parameters = {"keys": keys, "worker": self._worker}
-                paid = set((await connection.execute(sql.PAID, parameters)).scalars()) if keys else set()
+                paid = set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars()) if keys else set()
         except exc.IntegrityError:
             # Another worker leased the same content since this transaction looked: the next claim leaves it out.
             return ClaimedChunks([], paid_already=0)
@@ -128,7 +119,7 @@ class Work:
                 await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
             documents = sorted({o.chunk.document_id for o in paid})
             if documents:
-                await connection.execute(sql.GENERATED_DOCUMENTS, {"ids": documents})
+                await connection.execute(sql.BEGIN_INDEXING, {"ids": documents})
 
     # Indexing
 
@@ -176,7 +167,7 @@ class Work:
             # A document that has changed since Qdrant confirmed its points is not finished: its live version stays.
             replacing = [d for d in documents if d.id in ended and d.version > 1 and d.version != d.live_version]
             if replacing:
-                await connection.execute(sql.FORGET, rows.version_rows(replacing))
+                await connection.execute(sql.DELETE_OLDER_CHUNKS, rows.version_rows(replacing))
                 await feedback.delete_without_chunk(connection, [d.id for d in replacing])
                 await self._insert_sweeps(connection, replacing)
             await feedback.index_waiting(connection, sorted(ended))
@@ -186,14 +177,14 @@ class Work:
     async def deletable(self, limit: int = 100) -> list[FinishableDocument]:
         """Return documents that their owners have deleted, whose points may still be there."""
         async with self._database.begin() as connection:
-            documents = (await connection.execute(sql.DELETED, {"limit": limit})).mappings().all()
+            documents = (await connection.execute(sql.DELETABLE, {"limit": limit})).mappings().all()
         return [FinishableDocument(**row) for row in documents]
 
     async def finish_deletion(self, documents: Sequence[FinishableDocument]) -> list[str]:
         """Delete the rows of documents whose points are gone; return the uploads that nobody needs any more."""
         async with self._database.begin() as connection:
             await self._insert_sweeps(connection, documents)
-            uploads = await connection.execute(sql.FORGET_DELETED, {"ids": [d.id for d in documents]})
+            uploads = await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
             return list(uploads.scalars())
 
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
@@ -205,12 +196,12 @@ class Work:
     async def delete_sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """Delete sweeps that are done."""
         async with self._database.begin() as connection:
-            await connection.execute(_DELETE_SWEEPS, {"ids": [sweep.id for sweep in sweeps]})
+            await connection.execute(sql.DELETE_SWEEPS, {"ids": [sweep.id for sweep in sweeps]})
 
     async def stale_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
         """Return the version below which queries see no point of a document; deleted documents are missing."""
         async with self._database.begin() as connection:
-            found = await connection.execute(_STALE_BELOW, {"ids": list(document_ids)})
+            found = await connection.execute(sql.STALE_BELOW, {"ids": list(document_ids)})
             return {row.id: row.below for row in found}
 
     # Leases

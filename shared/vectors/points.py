@@ -1,4 +1,4 @@
-"""What stands in Qdrant: a point for each question and one for each chunk, and how their ids are made.
+"""The points in Qdrant: one for each question and one for each chunk; and how their ids are made.
 
 Question points carry the vector `question`, chunk points the vectors `text` and `bm25`; both kinds live in one
 collection, so that one upsert writes a chunk whole, one filter deletes it, and one request searches every channel.
@@ -31,12 +31,12 @@ def question_id(chunk: UUID, ordinal: int) -> str:
 
 
 def _uuid5(namespace: bytes, name: bytes) -> UUID:
-    """`uuid.uuid5`, which imports hashlib again for each of the millions of ids."""
+    """As `uuid.uuid5`, which imports hashlib again for each of the millions of ids."""
     return UUID(bytes=hashlib.sha1(namespace + name, usedforsecurity=False).digest()[:16], version=5)
 
 
 def with_questions(text: str, questions: Iterable[str]) -> str:
-    """What is embedded of a chunk whose questions are prepended to its text."""
+    """The text to embed for a chunk whose questions are prepended."""
     return "\n".join((*questions, text))
 
 
@@ -54,7 +54,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PointContext:
-    """Where a chunk belongs: all that its points say beside its content."""
+    """A chunk's place: the fields of its points beside its content."""
 
     tenant: str
     document_id: UUID
@@ -75,7 +75,7 @@ def points_of(
     questions: Sequence[tuple[str, Vectors]],
     accepted: Sequence[tuple[AcceptedQuestion, Vectors]] = (),
 ) -> list[Point]:
-    """The points of a chunk, of its questions and of those that users asked.
+    """The points of a chunk, of its questions and of the users' questions that it accepted.
 
     Args:
         content: the chunk; its fields are fields of the chunk's payload.
@@ -110,7 +110,7 @@ def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[s
 
 
 def _payload(content: ChunkContent, context: PointContext) -> dict[str, Any]:
-    """What the chunk's own point says and the points of its questions do not."""
+    """The fields that the chunk's point has and the points of its questions lack."""
     return content.as_json() | {
         "filename": context.filename,
         "external_id": context.external_id,

@@ -108,7 +108,7 @@ BUGS = (
         "a parse is recorded without its fencing token",
         WORKERS + "test_a_parsing_worker_wakes_with_the_chunks_of_an_old_version",
         "shared/ledger/statements.py",
-        (("AND d.lease_token = v.token AND d.state = 'parsing'", "AND d.state = 'parsing'"),),
+        (("WHERE d.id = v.id AND d.lease_token = v.token AND", "WHERE d.id = v.id AND"),),
     ),
     Bug(
         "a worker that is asked to end drops its calls",
@@ -208,9 +208,11 @@ BUGS = (
         (
             (
                 "except MalformedReply as fault:",
-                "except TruncatedReply:\n"
-                "            return GeneratedQuestions((), usage, calls)\n"
-                "        except MalformedReply as fault:",
+                (
+                    "except TruncatedReply:\n"
+                    "            return GeneratedQuestions((), usage, calls)\n"
+                    "        except MalformedReply as fault:"
+                ),
             ),
         ),
     ),

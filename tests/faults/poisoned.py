@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import shared.ingest.generate.stage
-from shared.ingest.generate import ChunkInput
+from shared.domain.chunks import ChunkContent
 from shared.ingest.parse.sandbox import ParsingSandbox
 from workers.__main__ import main
 
@@ -23,10 +23,10 @@ def poison(text: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return await parse(sandbox, path, **named)
 
-    async def generate_or_die(model: Any, subject: ChunkInput, options: Any) -> Any:
-        if text in subject.text:
+    async def generate_or_die(model: Any, content: ChunkContent, options: Any) -> Any:
+        if text in content.text:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await generate_questions(model, subject, options)
+        return await generate_questions(model, content, options)
 
     ParsingSandbox.parse = parse_or_die  # type: ignore[method-assign]
     shared.ingest.generate.stage.generate_questions = generate_or_die

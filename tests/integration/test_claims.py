@@ -13,14 +13,14 @@ from shared.domain.rates import Rates
 from shared.domain.records import NewChunk
 from shared.domain.retry import Retry
 from shared.domain.usage import Usage
-from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
+from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
 from shared.vectors.points import chunk_id
 from tests.conftest import Library
 
 
 def new_chunk(document, number, words):
-    key = content_key(document.tenant, "scripted", ChunkInput(words), GenerationOptions())
+    key = content_key(document.tenant, "scripted", ChunkContent.whole(words), GenerationOptions())
     identity = chunk_id(document.collection_id, document.lease.id, words, 0)
     return NewChunk(identity, number, ChunkContent.whole(words), key)
 

@@ -8,13 +8,16 @@ import pytest
 from aiohttp import web
 
 from bench.provider import Provider, Script
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import RateLimited, Refused, Unavailable
 from shared.domain.usage import Usage
-from shared.ingest.generate import BadQuestions, ChunkInput, GenerationOptions, generate_questions
+from shared.ingest.generate import BadQuestions, GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider as Client
 
-SUBJECT = ChunkInput("A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",))
+SUBJECT = ChunkContent.whole(
+    "A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",)
+)
 GOOD = orjson.dumps({"questions": ["When does a lease end?", "Who renews a lease?"]}).decode()
 
 

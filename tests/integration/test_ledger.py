@@ -13,14 +13,14 @@ from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome,
 from shared.domain.records import ChunkState, DocumentState, NewChunk
 from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
-from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
+from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
 
 NOW = timedelta()
 
 
 def new_chunk(words, ordinal=0, ready_questions=None):
-    key = content_key("default", "scripted", ChunkInput(words), GenerationOptions())
+    key = content_key("default", "scripted", ChunkContent.whole(words), GenerationOptions())
     content = ChunkContent.whole(words, heading_path=("Heading",))
     return NewChunk(uuid4(), ordinal, content, key, ready_questions)
 
@@ -158,7 +158,7 @@ async def test_content_paid_for_before_needs_no_call(services, library):
 
 
 async def test_tenants_do_not_share_what_they_paid_for():
-    subject, options = ChunkInput("text"), GenerationOptions()
+    subject, options = ChunkContent.whole("text"), GenerationOptions()
 
     assert content_key("a", "m", subject, options) != content_key("b", "m", subject, options)
 

@@ -2,8 +2,31 @@
 
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import text
 
 from shared.ledger.tables import metadata
+
+# Everything that PostgreSQL says of a schema: defaults and the predicates of partial indexes too, which Alembic's own
+# comparison leaves out.
+DEFINITIONS = text("""
+    SELECT table_name || '.' || column_name AS name, concat_ws(' ', udt_name, is_nullable, column_default) AS definition
+    FROM information_schema.columns WHERE table_schema = :schema AND table_name <> 'alembic_version'
+    UNION ALL
+    SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = :schema AND tablename <> 'alembic_version'
+    UNION ALL
+    SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
+    WHERE connamespace = CAST(:schema AS regnamespace) AND conname NOT LIKE 'alembic_version%'
+    UNION ALL
+    SELECT sequencename, concat_ws(' ', data_type, start_value, increment_by, cycle) FROM pg_sequences
+    WHERE schemaname = :schema
+""")
+
+
+async def definitions(connection, schema):
+    """The definition of each column, index, constraint and sequence of a schema, without the schema's name."""
+    await connection.execute(text("SET LOCAL search_path TO pg_catalog"))  # every name comes with its schema
+    rows = await connection.execute(DEFINITIONS, {"schema": schema})
+    return sorted((name, definition.replace(f"{schema}.", "")) for name, definition in rows)
 
 
 async def test_migrations_lead_to_the_declared_tables(services):
@@ -11,3 +34,16 @@ async def test_migrations_lead_to_the_declared_tables(services):
         different = await connection.run_sync(lambda sync: compare_metadata(MigrationContext.configure(sync), metadata))
 
     assert different == []
+
+
+async def test_migrations_and_tables_agree_in_defaults_and_predicates(services):
+    async with services.database.engine.connect() as connection:
+        await connection.execute(text("CREATE SCHEMA declared"))
+        await connection.execute(text("SET LOCAL search_path TO declared"))
+        await connection.run_sync(lambda sync: metadata.create_all(sync, checkfirst=False))
+        declared = await definitions(connection, "declared")
+        migrated = await definitions(connection, "public")
+        await connection.rollback()
+
+    assert migrated == declared
+    assert len(migrated) > sum(len(table.columns) + len(table.indexes) for table in metadata.sorted_tables)

@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from shared.ingest.generate import (
-    ChunkInput,
-    FilteredQuestion,
-    filter_by_similarity,
-    filter_by_text,
-    floor_for,
-    normalise,
-)
+from shared.domain.chunks import ChunkContent
+from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for, normalise
 
-SUBJECT = ChunkInput("The lease of a chunk ends after sixty seconds.", title="Leases")
+SUBJECT = ChunkContent.whole("The lease of a chunk ends after sixty seconds.", title="Leases")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +68,7 @@ def test_a_good_question_is_kept(question):
 def test_words_of_the_prompt_are_no_echo_where_the_text_has_them():
     question = "How is JSON parsed?"
     assert not filter_by_text([question], SUBJECT)[0].passed
-    assert filter_by_text([question], ChunkInput("JSON is parsed from left to right."))[0].passed
+    assert filter_by_text([question], ChunkContent.whole("JSON is parsed from left to right."))[0].passed
 
 
 def test_repetitions_are_dropped_and_the_first_stays():

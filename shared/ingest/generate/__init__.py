@@ -3,19 +3,11 @@
 from shared.ingest.generate.generator import content_key, generate_questions, strategy_for
 from shared.ingest.generate.prompts import PROMPT_VERSION, validate_template
 from shared.ingest.generate.quality import FilteredQuestion, filter_by_similarity, filter_by_text, floor_for, normalise
-from shared.ingest.generate.types import (
-    BadQuestions,
-    ChunkInput,
-    GeneratedQuestions,
-    GenerationOptions,
-    QuestionCount,
-    Strategy,
-)
+from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions, QuestionCount, Strategy
 
 __all__ = [
     "PROMPT_VERSION",
     "BadQuestions",
-    "ChunkInput",
     "FilteredQuestion",
     "GeneratedQuestions",
     "GenerationOptions",

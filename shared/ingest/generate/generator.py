@@ -6,9 +6,10 @@ import hashlib
 
 import orjson
 
+from shared.domain.chunks import ChunkContent
 from shared.ingest.generate import per_question, question_list
 from shared.ingest.generate.prompts import PROMPT_VERSION
-from shared.ingest.generate.types import ChunkInput, GeneratedQuestions, GenerationOptions, Strategy
+from shared.ingest.generate.types import GeneratedQuestions, GenerationOptions, Strategy
 from shared.providers.chat import ChatModel, ChatRequest
 
 _SMALL_MODELS = ("smollm2-135m", "smollm2-360m")
@@ -19,24 +20,24 @@ def strategy_for(model_name: str) -> Strategy:
     return "per-question" if model_name.lower().startswith(_SMALL_MODELS) else "list"
 
 
-def content_key(tenant: str, model: str, subject: ChunkInput, options: GenerationOptions) -> bytes:
+def content_key(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> bytes:
     """The key of a chunk's completion: 32 bytes that change whenever the request would.
 
     The key covers every part of the request. `PROMPT_VERSION` stands for the fixed parts: prompts, schemas, parameters,
     repairs.
     """
     call = [tenant, model, PROMPT_VERSION, options.strategy, options.questions_per_chunk, options.template]
-    return hashlib.sha256(orjson.dumps([call, subject.title, subject.heading_path, subject.text])).digest()
+    return hashlib.sha256(orjson.dumps([call, content.title, content.heading_path, content.text])).digest()
 
 
-def requests(subject: ChunkInput, options: GenerationOptions) -> list[ChatRequest]:
+def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
     """The calls for a chunk, where no reply needs repair."""
     if options.strategy == "per-question":
-        return per_question.requests(subject, options)
-    return [question_list.request(subject, options)]
+        return per_question.requests(content, options)
+    return [question_list.request(content, options)]
 
 
-async def generate_questions(model: ChatModel, subject: ChunkInput, options: GenerationOptions) -> GeneratedQuestions:
+async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
     """Have the questions of one chunk written; a malformed reply is repaired by another call, at most twice.
 
     Returns:
@@ -48,5 +49,5 @@ async def generate_questions(model: ChatModel, subject: ChunkInput, options: Gen
         BadQuestions: the replies stayed malformed; the error says what they cost.
     """
     if options.strategy == "per-question":
-        return await per_question.generate_questions(model, subject, options)
-    return await question_list.generate_questions(model, subject, options)
+        return await per_question.generate_questions(model, content, options)
+    return await question_list.generate_questions(model, content, options)

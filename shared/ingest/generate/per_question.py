@@ -16,10 +16,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
 from shared.ingest.generate.replies import questions_in
-from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
+from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Message
 from shared.providers.json_replies import MalformedReply
 from shared.text.sentences import sentences
@@ -57,19 +58,19 @@ _BEFORE_SENTENCE = ("", ".", "!", "?", ":")
 _PLAIN = re.compile(r"[\w '-]{3,40}")
 
 
-def requests(subject: ChunkInput, options: GenerationOptions) -> list[ChatRequest]:
+def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:
     """One call a question: sentences from all over the text, question words in turn, no request twice."""
-    prompt = render(options.template or WORD_TEMPLATE, subject, count=1, text=subject.text).strip()
-    text_names, _ = _names(subject.text)
+    prompt = render(options.template or WORD_TEMPLATE, content, count=1, text=content.text).strip()
+    text_names, _ = _names(content.text)
     begun = [
         (sentence, *_BEGINNINGS[index % len(_BEGINNINGS)])
-        for index, sentence in enumerate(_spread(subject.text, _count(options)))
+        for index, sentence in enumerate(_spread(content.text, _count(options)))
     ]
     calls = []
     for sentence, word, continuations in dict.fromkeys(begun):
         sure, doubtful = _names(sentence)
         names = sure[:_NAMES_OF_SENTENCE] or text_names[:_NAMES_OF_TEXT] or doubtful
-        task = render(WORD_TASK, subject, count=1, text=sentence).replace("{word}", word)
+        task = render(WORD_TASK, content, count=1, text=sentence).replace("{word}", word)
         calls.append(_request(f"{prompt}\n\n{task}", _pattern(word, continuations, names)))
     return calls
 
@@ -134,13 +135,13 @@ def _schema(pattern: str) -> dict[str, Any]:
     }
 
 
-async def generate_questions(model: ChatModel, subject: ChunkInput, options: GenerationOptions) -> GeneratedQuestions:
+async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
     """Have one question written after the other. A bad reply costs its question; no questions at all is an error.
 
     No call is repeated: the other questions are the cheaper remedy.
     """
     usage, questions = Usage(), list[str]()
-    calls = requests(subject, options)
+    calls = requests(content, options)
     for call in calls:
         completion = await model.complete(call)
         usage += completion.usage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import InvalidInput
-from shared.ingest.generate.types import ChunkInput
 
 PROMPT_VERSION = "1"
 
@@ -83,11 +83,11 @@ def _listed(names: list[str] | tuple[str, ...]) -> str:
     return ", ".join(f"{{{name}}}" for name in names)
 
 
-def render(template: str, subject: ChunkInput, *, count: int, text: str) -> str:
+def render(template: str, content: ChunkContent, *, count: int, text: str) -> str:
     """Fill in a template in one pass: braces in what is filled in are left alone."""
     values = {
-        "title": _one_line(subject.title or ""),
-        "headings": " > ".join(_one_line(heading) for heading in subject.heading_path),
+        "title": _one_line(content.title or ""),
+        "headings": " > ".join(_one_line(heading) for heading in content.heading_path),
         "count": str(count),
         "text": text,
     }

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.vectors import Vectors
-from shared.ingest.generate.types import ChunkInput
 
 MIN_CHARS, MAX_CHARS = 8, 300
 QUESTION_MARKS = "?\uff1f\u061f;"  # Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon)
@@ -62,7 +62,7 @@ def is_question(question: str) -> bool:
     return MIN_CHARS <= len(question) <= MAX_CHARS and question.endswith((*QUESTION_MARKS, "か。"))
 
 
-def filter_by_text(questions: Sequence[str], subject: ChunkInput) -> list[FilteredQuestion]:
+def filter_by_text(questions: Sequence[str], content: ChunkContent) -> list[FilteredQuestion]:
     """Judge each question by its text alone.
 
     Returns:
@@ -72,25 +72,25 @@ def filter_by_text(questions: Sequence[str], subject: ChunkInput) -> list[Filter
     filtered = []
     for question in map(normalise, questions):
         words = frozenset(_words(question))
-        reason = _fault(question, subject) or _repetition(words, passed)
+        reason = _fault(question, content) or _repetition(words, passed)
         if reason is None:
             passed.append(words)
         filtered.append(FilteredQuestion(question, passed=reason is None, reason=reason))
     return filtered
 
 
-def _fault(question: str, subject: ChunkInput) -> str | None:
+def _fault(question: str, content: ChunkContent) -> str | None:
     if len(question) < MIN_CHARS:
         return "too short"
     if len(question) > MAX_CHARS:
         return "too long"
     if not is_question(question):
         return "not a question"
-    return _emptiness(question, subject)
+    return _emptiness(question, content)
 
 
-def _emptiness(question: str, subject: ChunkInput) -> str | None:
-    if _ECHOES.search(question) and not _ECHOES.search(subject.text):
+def _emptiness(question: str, content: ChunkContent) -> str | None:
+    if _ECHOES.search(question) and not _ECHOES.search(content.text):
         return "repeats the prompt"
     if _REFERENCE.search(question):
         return "speaks of the text, not of its subject"

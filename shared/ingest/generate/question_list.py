@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, render
 from shared.ingest.generate.quality import is_question, normalise
 from shared.ingest.generate.replies import questions_in
-from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
+from shared.ingest.generate.types import BadQuestions, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 from shared.providers.json_replies import MalformedReply
 
@@ -33,9 +34,9 @@ class TruncatedReply(MalformedReply):
     """A reply that stopped at the token limit."""
 
 
-def request(subject: ChunkInput, options: GenerationOptions) -> ChatRequest:
-    count = options.count_for(subject)
-    prompt = render(options.template or LIST_TEMPLATE, subject, count=count, text=delimited(subject.text))
+def request(content: ChunkContent, options: GenerationOptions) -> ChatRequest:
+    count = options.count_for(content)
+    prompt = render(options.template or LIST_TEMPLATE, content, count=count, text=delimited(content.text))
     return ChatRequest(
         messages=(Message("system", LIST_SYSTEM), Message("user", prompt)),
         schema=SCHEMA,
@@ -43,17 +44,17 @@ def request(subject: ChunkInput, options: GenerationOptions) -> ChatRequest:
     )
 
 
-async def generate_questions(model: ChatModel, subject: ChunkInput, options: GenerationOptions) -> GeneratedQuestions:
+async def generate_questions(model: ChatModel, content: ChunkContent, options: GenerationOptions) -> GeneratedQuestions:
     usage = Usage()
-    call = request(subject, options)
+    call = request(content, options)
     for calls in range(1, MAX_REPAIRS + 2):
         completion = await model.complete(call)
         usage += completion.usage
         try:
-            return GeneratedQuestions(_questions(completion, options.count_for(subject)), usage, calls)
+            return GeneratedQuestions(_questions(completion, options.count_for(content)), usage, calls)
         except MalformedReply as fault:
             reason = str(fault)
-            options, call = _repaired(fault, call, subject, options)
+            options, call = _repaired(fault, call, content, options)
     raise BadQuestions(
         f"the model's reply stayed malformed after {MAX_REPAIRS} repairs: {reason}", usage=usage, calls=calls
     )
@@ -69,7 +70,7 @@ def _questions(completion: Completion, count: int) -> tuple[str, ...]:
 
 
 def _repaired(
-    fault: MalformedReply, call: ChatRequest, subject: ChunkInput, options: GenerationOptions
+    fault: MalformedReply, call: ChatRequest, content: ChunkContent, options: GenerationOptions
 ) -> tuple[GenerationOptions, ChatRequest]:
     """The next call: fewer questions with more room after a cut, else the same with the shape spelled out.
 
@@ -77,6 +78,6 @@ def _repaired(
     """
     if not isinstance(fault, TruncatedReply):
         return options, replace(call, messages=(Message("system", LIST_SYSTEM + _REMINDER), *call.messages[1:]))
-    fewer = replace(options, questions_per_chunk=max(1, options.count_for(subject) // 2))
+    fewer = replace(options, questions_per_chunk=max(1, options.count_for(content) // 2))
     assert call.max_tokens is not None
-    return fewer, replace(request(subject, fewer), max_tokens=call.max_tokens * 2)
+    return fewer, replace(request(content, fewer), max_tokens=call.max_tokens * 2)

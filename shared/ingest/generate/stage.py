@@ -16,7 +16,7 @@ from shared.domain.records import ChunkToGenerate
 from shared.domain.retry import RetryPolicy, decide
 from shared.domain.usage import Usage
 from shared.ingest.drain import Stage
-from shared.ingest.generate import BadQuestions, ChunkInput, generate_questions
+from shared.ingest.generate import BadQuestions, generate_questions
 from shared.ingest.generate.options import generation_options
 from shared.ledger.work import Work
 from shared.providers.chat import ChatModel
@@ -74,11 +74,10 @@ async def _claim(questioner: Generator, limit: int, *, suspects: bool = False) -
 async def generate(questioner: Generator, chunk: ChunkToGenerate) -> GenerateOutcome | FailedAttempt:
     """Have a chunk's questions written."""
     options = generation_options(questioner.settings, chunk.options, questioner.model.name)
-    subject = ChunkInput.of(chunk.content)
     try:
         poison.check(chunk.lost_leases)
         generated = await generate_questions(
-            LimitedChat(questioner.model, questioner.limiter, chunk.tenant), subject, options
+            LimitedChat(questioner.model, questioner.limiter, chunk.tenant), chunk.content, options
         )
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, questioner.policy, random.random)

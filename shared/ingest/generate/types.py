@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import BadReply
@@ -17,19 +17,6 @@ _FEWEST, _MOST = 3, 10
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkInput:
-    """A chunk and its place in the document: `heading_path` goes from the outermost heading inwards."""
-
-    text: str
-    title: str | None = None
-    heading_path: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, content: ChunkContent) -> Self:
-        return cls(content.text, content.title, content.heading_path)
-
-
-@dataclass(frozen=True, slots=True)
 class GenerationOptions:
     """How a collection has its questions written; `template` replaces the default prompt of the strategy."""
 
@@ -37,11 +24,11 @@ class GenerationOptions:
     questions_per_chunk: QuestionCount = "auto"
     template: str | None = None
 
-    def count_for(self, subject: ChunkInput) -> int:
+    def count_for(self, content: ChunkContent) -> int:
         """How many questions the model should write: as configured, or one per 200 characters, from 3 to 10."""
         if self.questions_per_chunk != "auto":
             return self.questions_per_chunk
-        return min(_MOST, max(_FEWEST, round(len(subject.text) / _CHARS_PER_QUESTION)))
+        return min(_MOST, max(_FEWEST, round(len(content.text) / _CHARS_PER_QUESTION)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex
 from shared.domain.retry import RetryPolicy, decide
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
-from shared.ingest.generate import ChunkInput, FilteredQuestion, filter_by_similarity, filter_by_text
+from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.index.finish import Finisher
 from shared.ledger.work import Work
 from shared.providers.embedding import Embedder, embed_each, pack
@@ -167,7 +167,7 @@ def _check_model(indexer: Indexer, chunk: ChunkToIndex) -> None:
 def _filter(chunk: ChunkToIndex) -> list[FilteredQuestion]:
     if chunk.ready_made:
         return [FilteredQuestion(question, passed=True) for question in chunk.questions]
-    return filter_by_text(chunk.questions, ChunkInput.of(chunk.content))
+    return filter_by_text(chunk.questions, chunk.content)
 
 
 async def _embed(

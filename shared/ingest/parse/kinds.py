@@ -121,7 +121,7 @@ _OLE_STREAMS = (("WordDocument", DOC), ("PowerPoint Document", PPT), ("Workbook"
 _ZIP_FOLDERS = (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX))
 _ZIP_TYPES = {kind.media_type: kind for kind in (ODT, ODS, EPUB)}
 _MAIL_HEADER = re.compile(
-    r"(?:From|To|ChunkInput|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To):", re.IGNORECASE
+    r"(?:From|To|Subject|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To):", re.IGNORECASE
 )
 _MAIL_MUST = re.compile(r"^(?:From|Message-ID|MIME-Version):", re.IGNORECASE | re.MULTILINE)
 _MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b", re.IGNORECASE)

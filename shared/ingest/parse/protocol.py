@@ -1,4 +1,4 @@
-"""What the sandbox and its child say to each other: JSON, each message after its length in eight bytes."""
+"""The messages between the sandbox and its child: JSON, each after its length in eight bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
 from shared.ingest.parse.document import ParsedDocument
 
 READY = b"ready\n"
-"""What a child says first: that it has started, has loaded the extractor and is confined."""
+"""A child's first message: it has started, has loaded the extractor and is confined."""
 
 LENGTH = struct.Struct(">Q")
 
@@ -33,7 +33,7 @@ class ParseRequest(TypedDict):
 
 
 class ParseReply(TypedDict):
-    """What came of it.
+    """The outcome of a request.
 
     `detail` is the parser's own error, for the log. `resident_bytes` and `native_files` are the child's state, for its
     recycling.
@@ -48,7 +48,7 @@ class ParseReply(TypedDict):
 
 
 def pack(message: ParseRequest | ParseReply) -> bytes:
-    """A message as it goes over the wire."""
+    """Encode a message."""
     body = orjson.dumps(message)
     return LENGTH.pack(len(body)) + body
 

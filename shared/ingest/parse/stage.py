@@ -18,7 +18,7 @@ from shared.domain.outcomes import FailedAttempt, ParseOutcome
 from shared.domain.records import CollectionOptions, DocumentToParse, NewChunk
 from shared.domain.retry import RetryPolicy, decide
 from shared.ingest.drain import Stage
-from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
+from shared.ingest.generate import GenerationOptions, content_key
 from shared.ingest.generate.options import generation_options
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.questions import assign
@@ -129,7 +129,7 @@ def new_chunks(
                 id=chunk_id(document.collection_id, document.lease.id, content.text, occurrences[content.text]),
                 ordinal=ordinal,
                 content=content,
-                content_key=content_key(document.tenant, model, ChunkInput.of(content), options),
+                content_key=content_key(document.tenant, model, content, options),
                 ready_questions=None if ready_questions is None else ready_questions[ordinal],
             )
         )

@@ -1,4 +1,4 @@
-"""Chunks as they are returned."""
+"""The chunks that a query returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.query.retrieve.query import Channel, QuestionOrigin
 
 @dataclass(frozen=True, slots=True)
 class RetrievedChunk:
-    """A chunk that was found, what is returned for it, and why it was found.
+    """A chunk that matched, the content to return for it, and why it matched.
 
     Args:
         content: that of the unit of return: the chunk, the section around it or some of its sentences. A table's header
@@ -54,7 +54,7 @@ class RetrievedChunk:
 
 
 def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
-    """A match with what stands in Qdrant."""
+    """Join a match with its payload in Qdrant."""
     content = ChunkContent.from_json(payload)
     return RetrievedChunk(
         chunk_id=match.chunk_id,

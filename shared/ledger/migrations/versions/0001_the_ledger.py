@@ -1,12 +1,257 @@
 """The ledger: collections, documents, chunks, completions, logged queries, accepted questions and sweeps."""
 
-from alembic import op
+from __future__ import annotations
 
-from shared.ledger.tables import metadata
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0001"
 down_revision = None
 
+TIME = sa.DateTime(timezone=True)
+NOW = sa.text("now()")
+
 
 def upgrade() -> None:
-    metadata.create_all(op.get_bind())
+    op.execute(sa.schema.CreateSequence(sa.Sequence("fencing")))
+    _collections()
+    _documents()
+    _chunks()
+    _completions()
+    _queries()
+    _accepted_questions()
+    _sweeps()
+
+
+def _lease_columns() -> list[sa.Column[Any]]:
+    """The columns of rows that workers claim."""
+    return [
+        sa.Column("lane", sa.SmallInteger(), server_default="0", nullable=False),
+        sa.Column("due_at", TIME, server_default=NOW, nullable=False),
+        sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("lost_leases", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("lease_token", sa.BigInteger()),
+        sa.Column("leased_by", sa.Text()),
+        sa.Column("error", sa.Text()),
+        sa.Column("history", JSONB(), server_default=sa.text("'[]'::jsonb"), nullable=False),
+    ]
+
+
+def _collections() -> None:
+    op.create_table(
+        "collections",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("options", JSONB(), nullable=False),
+        sa.Column("embedding_model", sa.Text(), nullable=False),
+        sa.Column("index_name", sa.Text(), nullable=False),
+        sa.Column("calibration", JSONB()),
+        sa.Column("calibration_due_at", TIME, server_default=NOW, nullable=False),
+        sa.Column("calibrating_until", TIME),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_collections"),
+    )
+    op.create_index("uq_collections_name", "collections", ["tenant", "name"], unique=True)
+
+
+def _documents() -> None:
+    op.create_table(
+        "documents",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection_id", sa.Uuid(), nullable=False),
+        sa.Column("external_id", sa.Text(), nullable=False),
+        sa.Column("filename", sa.Text()),
+        sa.Column("title", sa.Text()),
+        sa.Column("media_type", sa.Text()),
+        sa.Column("metadata", JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
+        sa.Column("ready_questions", JSONB()),
+        sa.Column("upload", sa.Text(), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("content_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("version", sa.Integer(), server_default="1", nullable=False),
+        sa.Column("live_version", sa.Integer()),
+        sa.Column("discarded_version", sa.Integer()),
+        sa.Column("state", sa.Text(), nullable=False),
+        *_lease_columns(),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.Column("updated_at", TIME, server_default=NOW, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["collection_id"], ["collections.id"], name="fk_documents_collection_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_documents"),
+    )
+    _documents_indexes()
+
+
+def _documents_indexes() -> None:
+    op.create_index(
+        "ix_documents_due",
+        "documents",
+        ["tenant", "lane", "due_at"],
+        postgresql_where=sa.text("state IN ('queued', 'parsing')"),
+    )
+    op.create_index(
+        "ix_documents_failed", "documents", ["tenant", "updated_at", "id"], postgresql_where=sa.text("state = 'failed'")
+    )
+    op.create_index("ix_documents_leased", "documents", ["tenant"], postgresql_where=sa.text("leased_by IS NOT NULL"))
+    op.create_index("ix_documents_list", "documents", ["tenant", "created_at", "id"])
+    op.create_index(
+        "ix_documents_open",
+        "documents",
+        ["state", "due_at"],
+        postgresql_where=sa.text("state IN ('generating', 'indexing', 'deleting')"),
+    )
+    op.create_index(
+        "ix_documents_suspects",
+        "documents",
+        ["state", "due_at"],
+        postgresql_where=sa.text("lost_leases > 0 AND state IN ('queued', 'parsing')"),
+    )
+    op.create_index(
+        "uq_documents_external_id",
+        "documents",
+        ["collection_id", "external_id"],
+        unique=True,
+        postgresql_where=sa.text("state <> 'deleting'"),
+    )
+
+
+def _chunks() -> None:
+    op.create_table(
+        "chunks",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("document_id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("ordinal", sa.Integer(), nullable=False),
+        sa.Column("content", JSONB(), nullable=False),
+        sa.Column("content_key", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("hidden", sa.Boolean(), nullable=False),
+        sa.Column("ready_questions", sa.ARRAY(sa.Text())),
+        sa.Column("questions", JSONB()),
+        sa.Column("questions_passed", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("prompt_tokens", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("completion_tokens", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("calls", sa.Integer(), server_default="0", nullable=False),
+        *_lease_columns(),
+        sa.Column("settled_at", TIME),
+        sa.ForeignKeyConstraint(["document_id"], ["documents.id"], name="fk_chunks_document_id", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", "version", name="pk_chunks"),
+    )
+    _chunks_indexes()
+
+
+def _chunks_indexes() -> None:
+    op.create_index(
+        "ix_chunks_dead",
+        "chunks",
+        ["tenant", "settled_at", "id", "version"],
+        postgresql_where=sa.text("state = 'dead'"),
+    )
+    op.create_index("ix_chunks_document", "chunks", ["document_id", "version", "ordinal"])
+    op.create_index(
+        "ix_chunks_generating_key", "chunks", ["content_key"], postgresql_where=sa.text("state = 'generating'")
+    )
+    op.create_index(
+        "ix_chunks_in_indexing",
+        "chunks",
+        ["tenant"],
+        postgresql_where=sa.text("state = 'generated' AND leased_by IS NOT NULL"),
+    )
+    op.create_index("ix_chunks_settled", "chunks", ["tenant", "settled_at"])
+    op.create_index(
+        "ix_chunks_suspects",
+        "chunks",
+        ["state", "due_at"],
+        postgresql_where=sa.text("lost_leases > 0 AND state IN ('generating', 'generated')"),
+    )
+    op.create_index(
+        "ix_chunks_to_generate",
+        "chunks",
+        ["tenant", "lane", "due_at"],
+        postgresql_where=sa.text("state = 'generating'"),
+    )
+    op.create_index(
+        "ix_chunks_to_index", "chunks", ["tenant", "lane", "due_at"], postgresql_where=sa.text("state = 'generated'")
+    )
+    op.create_index(
+        "uq_chunks_leased_key",
+        "chunks",
+        ["content_key"],
+        unique=True,
+        postgresql_where=sa.text("state = 'generating' AND leased_by IS NOT NULL"),
+    )
+
+
+def _completions() -> None:
+    op.create_table(
+        "completions",
+        sa.Column("content_key", sa.LargeBinary(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("questions", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("prompt_tokens", sa.Integer(), nullable=False),
+        sa.Column("completion_tokens", sa.Integer(), nullable=False),
+        sa.Column("calls", sa.Integer(), nullable=False),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("content_key", name="pk_completions"),
+    )
+
+
+def _queries() -> None:
+    op.create_table(
+        "queries",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection_id", sa.Uuid(), nullable=False),
+        sa.Column("question", sa.Text(), nullable=False),
+        sa.Column("chunk_ids", sa.ARRAY(sa.Uuid()), nullable=False),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_queries"),
+    )
+    op.create_index("ix_queries_created_at", "queries", ["created_at"])
+
+
+def _accepted_questions() -> None:
+    op.create_table(
+        "accepted_questions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection_id", sa.Uuid(), nullable=False),
+        sa.Column("document_id", sa.Uuid(), nullable=False),
+        sa.Column("chunk_id", sa.Uuid(), nullable=False),
+        sa.Column("question", sa.Text(), nullable=False),
+        sa.Column("query_id", sa.Uuid()),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["document_id"], ["documents.id"], name="fk_accepted_questions_document_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_accepted_questions"),
+    )
+    op.create_index("ix_accepted_questions_chunk_id", "accepted_questions", ["chunk_id"])
+    op.create_index("ix_accepted_questions_document_id", "accepted_questions", ["document_id"])
+    op.create_index("ix_accepted_questions_list", "accepted_questions", ["collection_id", "created_at", "id"])
+    op.create_index(
+        "ix_accepted_questions_removing", "accepted_questions", ["id"], postgresql_where=sa.text("state = 'removing'")
+    )
+
+
+def _sweeps() -> None:
+    op.create_table(
+        "sweeps",
+        sa.Column("id", sa.BigInteger(), nullable=False),
+        sa.Column("index_name", sa.Text(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("document_id", sa.Uuid(), nullable=False),
+        sa.Column("below_version", sa.Integer(), nullable=False),
+        sa.Column("due_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_sweeps"),
+    )
+    op.create_index("ix_sweeps_due_at", "sweeps", ["due_at"])
