@@ -2,9 +2,10 @@
 
 `python -m bench.calibration FOLDER...`: each folder holds corpus.jsonl, queries.jsonl, qrels.tsv (BEIR) and
 generated.jsonl. Each set is also taken with a share of its texts' words replaced by others, so that users and texts
-share few words, and each of those with the vectors of models of other backgrounds: a component that all vectors share
-is added to MiniLM's. Prints nDCG@10 of equal weights, what the measured background changes, and what weights change
-that are chosen on 200 held-out generated questions, the best of them and those that are better by more than chance.
+share few words, and each of those with the vectors of models of other baseline similarities: a component that all
+vectors share is added to MiniLM's. Prints nDCG@10 of equal weights, and what the measured baseline similarity and
+weights change that are chosen on 200 held-out generated questions, the best of them and those that are better by
+more than chance.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ import orjson
 
 from embedded.minilm import MiniLM
 from shared.domain.vectors import Vectors
-from shared.query.calibrate.weights import EQUAL, _candidates, _lower_bound, _ndcg
+from shared.query.calibrate.baseline_similarity import measure_baseline_similarity
+from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, ChannelHits
-from shared.query.retrieve.baseline import baseline_of, rescale
-from shared.query.retrieve.channels import DEPTH, found_of, full_bm25
+from shared.query.retrieve.channels import DEPTH, fold, full_bm25
+from shared.query.retrieve.scale import rescale
 from shared.text.bm25 import document_vector, query_vector
 from shared.vectors.index import Hit
 
 SHARES = (0, 60, 90)  # per cent of the words
-BACKGROUNDS = (0.0, 0.3, 0.5, 0.7, 0.9)
+BASELINES = (0.0, 0.3, 0.5, 0.7, 0.9)
 HELD_OUT = 200
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 Founds = list[dict[Channel, ChannelHits]]
 
 
 @dataclass(frozen=True)
-class LabelledSet:
+class QuestionSet:
     ids: list[str]
     texts: list[str]
     queries: list[str]
@@ -49,7 +51,7 @@ def lines(path: Path) -> Iterator[dict[str, str]]:
     return (orjson.loads(line) for line in path.read_bytes().splitlines() if line.strip())
 
 
-def read(folder: Path, share: int) -> LabelledSet:
+def read(folder: Path, share: int) -> QuestionSet:
     """A set; where words are replaced only the passages that have questions, for the others could not be found."""
     written = {row["passage_id"]: row["questions"] for row in lines(folder / "generated.jsonl")}
     rows = [row for row in lines(folder / "corpus.jsonl") if not share or row["_id"] in written]
@@ -62,7 +64,7 @@ def read(folder: Path, share: int) -> LabelledSet:
             judged.setdefault(query, set()).add(passage)
     asked = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl") if row["_id"] in judged}
     questions = [(place, question) for place, name in enumerate(ids) for question in written.get(name, ())]
-    return LabelledSet(ids, texts, list(asked.values()), [judged[query] for query in asked], questions)
+    return QuestionSet(ids, texts, list(asked.values()), [judged[query] for query in asked], questions)
 
 
 def replaced(text: str, share: int) -> str:
@@ -76,7 +78,7 @@ def replaced(text: str, share: int) -> str:
     return re.sub(r"\w{4,}", other, text)
 
 
-def with_background(vectors: Vectors, baseline: float) -> Vectors:
+def with_baseline(vectors: Vectors, baseline: float) -> Vectors:
     shared = np.full((len(vectors), 1), baseline**0.5, dtype=np.float32)
     return np.hstack([vectors * np.float32((1 - baseline) ** 0.5), shared])
 
@@ -84,7 +86,7 @@ def with_background(vectors: Vectors, baseline: float) -> Vectors:
 class Searched:
     """A set as the product searches it, without an engine."""
 
-    def __init__(self, of: LabelledSet, texts: Vectors, questions: Vectors) -> None:
+    def __init__(self, of: QuestionSet, texts: Vectors, questions: Vectors) -> None:
         self._of, self._texts, self._questions = of, texts, questions
         self._owners = np.array([place for place, _ in of.questions])
         self._places: dict[int, list[tuple[int, float]]] = {}
@@ -122,22 +124,22 @@ class Searched:
     def _best(self, channel: Channel, scores: Vectors, full: float) -> ChannelHits:
         best = [place for place in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[place])]
         hits = [Hit(self._of.ids[p], float(scores[p]), {"chunk_id": self._of.ids[p], "question": ""}) for p in best]
-        return found_of(channel, hits, DEPTH, full)
+        return fold(channel, hits, DEPTH, full)
 
 
 def measure(folder: Path, share: int, model: MiniLM) -> None:
     of = read(folder, share)
     plain = [model.embed(texts)[0] for texts in (of.texts, [q for _, q in of.questions], of.queries)]
-    for baseline in BACKGROUNDS:
-        texts, questions, queries = (with_background(vectors, baseline) for vectors in plain)
+    for baseline in BASELINES:
+        texts, questions, queries = (with_baseline(vectors, baseline) for vectors in plain)
         chosen = np.random.default_rng(7).permutation(len(of.questions))[:HELD_OUT]
         owners = [of.questions[number][0] for number in chosen]
-        measured = baseline_of(questions[chosen], texts[owners])
+        measured = measure_baseline_similarity(questions[chosen], texts[owners])
         searched = Searched(of, texts, questions)
         found = searched.found(of.queries, queries)
         moved = [rescale(hits, measured) for hits in found]
-        equal, ours = (_ndcg(hits, of.relevant, EQUAL).mean() for hits in (found, moved))
-        name = f"{folder.name}, {share} % replaced, baseline {measured:.3f}"
+        equal, ours = (ndcg(hits, of.relevant, EQUAL).mean() for hits in (found, moved))
+        name = f"{folder.name}, {share} % replaced, baseline similarity {measured:.3f}"
         line = f"{name}: equal {equal:.4f}, moved {ours - equal:+.4f}"
         if not baseline:
             asked = [of.questions[number][1] for number in chosen]
@@ -148,11 +150,11 @@ def measure(folder: Path, share: int, model: MiniLM) -> None:
 
 def told(held_out: Founds, own: list[set[str]], found: Founds, relevant: list[set[str]], equal: float) -> str:
     """What weights gain on users' questions that are chosen on held-out ones."""
-    values = {weights: _ndcg(held_out, own, weights) for weights in _candidates()}
-    bounds = {weights: _lower_bound(of - values[EQUAL]) for weights, of in values.items()}
+    values = {weights: ndcg(held_out, own, weights) for weights in candidates()}
+    bounds = {weights: lower_bound(of - values[EQUAL]) for weights, of in values.items()}
     best = max(values, key=lambda weights: values[weights].mean())
     sure = max(bounds, key=bounds.__getitem__)
-    gains = {w: _ndcg(found, relevant, w).mean() - equal for w in {best, sure, EQUAL}}
+    gains = {w: ndcg(found, relevant, w).mean() - equal for w in {best, sure, EQUAL}}
     return f"; best on held-out {gains[best]:+.4f}, better for sure {gains[sure if bounds[sure] > 0 else EQUAL]:+.4f}"
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 DIMENSIONS = 384
 _WORD = re.compile(r"\w+")
-_REWRITES = {"hypothetical_answer", "queries", "step_back_question", "intent", "entities"}
+_REWRITES = {"hypothetical_answer", "queries", "step_back_question", "entities"}
 
 
 @dataclass
@@ -242,7 +242,6 @@ class Provider:
             "hypothetical_answer": f"It is so: {question}.",
             "queries": [f"{question} {n}?" for n in range(8)],
             "step_back_question": f"What is to be known of {question}?",
-            "intent": "DEFINITION",
             "entities": [],
         }
         return orjson.dumps({name: (defaults | self.script.rewriting)[name] for name in fields}).decode()

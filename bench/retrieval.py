@@ -74,7 +74,7 @@ async def fill(deployment: Deployment, chunks: int, texts: Texts) -> None:
     database = Database(urls["FOREASK_DATABASE_URL"])
     index = Index(urls["FOREASK_QDRANT_URL"], deployment.stack.settings.qdrant_api_key)
     collection = await Collections(database).get("default", "bench")
-    await index.ensure(collection.index_name, DIMENSIONS)
+    await index.ensure_collection(collection.index_name, DIMENSIONS)
     batch: list[Point] = []
     for number, written in enumerate(points(chunks, texts), 1):
         batch += written

@@ -1,4 +1,4 @@
-"""An evaluation on this machine: the engines that it needs, the run, and what is written of it."""
+"""An evaluation on this machine: the engines that it needs, the run, and its output."""
 
 from __future__ import annotations
 
@@ -19,11 +19,20 @@ from cli import served
 from cli.client import Client
 from cli.meter import Stages
 from cli.output import say
-from evaluation import Change, EvaluationCache, Tools, baseline_of, chosen, evaluate, read, read_questions
+from evaluation import (
+    EvaluationCache,
+    EvaluationServices,
+    StrategyDifference,
+    evaluate,
+    read_questions,
+    read_set,
+    select_baseline,
+    select_strategies,
+)
 from evaluation import markdown as as_markdown
 from evaluation import page as as_html
 from evaluation.results import FILE, Json
-from evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_cells, heading, sentences
+from evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cells, difference_cells, heading, sentences
 from evaluation.vectors import CachedEmbedder
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
 from shared.query.rewrite import Rewriter
@@ -36,113 +45,114 @@ _TABLE_WIDTH = 120
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """What is to be evaluated.
+    """The options of an evaluation.
 
     Args:
         folder: the labelled set.
-        strategies: by name; None is all.
-        baseline: the strategy that the others are compared with; None is text alone, if it is among them.
-        ask: whether questions may be written, and paid for, where the set has none.
-        answers: whether questions are answered too, by the configured model, or in quotations where there is none.
+        strategies: by name; None is all that need no other model.
+        baseline: the strategy that the others are compared with; None is text alone, if that is among them.
+        generate: whether a model may write questions, for money, where the set has none.
+        answers: whether answers are evaluated too, of the configured model, or quotations where there is none.
     """
 
     folder: Path
     strategies: list[str] | None = None
     baseline: str | None = None
-    ask: bool = False
+    generate: bool = False
     answers: bool = False
 
 
-def run(wanted: EvaluationRequest, settings: Settings, console: Console) -> Json:
-    """Evaluate, with embedded engines where the settings name no others; a run that was stopped goes on."""
-    strategies = chosen(wanted.strategies)
-    baseline = baseline_of(wanted.baseline, strategies)
-    labelled = read(wanted.folder)
+def run(request: EvaluationRequest, settings: Settings, console: Console) -> Json:
+    """Evaluate, with embedded engines where the settings name no others; a stopped run continues."""
+    strategies = select_strategies(request.strategies)
+    baseline = select_baseline(request.baseline, strategies)
+    labelled = read_set(request.folder)
     work = settings.data_dir / "evaluation"
     needs = _Needs(
-        chat=wanted.ask and labelled.questions is None,
-        answers=wanted.answers,
-        generates=_generates(settings),
+        generates=request.generate and labelled.questions is None,
+        answers=request.answers,
+        writes_answers=_writes_answers(settings),
         rewrites=any(strategy.rewriting for strategy in strategies) and _has_model(settings),
     )
     with (
         _engines(settings, work, needs) as complete,
-        EvaluationCache(work / "kept.sqlite") as kept,
+        EvaluationCache(work / "cache.sqlite") as cache,
         Stages(console) as stages,
     ):
 
         async def evaluated() -> Json:
-            async with _tools(complete, kept, stages, needs) as tools:
-                return await evaluate(tools, labelled, strategies, baseline)
+            async with _services(complete, cache, stages, needs) as services:
+                return await evaluate(services, labelled, strategies, baseline)
 
         return uvloop.run(evaluated())
 
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """Which models a run needs beside embeddings: `generates` says that answers are written, not quoted."""
+    """The uses of models in a run, besides embeddings; `writes_answers`: a model answers, else they are quoted."""
 
-    chat: bool
-    answers: bool
     generates: bool
+    answers: bool
+    writes_answers: bool
     rewrites: bool
 
     @property
     def llm(self) -> bool:
-        return self.chat or self.rewrites or (self.answers and self.generates)
+        return self.generates or self.rewrites or (self.answers and self.writes_answers)
 
 
-def _generates(settings: Settings) -> bool:
+def _writes_answers(settings: Settings) -> bool:
     if settings.answering is not None:
         return settings.answering == "generative"
     return _has_model(settings)
 
 
 def _has_model(settings: Settings) -> bool:
-    """Whether there is a language model that can do more than write questions."""
+    """Whether there is a language model that can do more than generate questions."""
     return settings.llm_model not in (None, EMBEDDED_MODEL)
 
 
 @contextmanager
 def _engines(settings: Settings, work: Path, needs: _Needs) -> Iterator[Settings]:
-    """The settings with every URL that is needed, and the engines behind those that were not given."""
+    """Start the engines for which the settings have no URL, and add their URLs."""
     if settings.qdrant_url and settings.embedding_base_url and (settings.llm_base_url or not needs.llm):
-        yield settings  # which also works where the embedded engines are not installed
+        yield settings  # without an import of the embedded engines, which may not be installed
         return
     from cli.launcher import SPINS_OF_OPENMP, suited  # noqa: PLC0415
     from embedded.stack import Stack  # noqa: PLC0415
 
     for name, value in SPINS_OF_OPENMP.items():
         os.environ.setdefault(name, value)  # the engines inherit it
-    own = settings.model_copy(update=suited(settings))
-    with Stack(own, work, engines=("qdrant", "embedding", "llm") if needs.llm else ("qdrant", "embedding")) as stack:
+    tuned = settings.model_copy(update=suited(settings))
+    with Stack(tuned, work, engines=("qdrant", "embedding", "llm") if needs.llm else ("qdrant", "embedding")) as stack:
         yield stack.settings
 
 
-def run_served(client: Client, collection: str, questions: Path, wanted: EvaluationRequest, console: Console) -> Json:
+def run_served(client: Client, collection: str, questions: Path, request: EvaluationRequest, console: Console) -> Json:
     """Evaluate a collection on a server, as it stands there."""
-    strategies = chosen(wanted.strategies)
-    baseline = baseline_of(wanted.baseline, strategies)
-    labelled, kind = read_questions(questions, collection)
+    strategies = select_strategies(request.strategies)
+    baseline = select_baseline(request.baseline, strategies)
+    labelled, label_field = read_questions(questions, collection)
     with Stages(console) as stages:
-        return served.evaluate(client, labelled, kind, strategies, baseline=baseline, progress=stages.show)
+        return served.evaluate(client, labelled, label_field, strategies, baseline=baseline, progress=stages.show)
 
 
 @asynccontextmanager
-async def _tools(settings: Settings, kept: EvaluationCache, stages: Stages, needs: _Needs) -> AsyncIterator[Tools]:
+async def _services(
+    settings: Settings, cache: EvaluationCache, stages: Stages, needs: _Needs
+) -> AsyncIterator[EvaluationServices]:
     async with AsyncExitStack() as stack:
         index = Index(require(settings.qdrant_url, "FOREASK_QDRANT_URL"), settings.qdrant_api_key)
         stack.push_async_callback(index.aclose)
         embedder = embedder_of(settings, stack)
         chat = chat_of(settings, stack) if needs.llm else None
-        tools = Tools(settings, embedder, index, kept, chat if needs.chat else None, stages.show)
+        services = EvaluationServices(settings, embedder, index, cache, chat if needs.generates else None, stages.show)
         answerer: Answerer | None = None
         if needs.answers:
-            answerer = (
-                GenerativeAnswerer(chat) if chat and needs.generates else ExtractiveAnswerer(CachedEmbedder(tools))
-            )
+            quoting = ExtractiveAnswerer(CachedEmbedder(services))
+            answerer = GenerativeAnswerer(chat) if chat and needs.writes_answers else quoting
         rewriter = Rewriter(lambda _: chat, settings.rewrite_budget) if chat and needs.rewrites else None
-        yield replace(tools, answerer=answerer, rewriter=rewriter, reranker=reranker_of(settings, stack))
+        yield replace(services, answerer=answerer, rewriter=rewriter, reranker=reranker_of(settings, stack))
 
 
 def write(results: Json, output: Path) -> None:
@@ -154,7 +164,7 @@ def write(results: Json, output: Path) -> None:
 
 
 def show(results: Json, console: Console) -> None:
-    """Print how good each strategy is, then what each costs, then what must be known to read that."""
+    """Print the quality of each strategy, then its cost, then the sentences that a reader needs."""
     say(console, heading(results))
     rows = [cells(row) for row in results["rows"]]
     bold = [row["strategy"] == results["default"] for row in results["rows"]]
@@ -164,13 +174,13 @@ def show(results: Json, console: Console) -> None:
         say(console, sentence)
 
 
-def show_changes(found: Sequence[Change], console: Console) -> None:
+def show_differences(differences: Sequence[StrategyDifference], console: Console) -> None:
     say(console, "nDCG@10, now and in the run that it is compared with:")
-    _print(console, CHANGE_HEADINGS, [change_cells(change) for change in found], [False] * len(found))
+    _print(console, DIFFERENCE_HEADINGS, [difference_cells(d) for d in differences], [False] * len(differences))
 
 
 def _print(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], bold: Sequence[bool]) -> None:
-    """Print a table in its own width: a narrow terminal had better scroll or wrap than read cut numbers."""
+    """Print a table in its full width: in a narrow terminal wrapped lines are better than cut numbers."""
     table = Table(box=box.SIMPLE_HEAD)
     for name in headings:
         table.add_column(name, justify="left" if name == headings[0] else "right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""Why chunks were found: what each stage did, and where each channel has each chunk."""
+"""The explanation of a query: the work of each stage, and the rank of each chunk in each channel."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def print_explanation(console: Console, reply: Json) -> None:
 def _stages(stages: Mapping[str, Json]) -> Table:
     table = _table("stage", "ms", "what it did")
     for name, stage in stages.items():
-        took = stage["milliseconds"]
-        said = f"skipped: {stage['skipped']}" if stage["skipped"] else stage["did"] or ""
-        table.add_row(name, "" if took is None else f"{took:.1f}", Text(said))
+        milliseconds = stage["milliseconds"]
+        sentence = f"skipped: {stage['skipped']}" if stage["skipped"] else stage["did"] or ""
+        table.add_row(name, "" if milliseconds is None else f"{milliseconds:.1f}", Text(sentence))
     return table
 
 
 def _rewritten(rewritten: Json) -> Iterator[str]:
     for name, value in rewritten.items():
         if value:
-            shown = "; ".join(value) if isinstance(value, list) else value
-            yield f"{name.replace('_', ' ')}: {shown}"
+            text = "; ".join(value) if isinstance(value, list) else value
+            yield f"{name.replace('_', ' ')}: {text}"
 
 
 def _channels(chunks: list[Json], weights: Mapping[str, float]) -> Table:
     table = _table("chunk", "score", *(f"{channel} x {weight:g}" for channel, weight in weights.items()))
     for number, chunk in enumerate(chunks, 1):
-        places = [chunk["channels"].get(channel) for channel in weights]
-        cells = ["-" if place is None else f"#{place['rank']}  {place['score']:.2f}" for place in places]
+        ranks = [chunk["channels"].get(channel) for channel in weights]
+        cells = ["-" if rank is None else f"#{rank['rank']}  {rank['score']:.2f}" for rank in ranks]
         table.add_row(f"{number}. {chunk['external_id']}", f"{chunk['score']:.2f}", *cells)
     return table
 

@@ -237,7 +237,7 @@ def calibration_table(evidence: Json) -> Table:
         table.add_row(name, f"{value['mean']:.3f}", f"{value['low']:.3f} to {value['high']:.3f}")
     table.caption = (
         f"{evidence['questions']} {evidence['source']} questions, {evidence['chunks']} chunks;"
-        f" baseline of the embedding model {evidence['baseline']:.2f}"
+        f" baseline similarity of the embedding model {evidence['baseline_similarity']:.2f}"
     )
     return table
 

@@ -1,23 +1,23 @@
-"""Evaluation: strategies run over one set on the same questions and embeddings, and what they are worth."""
+"""Evaluation: strategies are compared over one set, on the same questions and embeddings."""
 
 from evaluation.cache import EvaluationCache
-from evaluation.comparison import Change, changes
-from evaluation.labelled import LabelledSet, read, read_questions
+from evaluation.comparison import StrategyDifference, compare
+from evaluation.labelled import LabelledSet, read_questions, read_set
 from evaluation.run import evaluate
-from evaluation.strategies import STRATEGIES, Strategy, baseline_of, chosen
-from evaluation.tools import Tools
+from evaluation.services import EvaluationServices
+from evaluation.strategies import STRATEGIES, Strategy, select_baseline, select_strategies
 
 __all__ = [
     "STRATEGIES",
-    "Change",
     "EvaluationCache",
+    "EvaluationServices",
     "LabelledSet",
     "Strategy",
-    "Tools",
-    "baseline_of",
-    "changes",
-    "chosen",
+    "StrategyDifference",
+    "compare",
     "evaluate",
-    "read",
     "read_questions",
+    "read_set",
+    "select_baseline",
+    "select_strategies",
 ]

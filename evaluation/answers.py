@@ -1,116 +1,142 @@
-"""What the answers are worth, not the ranking: citations, the known answer's words, and refusals."""
+"""The quality of answers rather than of rankings: citations, the words of known answers, and refusals."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
 from evaluation.labelled import LabelledSet
-from evaluation.tools import Tools, patiently
+from evaluation.services import EvaluationServices, retry_transient
 from shared.domain.errors import Permanent
 from shared.query.answer import Answer, Answerer, Passage, prompts
 from shared.query.calibrate.significance import interval
 from shared.query.retrieve import RetrievedChunk
+
+_EXTRACTIVE_IN_FLIGHT = 2
 
 Retrieve = Callable[[str], Awaitable[Sequence[RetrievedChunk]]]
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """One answer, judged; None where the set cannot tell.
+    """The judgement of one answer; None where the set cannot tell.
 
     Args:
         answered: it did not say that the documents do not answer.
-        valid: it cites, and cites nothing that it was not given.
+        valid: it cites, and no passage that it was not given.
         relevant: it cites a passage that answers.
         recalled: it contains one of the known answers.
+        tokens: that the answer cost.
     """
 
     answered: bool
     valid: bool | None = None
     relevant: bool | None = None
     recalled: bool | None = None
+    tokens: int = 0
 
 
-async def answers_of(tools: Tools, answerer: Answerer, labelled: LabelledSet, retrieve: Retrieve) -> dict[str, Any]:
-    """Answer every question from what is retrieved for it.
+async def judge_answers(
+    services: EvaluationServices, answerer: Answerer, labelled: LabelledSet, retrieve: Retrieve
+) -> dict[str, Any]:
+    """Answer every question from the chunks that are retrieved for it, and judge the answers.
 
     Returns:
         `{"form", "questions", "unanswerable", "failed", "tokens"}` and shares with their bounds: `answered`,
-        `citations_valid` and `cites_answering_passage` of what was answered, `answer_recall` of questions whose answer
+        `citations_valid` and `cites_answering_passage` of the given answers, `answer_recall` of questions whose answer
         is known, and `refused` of the unanswerable ones; None where there are none to judge.
     """
-    asked = {**labelled.queries, **labelled.unanswerable}
-    gate = asyncio.Semaphore(tools.settings.llm_max_in_flight if answerer.form == "generative" else 2)
-    done = 0
-
-    async def answered(query: str, question: str) -> tuple[str, Sequence[RetrievedChunk], Answer | None]:
-        nonlocal done
-        async with gate:
-            try:
-                chunks = await retrieve(question)
-                answer = await _answer(tools, answerer, question, chunks)
-            except Permanent:
-                chunks, answer = [], None
-        done += 1
-        tools.progress("answering", done, len(asked))
-        return query, chunks, answer
-
-    replies = await asyncio.gather(*(answered(*item) for item in asked.items()))
-    judged = {query: _judge(labelled, query, chunks, answer) for query, chunks, answer in replies if answer}
-    own = [judged[query] for query in labelled.queries if query in judged]
-    usage = [answer.usage for _, _, answer in replies if answer]
+    questions = {**labelled.queries, **labelled.unanswerable}
+    judged = await _judge_all(services, answerer, labelled, retrieve, questions)
+    answerable = [judged[query] for query in labelled.queries if query in judged]
+    unanswerable = [judged[query] for query in labelled.unanswerable if query in judged]
     return {
         "form": answerer.form,
         "questions": len(labelled.queries),
         "unanswerable": len(labelled.unanswerable),
-        "failed": len(asked) - len(judged),
-        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
-        "answered": _share(one.answered for one in own),
-        "citations_valid": _share(one.valid for one in own),
-        "cites_answering_passage": _share(one.relevant for one in own),
-        "answer_recall": _share(one.recalled for one in own),
-        "refused": _share(not judged[query].answered for query in labelled.unanswerable if query in judged),
+        "failed": len(questions) - len(judged),
+        "tokens": sum(answer.tokens for answer in judged.values()),
+        "answered": _share(answer.answered for answer in answerable),
+        "citations_valid": _share(answer.valid for answer in answerable),
+        "cites_answering_passage": _share(answer.relevant for answer in answerable),
+        "answer_recall": _share(answer.recalled for answer in answerable),
+        "refused": _share(not answer.answered for answer in unanswerable),
     }
 
 
-async def _answer(tools: Tools, answerer: Answerer, question: str, chunks: Sequence[RetrievedChunk]) -> Answer:
-    """Answer from chunks; an answer that was paid for is kept at once, until what would be sent is another."""
+async def _judge_all(
+    services: EvaluationServices,
+    answerer: Answerer,
+    labelled: LabelledSet,
+    retrieve: Retrieve,
+    questions: Mapping[str, str],
+) -> dict[str, JudgedAnswer]:
+    """The judgements by query; a question that the provider refuses has none."""
+    generative = answerer.form == "generative"
+    gate = asyncio.Semaphore(services.settings.llm_max_in_flight if generative else _EXTRACTIVE_IN_FLIGHT)
+    judged: dict[str, JudgedAnswer] = {}
+    done = 0
+
+    async def judge(query: str, question: str) -> None:
+        nonlocal done
+        async with gate:
+            try:
+                chunks = await retrieve(question)
+                judged[query] = _judge(labelled, query, chunks, await _answer(services, answerer, question, chunks))
+            except Permanent:
+                pass  # counted as failed
+        done += 1
+        services.progress("answering", done, len(questions))
+
+    await asyncio.gather(*(judge(query, question) for query, question in questions.items()))
+    return judged
+
+
+async def _answer(
+    services: EvaluationServices, answerer: Answerer, question: str, chunks: Sequence[RetrievedChunk]
+) -> Answer:
+    """Answer from chunks; a paid answer is cached at once, under the request that would be sent."""
     passages = [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
     async def answer() -> Answer:
-        return await patiently(lambda: answerer.answer(question, passages), tools.settings.max_attempts)
+        return await retry_transient(lambda: answerer.answer(question, passages), services.settings.max_attempts)
 
     if answerer.form == "extractive":
         return await answer()
-    model = str(tools.settings.llm_model)
+    model = str(services.settings.llm_model)
     key = hashlib.sha256(orjson.dumps(prompts.request(question, passages).body(model))).digest()
-    kept = tools.kept.answer(key)
-    if kept is None:
-        kept = await answer()
-        tools.kept.keep_answer(key, kept)
-    return kept
+    cached = services.cache.load_answer(key)
+    if cached is None:
+        cached = await answer()
+        services.cache.save_answer(key, cached)
+    return cached
 
 
 def _judge(labelled: LabelledSet, query: str, chunks: Sequence[RetrievedChunk], answer: Answer) -> JudgedAnswer:
-    known = labelled.answers.get(query)
-    text = _plain(answer.text)
-    recalled = None if known is None else answer.found and any(_plain(one) in text for one in known)
+    tokens = answer.usage.prompt_tokens + answer.usage.completion_tokens
+    recalled = _recalled(labelled.answers.get(query), answer)
     if not answer.found:
-        return JudgedAnswer(answered=False, recalled=recalled)
+        return JudgedAnswer(answered=False, recalled=recalled, tokens=tokens)
     scores = labelled.judgements.get(query, {})
     relevant = any(scores.get(chunks[number - 1].external_id, 0) > 0 for number in answer.cited)
     valid = bool(answer.cited) and not answer.removed_citations
-    return JudgedAnswer(answered=True, valid=valid, relevant=relevant, recalled=recalled)
+    return JudgedAnswer(answered=True, valid=valid, relevant=relevant, recalled=recalled, tokens=tokens)
 
 
-def _share(judged: Iterable[bool | None]) -> dict[str, float] | None:
-    values = [float(one) for one in judged if one is not None]
+def _recalled(known_answers: Iterable[str] | None, answer: Answer) -> bool | None:
+    if known_answers is None:
+        return None
+    text = _plain(answer.text)
+    return answer.found and any(_plain(known) in text for known in known_answers)
+
+
+def _share(judgements: Iterable[bool | None]) -> dict[str, float] | None:
+    values = [float(value) for value in judgements if value is not None]
     return asdict(interval(values)) if values else None
 
 

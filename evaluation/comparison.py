@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evaluation.results import Json
@@ -10,8 +11,8 @@ from shared.query.calibrate.significance import Interval, interval, p_value
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """How a strategy's nDCG@10 differs from before, paired over the questions."""
+class StrategyDifference:
+    """The nDCG@10 of a strategy in two runs, paired over the questions."""
 
     strategy: str
     before: float
@@ -21,22 +22,22 @@ class Change:
     queries: int
 
 
-def changes(now: Json, before: Json) -> list[Change]:
+def compare(now: Json, before: Json) -> list[StrategyDifference]:
     """Compare two runs.
 
     Raises:
         InvalidInput: they have no strategy or no question in common.
     """
     shared = [name for name in now["per_query"] if name in before["per_query"]]
-    found = [_change(name, now["per_query"][name], before["per_query"][name]) for name in shared]
-    compared = [change for change in found if change.queries]
+    differences = [_difference(name, now["per_query"][name], before["per_query"][name]) for name in shared]
+    compared = [difference for difference in differences if difference.queries]
     if not compared:
         raise InvalidInput("The two runs have no strategy with a question in common.", field="compare")
     return compared
 
 
-def _change(name: str, now: dict[str, float], before: dict[str, float]) -> Change:
+def _difference(name: str, now: Mapping[str, float], before: Mapping[str, float]) -> StrategyDifference:
     queries = [query for query in now if query in before]
-    mine, theirs = [now[query] for query in queries], [before[query] for query in queries]
-    difference = interval([a - b for a, b in zip(mine, theirs, strict=True)])
-    return Change(name, interval(theirs).mean, interval(mine).mean, difference, p_value(mine, theirs), len(queries))
+    new, old = [now[query] for query in queries], [before[query] for query in queries]
+    difference = interval([a - b for a, b in zip(new, old, strict=True)])
+    return StrategyDifference(name, interval(old).mean, interval(new).mean, difference, p_value(new, old), len(queries))

@@ -9,7 +9,7 @@ generated.jsonl   {"passage_id", "questions"}, where questions have been written
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +18,11 @@ import orjson
 
 from shared.domain.errors import InvalidInput
 
-_NAMED = 3  # of what is left out, so many are named
+_NAMED = 3  # ids in a note
 _QRELS = ("qrels.tsv", "qrels/test.tsv")
 _COLUMNS = 3
 
-Answers = Literal["chunk_ids", "external_ids"]
+LabelField = Literal["chunk_ids", "external_ids"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class LabelledPassage:
 
 @dataclass(frozen=True, slots=True)
 class LabelledSet:
-    """What is searched, what is asked, and what should be found.
+    """Passages, queries, and which passages answer which query.
 
     Args:
         queries: those that have a passage to be found, by id.
@@ -56,14 +56,14 @@ class LabelledSet:
 
 
 @dataclass(frozen=True, slots=True)
-class _LabelledQuery:
+class _QueryRow:
     id: str
     text: str
     answers: tuple[str, ...]
     answerable: bool
 
 
-def read(folder: Path) -> LabelledSet:
+def read_set(folder: Path) -> LabelledSet:
     """Read a set from its folder.
 
     Raises:
@@ -72,28 +72,38 @@ def read(folder: Path) -> LabelledSet:
     if not folder.is_dir():
         raise InvalidInput(f"{folder} is not a folder with corpus.jsonl, queries.jsonl and qrels.tsv.", field="folder")
     passages = _passages(folder / "corpus.jsonl")
-    asked = _queries(folder / "queries.jsonl")
-    texts = {query.id: query.text for query in asked}
-    judgements, notes = _judgements(_qrels_file(folder), {passage.id for passage in passages}, texts)
-    questions, more_notes = _questions(folder / "generated.jsonl", {passage.id for passage in passages})
-    unjudged = [query.id for query in asked if query.id not in judgements and query.answerable]
-    if unjudged:
-        notes.append(f"{_some('quer', unjudged, 'y', 'ies')} without a passage to be found left out.")
+    passage_ids = {passage.id for passage in passages}
+    rows = _queries(folder / "queries.jsonl")
+    judgements, judgement_notes = _judgements(_qrels_file(folder), passage_ids, {row.id for row in rows})
     if not judgements:
         raise InvalidInput(f"No query of {folder} has a passage to be found.", field="folder")
+    questions, question_notes = _questions(folder / "generated.jsonl", passage_ids)
+    judged, unjudged = _split(rows, judgements)
     return LabelledSet(
         name=folder.resolve().name,
         passages=passages,
-        queries={query.id: query.text for query in asked if query.id in judgements},
+        queries={row.id: row.text for row in judged},
         judgements=judgements,
         questions=questions,
-        notes=tuple(notes + more_notes),
-        answers={query.id: query.answers for query in asked if query.id in judgements and query.answers},
-        unanswerable={q.id: q.text for q in asked if q.id not in judgements and not q.answerable},
+        notes=(*judgement_notes, *_unjudged_notes(unjudged), *question_notes),
+        answers={row.id: row.answers for row in judged if row.answers},
+        unanswerable={row.id: row.text for row in unjudged if not row.answerable},
     )
 
 
-def read_questions(path: Path, name: str) -> tuple[LabelledSet, Answers]:
+def _split(
+    rows: Sequence[_QueryRow], judgements: Mapping[str, Mapping[str, int]]
+) -> tuple[list[_QueryRow], list[_QueryRow]]:
+    """The queries that have a passage to be found, and the others."""
+    return [row for row in rows if row.id in judgements], [row for row in rows if row.id not in judgements]
+
+
+def _unjudged_notes(rows: Iterable[_QueryRow]) -> list[str]:
+    ids = [row.id for row in rows if row.answerable]
+    return [f"{_some('quer', ids, 'y', 'ies')} without a passage to be found left out."] if ids else []
+
+
+def read_questions(path: Path, name: str) -> tuple[LabelledSet, LabelField]:
     """Read questions to a collection, in the form that calibration takes.
 
     A line is `{"question", "external_ids": [...]}` or `{"question", "chunk_ids": [...]}`; a question is its own id.
@@ -105,17 +115,17 @@ def read_questions(path: Path, name: str) -> tuple[LabelledSet, Answers]:
         InvalidInput: the file is missing, or one of its lines is malformed.
     """
     judgements: dict[str, dict[str, int]] = defaultdict(dict)
-    kinds: dict[Answers, None] = {}
+    fields: dict[LabelField, None] = {}
     for number, row in _rows(path):
-        kind: Answers = "chunk_ids" if "chunk_ids" in row else "external_ids"
-        kinds[kind] = None
-        if len(kinds) > 1:
+        label_field: LabelField = "chunk_ids" if "chunk_ids" in row else "external_ids"
+        fields[label_field] = None
+        if len(fields) > 1:
             raise _malformed(path, number, "names chunks where others name documents, or the other way round")
         question = _text(path, number, row, "question").strip()
-        judgements[question] |= dict.fromkeys(_texts(path, number, row, kind), 1)
+        judgements[question] |= dict.fromkeys(_texts(path, number, row, label_field), 1)
     if not judgements:
         raise InvalidInput(f"{path} is empty.", field="questions")
-    return LabelledSet(name, (), {question: question for question in judgements}, judgements, None), next(iter(kinds))
+    return LabelledSet(name, (), {question: question for question in judgements}, judgements, None), next(iter(fields))
 
 
 def _passages(path: Path) -> tuple[LabelledPassage, ...]:
@@ -132,14 +142,14 @@ def _passages(path: Path) -> tuple[LabelledPassage, ...]:
     return tuple(passages.values())
 
 
-def _queries(path: Path) -> list[_LabelledQuery]:
-    queries: dict[str, _LabelledQuery] = {}
+def _queries(path: Path) -> list[_QueryRow]:
+    queries: dict[str, _QueryRow] = {}
     for number, row in _rows(path):
         name = _text(path, number, row, "_id")
         if name in queries:
             raise _malformed(path, number, f"has the _id {name} again")
         answers = _texts(path, number, row, "answers", least=0) if "answers" in row else []
-        queries[name] = _LabelledQuery(
+        queries[name] = _QueryRow(
             name, _text(path, number, row, "text"), tuple(answers), answerable=row.get("answerable") is not False
         )
     return list(queries.values())
@@ -149,10 +159,8 @@ def _qrels_file(folder: Path) -> Path:
     return next((folder / name for name in _QRELS if (folder / name).is_file()), folder / _QRELS[0])
 
 
-def _judgements(
-    path: Path, passages: set[str], queries: Mapping[str, str]
-) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """Judgements of the queries that have a passage to be found, and what was left out."""
+def _judgements(path: Path, passages: set[str], queries: set[str]) -> tuple[dict[str, dict[str, int]], list[str]]:
+    """Judgements of the queries that have a passage to be found, and notes about the judgements left out."""
     judgements: dict[str, dict[str, int]] = defaultdict(dict)
     no_passage, no_query = list[str](), list[str]()
     for query, passage, score in _qrels(path):
@@ -167,7 +175,7 @@ def _judgements(
         notes.append(f"{_some('judgement', no_passage, '', 's')} of passages that the corpus does not have left out.")
     if no_query:
         notes.append(f"{_some('judgement', no_query, '', 's')} of queries that queries.jsonl does not have left out.")
-    return {query: own for query, own in judgements.items() if max(own.values()) > 0}, notes
+    return {query: scores for query, scores in judgements.items() if max(scores.values()) > 0}, notes
 
 
 def _qrels(path: Path) -> Iterator[tuple[str, str, int]]:
@@ -186,9 +194,9 @@ def _questions(path: Path, passages: set[str]) -> tuple[dict[str, tuple[str, ...
     questions: dict[str, tuple[str, ...]] = {}
     unknown = []
     for number, row in _rows(path):
-        name, own = _text(path, number, row, "passage_id"), _texts(path, number, row, "questions", least=0)
+        name, texts = _text(path, number, row, "passage_id"), _texts(path, number, row, "questions", least=0)
         if name in passages:
-            questions[name] = questions.get(name, ()) + tuple(q.strip() for q in own if q.strip())
+            questions[name] = questions.get(name, ()) + tuple(q.strip() for q in texts if q.strip())
         else:
             unknown.append(name)
     note = f"Questions of {_some('passage', unknown, '', 's')} that the corpus does not have left out."
@@ -231,8 +239,8 @@ def _texts(path: Path, number: int, row: Mapping[str, Any], name: str, *, least:
     return values
 
 
-def _malformed(path: Path, number: int, what: str) -> InvalidInput:
-    return InvalidInput(f"{path}, line {number} {what}.", field="folder")
+def _malformed(path: Path, number: int, fault: str) -> InvalidInput:
+    return InvalidInput(f"{path}, line {number} {fault}.", field="folder")
 
 
 def _some(noun: str, names: list[str], one: str, many: str) -> str:

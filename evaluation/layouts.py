@@ -1,9 +1,9 @@
-"""What is embedded of a passage and its questions, and the points that are made of it.
+"""Layouts: the texts to embed of a passage and its questions, and the points that they become.
 
 - `chunks`: as the product does it: the text and each question by itself.
-- `joined`: all questions of a passage as one text, in the place of a question.
-- `prepended`: the questions and then the text as one text in the place of the text, and each question by itself; the
-  collection option `prepend_questions`.
+- `joined`: all questions of a passage as one text, as if they were one question.
+- `prepended`: the questions in front of the text as one text, and each question by itself; the collection option
+  `prepend_questions`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLOAT_BYTES, _TERM_BYTES = 4, 8  # a term of a sparse vector is a number and a 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedPassage:
-    """What a layout embeds of a passage: a text, or none, and questions."""
+    """The texts to embed of a passage: a text, or none, and questions."""
 
     text: str | None
     questions: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class EmbeddedPassage:
         return (*(() if self.text is None else (self.text,)), *self.questions)
 
 
-def embedded(layout: Layout, passage: LabelledPassage, questions: Sequence[str]) -> EmbeddedPassage:
+def layout_parts(layout: Layout, passage: LabelledPassage, questions: Sequence[str]) -> EmbeddedPassage:
     if layout == "chunks":
         return EmbeddedPassage(passage.text, tuple(questions))
     if layout == "joined":
@@ -51,21 +51,21 @@ def embedded(layout: Layout, passage: LabelledPassage, questions: Sequence[str])
     return EmbeddedPassage(with_questions(passage.text, questions), tuple(questions))
 
 
-def collection(index_name: str, model: str, baseline: float) -> Collection:
-    """A collection that no ledger knows, calibrated without labels."""
-    own_id = uuid5(_NAMESPACE, index_name)
-    calibration = {"weights": dataclasses.asdict(Weights()), "baseline": baseline}
-    return Collection(own_id, TENANT, index_name, CollectionOptions(), model, index_name, _EPOCH, calibration)
+def layout_collection(index_name: str, model: str, baseline_similarity: float) -> Collection:
+    """A collection that no ledger has, calibrated without labels."""
+    collection_id = uuid5(_NAMESPACE, index_name)
+    calibration = {"weights": dataclasses.asdict(Weights()), "baseline_similarity": baseline_similarity}
+    return Collection(collection_id, TENANT, index_name, CollectionOptions(), model, index_name, _EPOCH, calibration)
 
 
-def points(
+def layout_points(
     collection: Collection,
     ordinal: int,
     passage: LabelledPassage,
     parts: EmbeddedPassage,
     vectors: Mapping[str, Vectors],
 ) -> list[Point]:
-    """The points of a passage; what the provider would not embed has no vector."""
+    """The points of a passage; a text that the provider refused has no vector."""
     document_id = uuid5(collection.id, passage.id)
     context = PointContext(
         tenant=collection.tenant,
@@ -83,16 +83,16 @@ def points(
 
 @dataclass(slots=True)
 class Footprint:
-    """What must be stored for some channels: points, and bytes of their vectors, payloads and ids, without indexes."""
+    """The storage that some channels need: points, and bytes of their vectors, payloads and ids, without indexes."""
 
     channels: tuple[Channel, ...]
     points: int = 0
     bytes: int = 0
 
     def add(self, points: Iterable[Point]) -> None:
-        wanted = {_VECTOR_OF[channel] for channel in self.channels}
+        names = {_VECTOR_OF[channel] for channel in self.channels}
         for point in points:
-            vectors = [vector for name, vector in point.vector.items() if name in wanted]
+            vectors = [vector for name, vector in point.vector.items() if name in names]
             if vectors or "text" in point.payload:  # any hit leads to the text
                 self.points += 1
                 self.bytes += len(orjson.dumps(point.payload)) + len(UUID(point.id).bytes)

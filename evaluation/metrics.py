@@ -1,4 +1,4 @@
-"""What a ranking is worth: nDCG, reciprocal rank and recall, as `ir_measures` computes them."""
+"""The quality of a ranking: nDCG, reciprocal rank and recall, as `ir_measures` computes them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, fl
     import ir_measures as ir  # noqa: PLC0415 - it imports SciPy's like, which no other command needs
 
     names = dict(zip((ir.nDCG @ 10, ir.RR @ 10, ir.R @ 1, ir.R @ 5, ir.R @ 10), METRICS, strict=True))
-    judged = [ir.Qrel(query, passage, score) for query, own in judgements.items() for passage, score in own.items()]
-    # Of equal scores the tool would decide by id; ranks leave it nothing to decide.
+    judged = [
+        ir.Qrel(query, passage, score) for query, passages in judgements.items() for passage, score in passages.items()
+    ]
+    # The tool orders equal scores by id, so it gets ranks, which are never equal.
     ranked = [
         ir.ScoredDoc(query, passage, -float(rank))
         for query, passages in rankings.items()

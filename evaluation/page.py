@@ -14,9 +14,9 @@ _STEP, _BAR = 30, 16  # heights
 _TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1d2129; --soft: #667080; --line: #d5dae1; --bar: #8fb1dc; --own: #2f6fbf; }
+:root { color-scheme: light dark; --ink: #1d2129; --soft: #667080; --line: #d5dae1; --bar: #8fb1dc; --main: #2f6fbf; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ee; --soft: #9aa4b2; --line: #3a424e; --bar: #47658c; --own: #6ea8f0; }
+  :root { --ink: #e6e9ee; --soft: #9aa4b2; --line: #3a424e; --bar: #47658c; --main: #6ea8f0; }
 }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
@@ -27,7 +27,7 @@ th:first-child, td:first-child { text-align: left; }
 .default td { font-weight: 600; }
 svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 13px; }
 svg .soft { fill: var(--soft); font-size: 11px; } svg line { stroke: var(--line); }
-svg .bar { fill: var(--bar); } svg .own { fill: var(--own); } svg .interval { stroke: var(--ink); stroke-width: 1.5; }
+svg .bar { fill: var(--bar); } svg .main { fill: var(--main); } svg .interval { stroke: var(--ink); stroke-width: 1.5; }
 """
 
 
@@ -52,20 +52,20 @@ def _chart(results: Json, name: str, metric: str) -> str:
         f'<text class="soft" x="{_x(tick)}" y="{height - 6}" text-anchor="middle">{tick:.1f}</text>'
         for tick in _TICKS
     )
-    own = results["default"]
-    bars = "".join(_bar(row, metric, index, own=row["strategy"] == own) for index, row in enumerate(rows))
+    default = results["default"]
+    bars = "".join(_bar(row, metric, index, is_default=row["strategy"] == default) for index, row in enumerate(rows))
     width = _LABELS + _BARS + _VALUES
     picture = f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{name}">{ticks}{bars}</svg>'
     return f"<h2>{name} with 95 % intervals</h2>\n{picture}\n"
 
 
-def _bar(row: Json, metric: str, index: int, *, own: bool) -> str:
+def _bar(row: Json, metric: str, index: int, *, is_default: bool) -> str:
     value, low, high = row[metric], row[f"{metric}_low"], row[f"{metric}_high"]
     top, middle = _STEP * index + (_STEP - _BAR) / 2, _STEP * (index + 0.5)
     name = escape(row["strategy"])
     return (
         f'<text x="{_LABELS - 10}" y="{middle + 4}" text-anchor="end">{name}</text>'
-        f'<rect class="{"bar own" if own else "bar"}" x="{_LABELS}" y="{top}" height="{_BAR}" rx="2"'
+        f'<rect class="{"bar main" if is_default else "bar"}" x="{_LABELS}" y="{top}" height="{_BAR}" rx="2"'
         f' width="{_x(value) - _LABELS:.1f}"><title>{name}: {value:.4f} ({low:.4f} to {high:.4f})</title></rect>'
         f'<line class="interval" x1="{_x(low):.1f}" y1="{middle}" x2="{_x(high):.1f}" y2="{middle}"/>'
         f'<text x="{max(_x(value), _x(high)) + 8:.1f}" y="{middle + 4}">{value:.3f}</text>'
@@ -78,10 +78,10 @@ def _x(value: float) -> float:
 
 def _table(results: Json) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
-    body = "".join(_row(cells(row), own=row["strategy"] == results["default"]) for row in results["rows"])
+    body = "".join(_row(cells(row), is_default=row["strategy"] == results["default"]) for row in results["rows"])
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _row(texts: Iterable[str], *, own: bool) -> str:
-    kind = ' class="default"' if own else ""
+def _row(texts: Iterable[str], *, is_default: bool) -> str:
+    kind = ' class="default"' if is_default else ""
     return f"<tr{kind}>" + "".join(f"<td>{escape(text)}</td>" for text in texts) + "</tr>\n"

@@ -1,4 +1,4 @@
-"""What an evaluation saves: `results.json`, read again by a comparison.
+"""The results of an evaluation, `results.json`, which a comparison reads again.
 
 - foreask, set, default, baseline, embedding_model, passages, queries
 - questions: count, passages, source
@@ -6,10 +6,10 @@
   llm_tokens, milliseconds_per_query
 - left_out: strategy, why
 - notes: sentences
-- answers: see `evaluation.answers`; null where none were asked for
+- answers: see `evaluation.answers`; null where answers were not evaluated
 - per_query: by strategy and query nDCG@10
 
-What is not known of a collection on a server is null: passages, questions, points, bytes, calls and tokens.
+Of a collection on a server passages, questions, points, bytes, calls and tokens are unknown, and null.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NDCG = METRICS[0]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a strategy stores for each chunk, and what its questions were paid for."""
+    """The storage of a strategy for each chunk, and the price of its questions."""
 
     points_per_chunk: float
     bytes_per_chunk: int
@@ -44,12 +44,12 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class StrategyResult:
-    """A strategy's scores by metric and query, and what else was seen of it.
+    """A strategy's scores by metric and query, its time and its cost.
 
     Args:
         milliseconds: of a query, the median.
         cost: where it is known.
-        notes: sentences on what must be known to read its row.
+        notes: sentences that a reader of its row needs.
     """
 
     strategy: Strategy
@@ -61,12 +61,12 @@ class StrategyResult:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSet:
-    """What was searched.
+    """The set or collection that was searched.
 
     Args:
         name: of the set or collection.
         passages: how many there are, where that is known.
-        questions: `{"count", "passages", "source"}` of the questions that stand for passages, where that is known.
+        questions: `{"count", "passages", "source"}` of the passages' questions, where that is known.
     """
 
     name: str
@@ -76,7 +76,7 @@ class EvaluatedSet:
     questions: Json | None = None
 
 
-def results(
+def build_results(
     subject: EvaluatedSet,
     measured: Sequence[StrategyResult],
     baseline: str,
@@ -85,17 +85,17 @@ def results(
     notes: Sequence[str],
     answers: Json | None = None,
 ) -> Json:
-    """Put together what is saved.
+    """Put the content of `results.json` together.
 
     Args:
-        subject: what was searched.
-        measured: the strategies that were run.
-        baseline: the one that the others are compared with.
-        left_out: `{"strategy", "why"}` of those that were not run.
-        notes: sentences on what must be known to read the numbers.
-        answers: what the answers are worth, where they were asked for.
+        subject: the set or collection that was searched.
+        measured: the strategies that ran.
+        baseline: the strategy that the others are compared with.
+        left_out: `{"strategy", "why"}` of the strategies that did not run.
+        notes: sentences that a reader of the numbers needs.
+        answers: the quality of answers, where they were evaluated.
     """
-    base = next((one for one in measured if one.strategy.name == baseline), None)
+    base = next((result for result in measured if result.strategy.name == baseline), None)
     return {
         "foreask": _version(),
         "set": subject.name,
@@ -105,19 +105,19 @@ def results(
         "passages": subject.passages,
         "queries": subject.queries,
         "questions": subject.questions,
-        "rows": [_row(one, base) for one in measured],
+        "rows": [_row(result, base) for result in measured],
         "left_out": list(left_out),
         "notes": list(notes),
         "answers": answers,
-        "per_query": {one.strategy.name: one.scores[_NDCG] for one in measured},
+        "per_query": {result.strategy.name: result.scores[_NDCG] for result in measured},
     }
 
 
-def read(folder: Path) -> Json:
-    """Read what a run has saved, by its folder or its file.
+def read_results(folder: Path) -> Json:
+    """Read the results of a run, by its folder or its file.
 
     Raises:
-        InvalidInput: there is nothing, or it is not what a run saves.
+        InvalidInput: the file is missing, or no output of an evaluation.
     """
     path = folder / FILE if folder.is_dir() else folder
     if not path.is_file():
@@ -131,20 +131,20 @@ def read(folder: Path) -> Json:
     return saved
 
 
-def _row(one: StrategyResult, base: StrategyResult | None) -> Json:
-    row: Json = {"strategy": one.strategy.name}
+def _row(result: StrategyResult, base: StrategyResult | None) -> Json:
+    row: Json = {"strategy": result.strategy.name}
     for metric in METRICS:
-        measured = interval(list(one.scores[metric].values()))
+        measured = interval(list(result.scores[metric].values()))
         row |= {metric: measured.mean, f"{metric}_low": measured.low, f"{metric}_high": measured.high}
-    costs = dict.fromkeys(field.name for field in fields(Cost)) if one.cost is None else asdict(one.cost)
-    return row | {"p_value": _p_value(one, base)} | costs | {"milliseconds_per_query": round(one.milliseconds, 2)}
+    costs = dict.fromkeys(field.name for field in fields(Cost)) if result.cost is None else asdict(result.cost)
+    return row | {"p_value": _p_value(result, base)} | costs | {"milliseconds_per_query": round(result.milliseconds, 2)}
 
 
-def _p_value(one: StrategyResult, base: StrategyResult | None) -> float | None:
-    if base is None or one is base:
+def _p_value(result: StrategyResult, base: StrategyResult | None) -> float | None:
+    if base is None or result is base:
         return None
-    theirs = base.scores[_NDCG]
-    return p_value(list(one.scores[_NDCG].values()), [theirs[query] for query in one.scores[_NDCG]])
+    base_scores = base.scores[_NDCG]
+    return p_value(list(result.scores[_NDCG].values()), [base_scores[query] for query in result.scores[_NDCG]])
 
 
 def _version() -> str:

@@ -1,6 +1,6 @@
 """An evaluation: every text is embedded once, points are written as at ingest, and questions go through the retriever.
 
-What is measured is therefore what users get, down to the engine's own search.
+So it measures what users get, down to the engine's search.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from typing import TypeVar
 import numpy as np
 import orjson
 
-from evaluation.answers import answers_of
+from evaluation.answers import judge_answers
 from evaluation.labelled import LabelledPassage, LabelledSet
-from evaluation.layouts import TENANT, EmbeddedPassage, Footprint, collection, embedded, points
+from evaluation.layouts import TENANT, EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
 from evaluation.metrics import CUTOFF, scores
-from evaluation.questions import QuestionSource, questions_of
-from evaluation.results import Cost, EvaluatedSet, Json, StrategyResult, results
+from evaluation.questions import PassageQuestions, questions_of
+from evaluation.results import Cost, EvaluatedSet, Json, StrategyResult, build_results
+from evaluation.services import EvaluationServices
 from evaluation.strategies import Layout, Strategy
-from evaluation.tools import Tools
 from evaluation.vectors import CachedEmbedder, embed_all
 from shared.domain.errors import Refused
 from shared.domain.records import Collection
 from shared.domain.usage import Usage
+from shared.query.calibrate.baseline_similarity import MAX_PAIRS, measure_baseline_similarity
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
-from shared.query.retrieve.baseline import MOST_PAIRS, baseline_of, is_high
+from shared.query.retrieve.scale import is_rescaled
+from shared.vectors.points import Point
 
 _BATCH_PASSAGES = 128
-_ALL_TOKENS = 10**9  # no budget: ranks are counted, not what fits
+_ALL_TOKENS = 10**9  # no budget: metrics need every rank
 
 T = TypeVar("T")
 
@@ -44,79 +46,97 @@ class _IndexedLayout:
     footprints: Mapping[str, Footprint]  # by strategy
 
 
-async def evaluate(tools: Tools, labelled: LabelledSet, strategies: Sequence[Strategy], baseline: str) -> Json:
-    """Run strategies over one set; what is embedded or asked for is kept for other runs, the points are not.
+async def evaluate(
+    services: EvaluationServices, labelled: LabelledSet, strategies: Sequence[Strategy], baseline: str
+) -> Json:
+    """Run strategies over one set; vectors and replies of models are cached for other runs, the points are deleted.
 
     Args:
-        tools: the engines and models.
+        services: the engines and models.
         labelled: the set.
-        strategies: what is compared; those that cannot be run on this set are left out and say why.
+        strategies: to compare; strategies that cannot run on this set are left out and say why.
         baseline: the strategy that the others are compared with.
 
     Returns:
-        What is saved; see `evaluation.results`.
+        The content of `results.json`; see `evaluation.results`.
 
     Raises:
         ForeaskError: an engine or a provider does not do what is needed.
     """
-    questions = await questions_of(tools, labelled)
-    why = {strategy: _why_not(strategy, tools, labelled, questions) for strategy in strategies}
-    possible = [strategy for strategy in strategies if why[strategy] is None]
+    questions = await questions_of(services, labelled)
+    reasons = {strategy.name: _why_not(strategy, services, labelled, questions) for strategy in strategies}
+    possible = [strategy for strategy in strategies if reasons[strategy.name] is None]
+    indexed, refused = await _index_all(services, labelled, questions, possible)
+    measured = [
+        await _measure(services, labelled, strategy, indexed[strategy.layout], questions) for strategy in possible
+    ]
+    answers = await _answers(services, labelled, possible, indexed)
+    for layout in indexed.values():
+        await services.index.drop_collection(layout.collection.index_name)
+    notes = [
+        *labelled.notes,
+        *_notes(labelled, questions, possible, refused),
+        *(note for result in measured for note in result.notes),
+        *_scale_notes(indexed),
+    ]
+    left_out = [{"strategy": name, "why": reason} for name, reason in reasons.items() if reason]
+    subject = _subject(services, labelled, questions)
+    return build_results(subject, measured, baseline, left_out=left_out, notes=notes, answers=answers)
+
+
+async def _index_all(
+    services: EvaluationServices, labelled: LabelledSet, questions: PassageQuestions, strategies: Sequence[Strategy]
+) -> tuple[dict[Layout, _IndexedLayout], int]:
+    """Embed all texts, then write the points of every layout; also count the texts that the provider refuses."""
     layouts = {
-        layout: _embedded(labelled.passages, questions, layout, possible)
-        for layout in dict.fromkeys(strategy.layout for strategy in possible)
+        layout: _parts(labelled.passages, questions, layout, strategies)
+        for layout in dict.fromkeys(strategy.layout for strategy in strategies)
     }
     texts = [text for parts in layouts.values() for part in parts for text in part.all]
-    refused = await embed_all(tools, "embedding", [*texts, *_asked(tools, labelled)])
+    refused = await embed_all(services, "embedding", [*texts, *_user_questions(services, labelled)])
     indexed = {
-        layout: await _index(tools, labelled.passages, layout, _without(refused, parts), possible)
+        layout: await _index(services, labelled.passages, layout, _without(refused, parts), strategies)
         for layout, parts in layouts.items()
     }
-    measured = [await _measure(tools, labelled, strategy, indexed[strategy.layout], questions) for strategy in possible]
-    answers = await _answers(tools, labelled, possible, indexed)
-    for one in indexed.values():
-        await tools.index.drop(one.collection.index_name)
-    left_out = [{"strategy": strategy.name, "why": said} for strategy, said in why.items() if said]
-    subject = EvaluatedSet(
+    return indexed, len(refused)
+
+
+def _user_questions(services: EvaluationServices, labelled: LabelledSet) -> list[str]:
+    unanswerable = labelled.unanswerable if services.answerer else {}
+    return [*labelled.queries.values(), *unanswerable.values()]
+
+
+def _subject(services: EvaluationServices, labelled: LabelledSet, questions: PassageQuestions) -> EvaluatedSet:
+    return EvaluatedSet(
         labelled.name,
-        tools.embedder.name,
+        services.embedder.name,
         len(labelled.queries),
         len(labelled.passages),
         {"count": questions.count, "passages": questions.passages, "source": questions.source},
     )
-    notes = [*labelled.notes, *_notes(labelled, questions, possible, len(refused))]
-    notes += [note for one in measured for note in one.notes]
-    notes += [
-        f"The baseline of the embedding model is {one.collection.baseline:.2f}: scores count above it ({layout})."
-        for layout, one in indexed.items()
-        if is_high(one.collection.baseline)
-    ]
-    return results(subject, measured, baseline, left_out=left_out, notes=notes, answers=answers)
-
-
-def _asked(tools: Tools, labelled: LabelledSet) -> list[str]:
-    unanswerable = labelled.unanswerable if tools.answerer else {}
-    return [*labelled.queries.values(), *unanswerable.values()]
 
 
 async def _answers(
-    tools: Tools, labelled: LabelledSet, strategies: Sequence[Strategy], indexed: Mapping[Layout, _IndexedLayout]
+    services: EvaluationServices,
+    labelled: LabelledSet,
+    strategies: Sequence[Strategy],
+    indexed: Mapping[Layout, _IndexedLayout],
 ) -> Json | None:
-    """What the answers are worth that are made of what the first strategy finds."""
-    if tools.answerer is None:
+    """The quality of answers from the chunks that the first strategy finds; None where nothing answers."""
+    if services.answerer is None:
         return None
     strategy = strategies[0]
-    own = indexed[strategy.layout].collection
-    retriever = _retriever(tools)
+    searched = indexed[strategy.layout].collection
+    retriever = _retriever(services)
 
     async def retrieve(question: str) -> Sequence[RetrievedChunk]:
-        return (await retriever.retrieve(own, _query(question, strategy))).chunks
+        return (await retriever.retrieve(searched, _query(question, strategy))).chunks
 
-    return {"strategy": strategy.name} | await answers_of(tools, tools.answerer, labelled, retrieve)
+    return {"strategy": strategy.name} | await judge_answers(services, services.answerer, labelled, retrieve)
 
 
-def _retriever(tools: Tools) -> Retriever:
-    return Retriever(CachedEmbedder(tools), tools.index, tools.rewriter, tools.reranker)
+def _retriever(services: EvaluationServices) -> Retriever:
+    return Retriever(CachedEmbedder(services), services.index, services.rewriter, services.reranker)
 
 
 def _query(question: str, strategy: Strategy) -> Query:
@@ -129,12 +149,14 @@ def _query(question: str, strategy: Strategy) -> Query:
     )
 
 
-def _why_not(strategy: Strategy, tools: Tools, labelled: LabelledSet, questions: QuestionSource) -> str | None:
+def _why_not(
+    strategy: Strategy, services: EvaluationServices, labelled: LabelledSet, questions: PassageQuestions
+) -> str | None:
     if strategy.only_questions and not questions.count:
         return _why_without_questions(labelled)
-    if strategy.rewriting and tools.rewriter is None:
+    if strategy.rewriting and services.rewriter is None:
         return "no language model is configured that can rewrite a question (FOREASK_LLM_BASE_URL, FOREASK_LLM_MODEL)."
-    if strategy.rerank and tools.reranker is None:
+    if strategy.rerank and services.reranker is None:
         return "no reranker is configured (FOREASK_RERANK_BASE_URL)."
     return None
 
@@ -147,7 +169,7 @@ def _why_without_questions(labelled: LabelledSet) -> str:
 
 
 def _notes(
-    labelled: LabelledSet, questions: QuestionSource, strategies: Sequence[Strategy], refused: int
+    labelled: LabelledSet, questions: PassageQuestions, strategies: Sequence[Strategy], refused: int
 ) -> Iterator[str]:
     searching = ", ".join(strategy.name for strategy in strategies if strategy.uses_questions)
     if searching and not questions.count:
@@ -158,12 +180,21 @@ def _notes(
         yield f"Texts that the embedding provider refused, and which have no vector: {refused:,}."
 
 
-def _embedded(
-    passages: Sequence[LabelledPassage], questions: QuestionSource, layout: Layout, strategies: Sequence[Strategy]
+def _scale_notes(indexed: Mapping[Layout, _IndexedLayout]) -> Iterator[str]:
+    for layout, part in indexed.items():
+        similarity = part.collection.baseline_similarity
+        if is_rescaled(similarity):
+            yield (
+                f"The baseline similarity of the embedding model is {similarity:.2f}: scores count above it ({layout})."
+            )
+
+
+def _parts(
+    passages: Sequence[LabelledPassage], questions: PassageQuestions, layout: Layout, strategies: Sequence[Strategy]
 ) -> list[EmbeddedPassage]:
-    """What is embedded of each passage; no questions where no strategy would search them."""
+    """The texts to embed of each passage; no questions where no strategy would search them."""
     searched = any(strategy.uses_questions for strategy in strategies if strategy.layout == layout)
-    return [embedded(layout, p, questions.of.get(p.id, ()) if searched else ()) for p in passages]
+    return [layout_parts(layout, p, questions.by_passage.get(p.id, ()) if searched else ()) for p in passages]
 
 
 def _without(refused: set[str], parts: Sequence[EmbeddedPassage]) -> list[EmbeddedPassage]:
@@ -176,62 +207,83 @@ def _without(refused: set[str], parts: Sequence[EmbeddedPassage]) -> list[Embedd
 
 
 async def _index(
-    tools: Tools,
+    services: EvaluationServices,
     passages: Sequence[LabelledPassage],
     layout: Layout,
     parts: Sequence[EmbeddedPassage],
     strategies: Sequence[Strategy],
 ) -> _IndexedLayout:
     """Write the points of a layout, unless an earlier run that was stopped has written them all."""
-    dimensions = await _dimensions(tools, parts)
-    name = _name(tools, layout, passages, parts)
-    own = collection(name, tools.embedder.name, _background(tools, parts))
+    dimensions = await _dimensions(services, parts)
+    name = _name(services, layout, passages, parts)
+    collection = layout_collection(name, services.embedder.name, _baseline_similarity(services, parts))
     footprints = {s.name: Footprint(s.channels) for s in strategies if s.layout == layout}
-    complete = await tools.index.count(own.index_name, TENANT) == sum(1 + len(part.questions) for part in parts)
+    complete = await services.index.count_points(name, TENANT) == sum(1 + len(part.questions) for part in parts)
     if not complete:
-        await tools.index.ensure(own.index_name, dimensions)
-    done, stage = 0, f"{'measuring' if complete else 'indexing'} {layout}"
-    for batch in _batches(enumerate(zip(passages, parts, strict=True))):
-        vectors = tools.kept.vectors(tools.vectors_of, (text for _, (_, part) in batch for text in part.all))
-        made = [point for n, (passage, part) in batch for point in points(own, n, passage, part, vectors)]
+        await services.index.ensure_collection(name, dimensions)
+    stage = f"{'measuring' if complete else 'indexing'} {layout}"
+    for done, points in _point_batches(services, collection, passages, parts):
         if not complete:
-            await tools.index.upsert(own.index_name, made)
+            await services.index.upsert(name, points)
         for footprint in footprints.values():
-            footprint.add(made)
+            footprint.add(points)
+        services.progress(stage, done, len(passages))
+    return _IndexedLayout(collection, footprints)
+
+
+def _point_batches(
+    services: EvaluationServices,
+    collection: Collection,
+    passages: Sequence[LabelledPassage],
+    parts: Sequence[EmbeddedPassage],
+) -> Iterator[tuple[int, list[Point]]]:
+    """Yield points in batches, each with the number of passages that are done after it."""
+    done = 0
+    for batch in _batches(enumerate(zip(passages, parts, strict=True))):
+        texts = (text for _, (_, part) in batch for text in part.all)
+        vectors = services.cache.load_vectors(services.vector_model, texts)
         done += len(batch)
-        tools.progress(stage, done, len(passages))
-    return _IndexedLayout(own, footprints)
+        yield (
+            done,
+            [point for n, (passage, part) in batch for point in layout_points(collection, n, passage, part, vectors)],
+        )
 
 
-def _background(tools: Tools, parts: Sequence[EmbeddedPassage]) -> float:
-    """What a collection of these finds of its embedding model when it calibrates itself."""
+def _baseline_similarity(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> float:
+    """The baseline similarity that a collection of these passages would measure when it calibrates itself."""
     pairs = [(part.questions[0], part.text) for part in parts if part.questions and part.text is not None]
-    pairs = pairs[:: max(1, len(pairs) // MOST_PAIRS)][:MOST_PAIRS]
-    vectors = tools.kept.vectors(tools.vectors_of, [text for pair in pairs for text in pair])
+    pairs = pairs[:: max(1, len(pairs) // MAX_PAIRS)][:MAX_PAIRS]
+    vectors = services.cache.load_vectors(services.vector_model, [text for pair in pairs for text in pair])
     questions, texts = (np.array([vectors[pair[place]] for pair in pairs]) for place in (0, 1))
-    return baseline_of(questions, texts)
+    return measure_baseline_similarity(questions, texts)
 
 
-async def _dimensions(tools: Tools, parts: Sequence[EmbeddedPassage]) -> int:
-    """The length of the vectors, of any that is kept: the model need not be asked."""
+async def _dimensions(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> int:
+    """The length of the vectors, from any in the cache, so that a complete cache needs no call."""
     texts = [text for part in parts for text in part.all][:1]
-    kept = tools.kept.vectors(tools.vectors_of, texts)
-    return len(next(iter(kept.values()))) if kept else await tools.embedder.dimensions()
+    cached = services.cache.load_vectors(services.vector_model, texts)
+    return len(next(iter(cached.values()))) if cached else await services.embedder.dimensions()
 
 
-def _name(tools: Tools, layout: Layout, passages: Sequence[LabelledPassage], parts: Sequence[EmbeddedPassage]) -> str:
-    """A name that is another whenever a point would be."""
-    content = hashlib.sha256(orjson.dumps([tools.vectors_of, layout]))
+def _name(
+    services: EvaluationServices, layout: Layout, passages: Sequence[LabelledPassage], parts: Sequence[EmbeddedPassage]
+) -> str:
+    """A name that changes whenever a point would."""
+    content = hashlib.sha256(orjson.dumps([services.vector_model, layout]))
     for passage, part in zip(passages, parts, strict=True):
         content.update(orjson.dumps([passage.id, passage.title, passage.text, part.text, part.questions]))
     return f"evaluation-{content.hexdigest()[:32]}"
 
 
 async def _measure(
-    tools: Tools, labelled: LabelledSet, strategy: Strategy, indexed: _IndexedLayout, questions: QuestionSource
+    services: EvaluationServices,
+    labelled: LabelledSet,
+    strategy: Strategy,
+    indexed: _IndexedLayout,
+    questions: PassageQuestions,
 ) -> StrategyResult:
-    """Ask every question, one after the other."""
-    retriever = _retriever(tools)
+    """Search for every question, one after the other, so that none waits for another."""
+    retriever = _retriever(services)
     rankings: dict[str, list[str]] = {}
     milliseconds = []
     usage, skipped = Usage(), Counter[str]()
@@ -239,26 +291,26 @@ async def _measure(
         query = replace(_query(question, strategy), top_k=CUTOFF, max_tokens=_ALL_TOKENS)
         started = time.perf_counter()
         try:
-            found = await retriever.retrieve(indexed.collection, query)
+            retrieval = await retriever.retrieve(indexed.collection, query)
         except Refused:
             rankings[query_id] = []
             continue
         milliseconds.append((time.perf_counter() - started) * 1000)
-        usage += found.usage
-        skipped.update(f"{stage}: {reason}" for stage, reason in found.skipped.items())
-        # A text that stands in several passages is found in each.
-        rankings[query_id] = [name for c in found.chunks for name in (c.external_id, *c.also_in)][:CUTOFF]
-        tools.progress(f"querying {strategy.name}", len(rankings), len(labelled.queries))
+        usage += retrieval.usage
+        skipped.update(f"{stage}: {reason}" for stage, reason in retrieval.trace.skipped.items())
+        # A text in several passages counts for each of them.
+        rankings[query_id] = [name for c in retrieval.chunks for name in (c.external_id, *c.also_in)][:CUTOFF]
+        services.progress(f"querying {strategy.name}", len(rankings), len(labelled.queries))
     return StrategyResult(
         strategy,
         scores(labelled.judgements, rankings),
         median(milliseconds or [0.0]),
         _cost(strategy, indexed.footprints[strategy.name], questions, len(labelled.passages)),
-        tuple(_said(strategy, usage, skipped, len(rankings))),
+        tuple(_strategy_notes(strategy, usage, skipped, len(rankings))),
     )
 
 
-def _said(strategy: Strategy, usage: Usage, skipped: Mapping[str, int], queries: int) -> Iterator[str]:
+def _strategy_notes(strategy: Strategy, usage: Usage, skipped: Mapping[str, int], queries: int) -> Iterator[str]:
     tokens = usage.prompt_tokens + usage.completion_tokens
     if tokens:
         yield f"{strategy.name}: {tokens / queries:,.0f} tokens of the language model a query."
@@ -266,7 +318,7 @@ def _said(strategy: Strategy, usage: Usage, skipped: Mapping[str, int], queries:
         yield f"{strategy.name}: {count} of {queries} queries were done without {reason}"
 
 
-def _cost(strategy: Strategy, footprint: Footprint, questions: QuestionSource, passages: int) -> Cost:
+def _cost(strategy: Strategy, footprint: Footprint, questions: PassageQuestions, passages: int) -> Cost:
     uses = strategy.uses_questions
     return Cost(
         points_per_chunk=round(footprint.points / passages, 3),

@@ -18,9 +18,9 @@ class Strategy:
     """A way to index and to search.
 
     Args:
-        layout: what is embedded; see `evaluation.layouts`.
-        rewriting: what else is searched for, written by a model, with a call for each query.
-        rerank: whether a reranker orders the best.
+        layout: the texts to embed; see `evaluation.layouts`.
+        rewriting: the texts that a model writes to search for too, with a call for each query.
+        rerank: whether a reranker orders the best chunks.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Strategy:
 
     @property
     def only_questions(self) -> bool:
-        """Whether it is nothing, or another strategy, where there are no questions."""
+        """Whether the strategy without questions would be empty, or the same as another."""
         return self.layout != "chunks" or self.channels == ("questions",)
 
     @property
@@ -54,7 +54,7 @@ STRATEGIES = (
     Strategy("all rrf", CHANNELS, "rrf"),
     Strategy("max", CHANNELS, "max"),
 )
-# Each query has a price or needs a server of its own: they are run where they are named.
+# Each query has a price or needs another server, so these run only by name.
 BY_NAME = (
     Strategy("default hyde", CHANNELS, rewriting=RewriteOptions(hyde=True)),
     Strategy("default queries", CHANNELS, rewriting=RewriteOptions(queries=3)),
@@ -63,24 +63,24 @@ BY_NAME = (
 )
 
 
-def chosen(names: Iterable[str] | None) -> tuple[Strategy, ...]:
-    """Look strategies up by name; None is all that need no model beside the embeddings.
+def select_strategies(names: Iterable[str] | None) -> tuple[Strategy, ...]:
+    """Look strategies up by name; None selects all that need no model besides the embeddings.
 
     Raises:
-        InvalidInput: there is none of a name.
+        InvalidInput: no strategy has one of the names.
     """
     if names is None:
         return STRATEGIES
-    known = {strategy.name: strategy for strategy in (*STRATEGIES, *BY_NAME)}
-    wanted = list(dict.fromkeys(name.strip() for name in names if name.strip()))
-    unknown = [name for name in wanted if name not in known]
-    if unknown or not wanted:
-        what = f"There is no strategy {unknown[0]}" if unknown else "No strategy is named"
-        raise InvalidInput(f"{what}; there are: {', '.join(known)}.", field="strategies")
-    return tuple(known[name] for name in wanted)
+    by_name = {strategy.name: strategy for strategy in (*STRATEGIES, *BY_NAME)}
+    selected = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    unknown = [name for name in selected if name not in by_name]
+    if unknown or not selected:
+        fault = f"There is no strategy {unknown[0]}" if unknown else "No strategy is named"
+        raise InvalidInput(f"{fault}; there are: {', '.join(by_name)}.", field="strategies")
+    return tuple(by_name[name] for name in selected)
 
 
-def baseline_of(name: str | None, strategies: Iterable[Strategy]) -> str:
+def select_baseline(name: str | None, strategies: Iterable[Strategy]) -> str:
     """The strategy that others are compared with: the named one, else text alone, else the first.
 
     Raises:

@@ -1,11 +1,11 @@
-"""The table of an evaluation, as headings and cells, for every form that it is shown in."""
+"""The table of an evaluation as headings and cells, for the terminal, Markdown and HTML."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from evaluation.comparison import Change
+from evaluation.comparison import StrategyDifference
 from evaluation.metrics import METRICS
 from evaluation.results import Json
 
@@ -13,8 +13,8 @@ HEADINGS = (
     *("strategy", "nDCG@10", "95 %", "p", "MRR@10", "recall@1", "recall@5", "recall@10"),
     *("points/chunk", "bytes/chunk", "LLM calls", "LLM tokens", "ms/query"),
 )
-QUALITY = 8  # so many of them say how good a strategy is, the others what it costs
-CHANGE_HEADINGS = ("strategy", "before", "now", "difference", "95 %", "p", "questions")
+QUALITY = 8  # so many headings are about a strategy's quality, the others about its cost
+DIFFERENCE_HEADINGS = ("strategy", "before", "now", "difference", "95 %", "p", "questions")
 
 
 def cells(row: Json) -> list[str]:
@@ -34,16 +34,16 @@ def cells(row: Json) -> list[str]:
     ]
 
 
-def change_cells(change: Change) -> list[str]:
-    difference = change.difference
+def difference_cells(compared: StrategyDifference) -> list[str]:
+    difference = compared.difference
     return [
-        change.strategy,
-        f"{change.before:.3f}",
-        f"{change.now:.3f}",
+        compared.strategy,
+        f"{compared.before:.3f}",
+        f"{compared.now:.3f}",
         f"{difference.mean:+.3f}",
         f"{difference.low:+.3f} to {difference.high:+.3f}",
-        probability(change.p_value),
-        f"{change.queries:,}",
+        probability(compared.p_value),
+        f"{compared.queries:,}",
     ]
 
 
@@ -63,12 +63,12 @@ def heading(results: Json) -> str:
 
 
 def sentences(results: Json) -> list[str]:
-    """What must be known to read the table."""
+    """The sentences that a reader of the table needs."""
     baseline = results["baseline"]
-    compared = f"p: paired randomisation test of nDCG@10 against `{baseline}`. " if baseline else ""
+    test = f"p: paired randomisation test of nDCG@10 against `{baseline}`. " if baseline else ""
     return [
         f"Embedding model {results['embedding_model']}, foreask {results['foreask']}.{_written(results['questions'])}",
-        f"{compared}Intervals: bootstrap over questions. Milliseconds: the median, without embedding the question.",
+        f"{test}Intervals: bootstrap over questions. Milliseconds: the median, without embedding the question.",
         *_answers(results.get("answers")),
         *_left_out(results["left_out"]),
         *results["notes"],
@@ -102,11 +102,11 @@ _SHARES = {
 def _answers(answers: Json | None) -> list[str]:
     if answers is None:
         return []
-    shares = [f"{_share(answers[name])} {what}" for name, what in _SHARES.items() if answers[name] is not None]
+    shares = [f"{_share(answers[name])} {share}" for name, share in _SHARES.items() if answers[name] is not None]
     failed = f", {answers['failed']:,} failed" if answers["failed"] else ""
     tokens = f", {answers['tokens']:,} tokens" if answers["tokens"] else ""
-    asked = f"{answers['questions'] + answers['unanswerable']:,} questions{failed}{tokens}"
-    return [f"Answers ({answers['form']}, from what `{answers['strategy']}` finds, {asked}): {', '.join(shares)}."]
+    questions = f"{answers['questions'] + answers['unanswerable']:,} questions{failed}{tokens}"
+    return [f"Answers ({answers['form']}, from what `{answers['strategy']}` finds, {questions}): {', '.join(shares)}."]
 
 
 def _share(share: Json) -> str:

@@ -8,63 +8,72 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.tools import Tools, patiently
+from evaluation.services import EvaluationServices, retry_transient
 from shared.domain.errors import Permanent, Refused
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import embed_each, pack
 
-_MOST_INPUTS = 64  # seconds for a small model on a busy machine; what is in work when a run is stopped is lost
+_MAX_INPUTS = 64  # seconds of work for a small model on a busy machine; a run that is stopped loses no more
 
 
-async def embed_all(tools: Tools, what: str, texts: Iterable[str]) -> set[str]:
-    """Embed texts that have no vector yet; what is done is kept if the process ends.
+async def embed_all(services: EvaluationServices, stage: str, texts: Iterable[str]) -> set[str]:
+    """Embed the texts that have no vector yet; each batch is saved as soon as it is embedded.
 
     Returns:
         The texts that the provider refuses.
 
     Raises:
-        Transient: the provider is away for longer than our patience.
+        Transient: the provider stayed away for as many attempts as the settings allow.
     """
     distinct = list(dict.fromkeys(texts))
-    missing = tools.kept.missing(tools.vectors_of, distinct)
-    settings = tools.settings
+    missing = services.cache.missing_vectors(services.vector_model, distinct)
+    settings = services.settings
     done, refused = len(distinct) - len(missing), set[str]()
     gate = asyncio.Semaphore(settings.embedding_max_in_flight)
 
-    async def embed(part: Sequence[str]) -> None:
+    async def embed(batch: Sequence[str]) -> None:
         nonlocal done
         async with gate:
-            vectors = await patiently(lambda: embed_each(tools.embedder, part), settings.max_attempts)
-        pairs = list(zip(part, vectors, strict=True))
+            vectors = await retry_transient(lambda: embed_each(services.embedder, batch), settings.max_attempts)
+        pairs = list(zip(batch, vectors, strict=True))
         refused.update(text for text, vector in pairs if isinstance(vector, Permanent))
-        tools.kept.keep_vectors(
-            tools.vectors_of, {text: vector for text, vector in pairs if not isinstance(vector, Permanent)}
+        services.cache.save_vectors(
+            services.vector_model, {text: vector for text, vector in pairs if not isinstance(vector, Permanent)}
         )
-        done += len(part)
-        tools.progress(what, done, len(distinct))
+        done += len(batch)
+        services.progress(stage, done, len(distinct))
 
-    tools.progress(what, done, len(distinct))
-    most = min(settings.embedding_batch_size, _MOST_INPUTS)
-    ranges = pack(missing, max_inputs=most, max_tokens=settings.embedding_batch_tokens)
+    services.progress(stage, done, len(distinct))
+    max_inputs = min(settings.embedding_batch_size, _MAX_INPUTS)
+    ranges = pack(missing, max_inputs=max_inputs, max_tokens=settings.embedding_batch_tokens)
     await asyncio.gather(*(embed(missing[part.start : part.stop]) for part in ranges))
     return refused
 
 
 class CachedEmbedder:
-    """An `Embedder` that embeds a text the first time that it is asked, and keeps the vector."""
+    """An `Embedder` that embeds a text once and takes its vector from the cache from then on."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = replace(tools, progress=lambda *_: None)
+    def __init__(self, services: EvaluationServices) -> None:
+        self._services = replace(services, progress=lambda *_: None)
 
     @property
     def name(self) -> str:
-        return self._tools.embedder.name
+        return self._services.embedder.name
 
     async def dimensions(self) -> int:
-        return await self._tools.embedder.dimensions()
+        return await self._services.embedder.dimensions()
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        if await embed_all(self._tools, "", texts):
+        """Embed texts.
+
+        Returns:
+            Shape `(len(texts), dimensions)`; row i belongs to text i.
+
+        Raises:
+            Refused: the provider refuses one of the texts.
+            Transient: the provider is not available.
+        """
+        if await embed_all(self._services, "", texts):
             raise Refused("the embedding provider refused one of the texts")
-        vectors = self._tools.kept.vectors(self._tools.vectors_of, texts)
+        vectors = self._services.cache.load_vectors(self._services.vector_model, texts)
         return np.stack([vectors[text] for text in texts])

@@ -46,7 +46,7 @@ def _answer(loop: WorkerLoop, queue: WorkQueue, stage: Stage[Any, Any]) -> None:
 
 async def _calibrate(loop: WorkerLoop) -> None:
     try:
-        while not loop.stopping.is_set() and await loop.services.calibrator.grown():
+        while not loop.stopping.is_set() and await loop.services.calibrator.calibrate_grown():
             pass
     except Transient as error:
         log.warning("calibration_interrupted", reason=error.message)

@@ -41,11 +41,11 @@ async def calibrate(
     if body.questions is None:
         if collection.is_labelled:
             raise Conflict(f"'{name}' is calibrated by labelled questions: DELETE its calibration first.")
-        changed = await services.calibrator.by_itself(collection)
+        changed = await services.calibrator.calibrate_unlabelled(collection)
     else:
         relevant = await _relevant(body.questions, collection, services)
         questions = [labelled.question for labelled in body.questions]
-        changed = await services.calibrator.by_labels(collection, list(zip(questions, relevant, strict=True)))
+        changed = await services.calibrator.calibrate_labelled(collection, list(zip(questions, relevant, strict=True)))
     collection_cache.remember(changed)
     return JsonReply(CalibrationView(**(changed.calibration or {})))
 

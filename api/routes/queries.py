@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from api.collection_cache import CollectionCache
 from api.deps import CollectionCacheDep, QueryLogDep, ServicesDep
+from api.explanation import sentence
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
@@ -36,7 +37,7 @@ from shared.domain.chunks import CONTENT_FIELDS
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
-from shared.query.retrieve import STAGES, Query, Retrieval, RetrievedChunk, Weights
+from shared.query.retrieve import Query, Retrieval, RetrievedChunk, Weights
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
 from shared.services import Services
 
@@ -94,7 +95,7 @@ async def query(
     if body.stream:
         events = _answer_events(body, retrieval, services.answerer_for(tenant), stopwatch)
         return event_stream(end_with_error(events, request.url.path))
-    with retrieval.timed("answer"):
+    with retrieval.trace.timed("answer"):
         answer = await services.answerer_for(tenant).answer(body.question, _passages(retrieval.chunks))
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
@@ -113,7 +114,7 @@ async def _retrieve(
         parameters["rewrite_budget"] = body.rewrite.budget
     collection = await collection_cache.find(tenant, body.collection)
     retrieval = await services.retriever.retrieve(collection, Query(**parameters))
-    with retrieval.timed("record"):
+    with retrieval.trace.timed("record"):
         chunk_ids = [chunk.chunk_id for chunk in retrieval.chunks]
         retrieval.query_id = await query_log.record(collection, body.question, chunk_ids) if body.record else None
     return retrieval
@@ -125,7 +126,7 @@ async def _answer_events(
     """Yield the chunks, the answer piece by piece, and the whole reply. Closing this ends the model's call."""
     yield event("retrieved", _retrieve_reply(body, retrieval, stopwatch))
     async with AsyncExitStack() as stack:
-        stack.enter_context(retrieval.timed("answer"))
+        stack.enter_context(retrieval.trace.timed("answer"))
         pieces = answerer.stream(body.question, _passages(retrieval.chunks))
         await stack.enter_async_context(aclosing(pieces))  # type: ignore[type-var]
         async for piece in pieces:
@@ -198,32 +199,24 @@ def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch:
         matched_questions=retrieval.matched_questions,
         unique_chunks=retrieval.unique_chunks,
         usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),
-        milliseconds=retrieval.milliseconds | {"total": stopwatch.milliseconds()},
-        skipped=retrieval.skipped,
+        milliseconds={**retrieval.trace.milliseconds, "total": stopwatch.milliseconds()},
+        skipped=dict(retrieval.trace.skipped),
         explain=_explanation(body, retrieval) if body.explain else None,
     )
 
 
 def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
     return Explanation(
-        stages=_stages(retrieval),
+        stages={
+            stage.name: StageExplanation(
+                milliseconds=stage.milliseconds, did=sentence(stage.facts), skipped=stage.skipped
+            )
+            for stage in retrieval.trace.stages
+        },
         fusion=body.fusion,
         weights={channel: retrieval.weights.of(channel) for channel in body.channels},
         rewritten=None if retrieval.rewritten is None else _rewritten(retrieval.rewritten),
     )
-
-
-def _stages(retrieval: Retrieval) -> dict[str, StageExplanation]:
-    known = {*retrieval.milliseconds, *retrieval.did, *retrieval.skipped}
-    return {
-        name: StageExplanation(
-            milliseconds=retrieval.milliseconds.get(name),
-            did=retrieval.did.get(name),
-            skipped=retrieval.skipped.get(name),
-        )
-        for name in STAGES
-        if name in known
-    }
 
 
 def _rewritten(rewritten: RewrittenQuestion) -> RewrittenQuestionView:
@@ -231,7 +224,6 @@ def _rewritten(rewritten: RewrittenQuestion) -> RewrittenQuestionView:
         hypothetical_answer=rewritten.hypothetical,
         queries=list(rewritten.queries),
         step_back_question=rewritten.step_back,
-        intent=rewritten.intent,
         entities=list(rewritten.entities),
     )
 

@@ -56,7 +56,7 @@ class CalibrationView(ReplyModel):
         equal=_INTERVAL,
         chosen=_INTERVAL,
         source="labelled",
-        baseline=0.04,
+        baseline_similarity=0.04,
         chunks=310,
     )
 
@@ -68,5 +68,7 @@ class CalibrationView(ReplyModel):
     source: Literal["labelled", "accepted", "generated"] = Field(
         "labelled", description="whose questions these are; generated questions choose no weights"
     )
-    baseline: float = Field(0.0, description="the mean cosine of questions with texts that do not answer them")
+    baseline_similarity: float = Field(
+        0.0, description="the mean cosine of questions with texts that do not answer them"
+    )
     chunks: int = Field(0, description="how many chunks the collection had")

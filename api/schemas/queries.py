@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
 from shared.query.answer import Form
 from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
-from shared.query.rewrite import MAX_QUERIES, Intent
+from shared.query.rewrite import MAX_QUERIES
 
 
 class ChannelWeights(BodyModel):
@@ -34,9 +34,6 @@ class RewriteBody(BodyModel):
         0, ge=0, le=MAX_QUERIES, description="how many other wordings of the question; true is 3"
     )
     step_back: bool = Field(default=False, description="a more general question")
-    intent: bool = Field(
-        default=False, description="what the question asks for; shown with `explain`, without effect on the order"
-    )
     entities: bool = Field(
         default=False, description="the names in the question; chunks that have them rank a little higher"
     )
@@ -156,7 +153,6 @@ class RewrittenQuestionView(ReplyModel):
     hypothetical_answer: str | None
     queries: list[str]
     step_back_question: str | None
-    intent: Intent | None
     entities: list[str]
 
 

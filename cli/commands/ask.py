@@ -1,4 +1,4 @@
-"""`foreask ask`: a question, how to look for what answers it, and why that was found."""
+"""`foreask ask`: a question, the options of its search, and the explanation of its answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class RewriteForm(StrEnum):
     HYDE = "hyde"
     QUERIES = "queries"
     STEP_BACK = "step-back"
-    INTENT = "intent"
     ENTITIES = "entities"
 
 
@@ -58,7 +57,7 @@ def ask(
     """Ask a question: the answer, then what it cites, with the question that matched and its score."""
     from cli import output  # noqa: PLC0415
 
-    given = {
+    choices = {
         "top_k": top_k,
         "unit": unit,
         "order": order,
@@ -66,7 +65,7 @@ def ask(
         "filter": dict(map(_condition, filters)) if filters else None,
         "explain": explain or None,
     }
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in choices.items() if value is not None}
     with client_of(url, key) as client:
         if as_json:
             output.print_json(client.query(question, collection, **options))
@@ -76,7 +75,7 @@ def ask(
 
 
 def _condition(text: str) -> tuple[str, Any]:
-    """`key=value`; a value that is JSON is that, any other a text."""
+    """Read `key=value`; a value that is not JSON is a text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"{text} is not KEY=VALUE, such as year=2026", param_hint="--filter")

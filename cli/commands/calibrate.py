@@ -30,8 +30,9 @@ def calibrate(
 ) -> None:
     """Choose how much each channel counts, by questions whose answers are known; 30 are enough to help.
 
-    Equal weights stay unless others are better by more than chance. Without a file they stay, and what can be measured
-    without labels is: the scale of the embedding model, and what each channel finds of the collection's own questions.
+    Equal weights stay unless others are better by more than chance. Without a file they stay, and only what needs no
+    label is measured: the baseline similarity of the embedding model, and what each channel finds of the collection's
+    own questions.
     No language model is called.
     """
     from cli import output  # noqa: PLC0415 - loaded when needed, so that help is quick

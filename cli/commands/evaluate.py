@@ -31,7 +31,7 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="Where results.json, .md and .html are written.")] = None,
     strategies: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
     baseline: Annotated[str | None, typer.Option(help="Compare with this strategy; default: text.")] = None,
-    ask: Annotated[
+    generate: Annotated[
         bool, typer.Option("--generate", help="Have the LLM write questions where the set has none.")
     ] = False,
     answers: Annotated[
@@ -47,31 +47,31 @@ def evaluate(
 ) -> None:
     """Measure ways of searching on questions whose answers are known, over one set of embeddings.
 
-    A folder needs no server: engines and models that the settings do not name are started for it. What is embedded or
-    asked for is kept, so that a run that was stopped goes on and another costs nothing. A collection is searched on its
+    A folder needs no server: engines and models that the settings do not name are started for it. Vectors and replies
+    of models are cached, so that a stopped run continues and another costs nothing. A collection is searched on its
     server, as it stands.
     """
     from cli import evaluation  # noqa: PLC0415 - loaded when needed, so that help is quick
-    from evaluation.comparison import changes  # noqa: PLC0415
-    from evaluation.results import FILE, read  # noqa: PLC0415
+    from evaluation.comparison import compare as compare_runs  # noqa: PLC0415
+    from evaluation.results import FILE, read_results  # noqa: PLC0415
 
     _check(folder, collection, questions)
     console = console_of()
-    earlier = read(compare) if compare else None
-    wanted = evaluation.EvaluationRequest(
-        folder or Path(), strategies.split(",") if strategies else None, baseline, ask, answers
+    earlier = read_results(compare) if compare else None
+    request = evaluation.EvaluationRequest(
+        folder or Path(), strategies.split(",") if strategies else None, baseline, generate, answers
     )
     if collection is not None and questions is not None:
         with client_of(url, key) as client:
-            results = evaluation.run_served(client, collection, questions, wanted, console)
+            results = evaluation.run_served(client, collection, questions, request, console)
         _report(console, results, output)
-    elif earlier is not None and (wanted.folder / FILE).is_file() and not (wanted.folder / "corpus.jsonl").exists():
-        results = read(wanted.folder)
+    elif earlier is not None and (request.folder / FILE).is_file() and not (request.folder / "corpus.jsonl").exists():
+        results = read_results(request.folder)
     else:
-        results = _run(console, wanted)
+        results = _run(console, request)
         _report(console, results, output)
     if earlier is not None:
-        evaluation.show_changes(changes(results, earlier), console)
+        evaluation.show_differences(compare_runs(results, earlier), console)
 
 
 def _check(folder: Path | None, collection: str | None, questions: Path | None) -> None:
@@ -83,12 +83,12 @@ def _check(folder: Path | None, collection: str | None, questions: Path | None) 
         raise InvalidInput("--collection and --questions go together.", field="questions")
 
 
-def _run(console: Console, wanted: EvaluationRequest) -> Json:
+def _run(console: Console, request: EvaluationRequest) -> Json:
     from cli import evaluation  # noqa: PLC0415
     from shared.settings import load  # noqa: PLC0415
 
     try:
-        return evaluation.run(wanted, load(), console)
+        return evaluation.run(request, load(), console)
     except KeyboardInterrupt:
         evaluation.say_stopped(console)
         raise typer.Exit(INTERRUPTED) from None

@@ -71,9 +71,9 @@ class Collection:
         return Weights() if self.calibration is None else Weights(**self.calibration["weights"])
 
     @property
-    def baseline(self) -> float:
+    def baseline_similarity(self) -> float:
         """The cosine of a question and an unrelated text; 0 until it is measured."""
-        return 0.0 if self.calibration is None else float(self.calibration.get("baseline", 0.0))
+        return 0.0 if self.calibration is None else float(self.calibration.get("baseline_similarity", 0.0))
 
     @property
     def is_labelled(self) -> bool:

@@ -38,7 +38,7 @@ class Cleaner:
         """Delete the points of deleted documents, then their rows and uploads."""
 
         async def delete(document: FinishableDocument) -> None:
-            await self.index.delete(document.index_name, document.tenant, document.id)
+            await self.index.delete_document(document.index_name, document.tenant, document.id)
 
         deleted = await confirmed(await self.work.deletable(), delete)
         if deleted:
@@ -49,7 +49,7 @@ class Cleaner:
         """Delete what a worker wrote after its lease had ended, below the version that queries see."""
 
         async def delete(due: Sweep) -> None:
-            await self.index.delete(due.index_name, due.tenant, due.document_id, below=due.below_version)
+            await self.index.delete_document(due.index_name, due.tenant, due.document_id, below=due.below_version)
 
         swept = await confirmed(await self.work.due_sweeps(), delete)
         if swept:
@@ -62,6 +62,6 @@ class Cleaner:
             for question in removals.questions:
                 by_index.setdefault(question.index_name, []).append(question.id)
             deleted = await confirmed(
-                list(by_index), lambda name: self.index.discard(name, list(map(str, by_index[name])))
+                list(by_index), lambda name: self.index.delete_by_id(name, list(map(str, by_index[name])))
             )
             await removals.delete([question_id for name in deleted for question_id in by_index[name]])

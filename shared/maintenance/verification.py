@@ -107,7 +107,7 @@ class Verification:
         """Points that nobody expects."""
         after: str | None = None
         while True:
-            page, after = await self._index.stored(
+            page, after = await self._index.scroll_points(
                 self._collection.index_name, self._collection.tenant, after=after, limit=_POINTS
             )
             self._points += len(page)
@@ -123,7 +123,7 @@ class Verification:
             return []
         # The points were read before the ledger was, so they may have been replaced by now: look again.
         ids = [difference.point_id for difference in suspects]
-        again = await self._index.look_up(self._collection.index_name, ids)
+        again = await self._index.stored_points(self._collection.index_name, ids)
         before, strays = await self._judge_strays(list((await self._fresh(again)).values()))
         now = await self._audit.snapshots(list(before))
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
@@ -159,7 +159,7 @@ class Verification:
         async with self._audit.locked([snapshot for i, snapshot in snapshots.items() if i in document_ids]) as held:
             # A deleted document cannot come back: no other gets its id.
             safe = [s for s in strays if s.document_id in held.ids or s.document_id not in snapshots]
-            await self._index.remove(self._collection.index_name, [s.stored for s in safe if s.stored])
+            await self._index.delete_if_unchanged(self._collection.index_name, [s.stored for s in safe if s.stored])
         return [self._finding(stray, repaired=True) for stray in safe]
 
     async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
@@ -206,11 +206,12 @@ class Verification:
     async def _look_up(self, ids: Sequence[str]) -> dict[str, StoredPoint]:
         stored: dict[str, StoredPoint] = {}
         for start in range(0, len(ids), _POINTS):
-            stored |= await self._index.look_up(self._collection.index_name, ids[start : start + _POINTS])
+            stored |= await self._index.stored_points(self._collection.index_name, ids[start : start + _POINTS])
         return stored
 
     async def _fill(self, gaps: Sequence[_Difference], held: LockedDocuments) -> set[UUID]:
-        await self._index.show(self._collection.index_name, [g.stored for g in gaps if g.stored and not g.rewrite])
+        hidden = [g.stored for g in gaps if g.stored and not g.rewrite]
+        await self._index.show_if_unchanged(self._collection.index_name, hidden)
         return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
 
     def _finding(self, difference: _Difference, *, repaired: bool) -> Finding:

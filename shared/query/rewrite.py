@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from shared.domain.errors import BadReply
 from shared.domain.usage import Usage
@@ -33,51 +32,45 @@ _MAX_TOKENS = 2_500
 _CLOSING = re.compile(r"</(?=\s*question)", re.IGNORECASE)
 
 
-class Intent(StrEnum):
-    """What kind of answer a question wants."""
-
-    DEFINITION = "DEFINITION"
-    MECHANISM = "MECHANISM"
-    COMPARISON = "COMPARISON"
-    APPLICATION = "APPLICATION"
-    STUDY_DETAIL = "STUDY_DETAIL"
-    CRITIQUE = "CRITIQUE"
-
-
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """What is wanted of a rewriting: a hypothetical answer, so many other wordings, and so on. By default nothing."""
+    """The texts that a rewriting should bring; by default none.
+
+    Args:
+        hyde: a hypothetical answer.
+        queries: how many other wordings.
+        step_back: a more general question.
+        entities: the names in the question.
+    """
 
     hyde: bool = False
     queries: int = 0
     step_back: bool = False
-    intent: bool = False
     entities: bool = False
 
     def __bool__(self) -> bool:
-        return any((self.hyde, self.queries, self.step_back, self.intent, self.entities))
+        return any((self.hyde, self.queries, self.step_back, self.entities))
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenQuestion:
-    """What a model made of a question; None or empty where it was not wanted, or the model had nothing to say."""
+    """The rewriting of a question; a part is None or empty where the options or the model left it out."""
 
     hypothetical: str | None = None
     queries: tuple[str, ...] = ()
     step_back: str | None = None
-    intent: Intent | None = None
     entities: tuple[str, ...] = ()
     usage: Usage = Usage()
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts to search with, each once."""
-        found = (self.hypothetical, *self.queries, self.step_back)
-        return tuple(dict.fromkeys(text for text in found if text is not None))
+        texts = (self.hypothetical, *self.queries, self.step_back)
+        return tuple(dict.fromkeys(text for text in texts if text is not None))
 
 
 class BadRewriting(BadReply):
-    """A reply that is no rewriting; `usage` was spent all the same."""
+    """A reply that is no rewriting; its tokens, `usage`, were paid for all the same."""
 
     def __init__(self, message: str, *, usage: Usage) -> None:
         super().__init__(message)
@@ -86,23 +79,28 @@ class BadRewriting(BadReply):
 
 @dataclass(frozen=True, slots=True)
 class Rewriter:
-    """Who rewrites: a model by tenant, on whose account it is called, and how long a query waits unless it says."""
+    """Rewrites questions.
+
+    Args:
+        model_for: the chat model on the account of a tenant.
+        budget: how long a query waits for a rewriting, unless the query names a budget itself.
+    """
 
     model_for: Callable[[str], ChatModel]
     budget: timedelta
 
 
-async def rewrite(model: ChatModel, question: str, wanted: RewriteOptions) -> RewrittenQuestion:
-    """Rewrite a question with one call, whatever is wanted of it.
+async def rewrite(model: ChatModel, question: str, options: RewriteOptions) -> RewrittenQuestion:
+    """Rewrite a question with one call, whatever the options ask for.
 
     Raises:
-        Transient: the model cannot be asked now.
+        Transient: the model is not available now.
         Refused: the provider will not answer this request.
         BadRewriting: the reply is of no use.
     """
-    completion = await model.complete(request(question, wanted))
+    completion = await model.complete(request(question, options))
     try:
-        return read(completion, question, wanted)
+        return read(completion, question, options)
     except MalformedReply as fault:
         message = f"the model's reply cannot be used: {fault}"
         raise BadRewriting(message, usage=completion.usage) from fault
@@ -110,10 +108,16 @@ async def rewrite(model: ChatModel, question: str, wanted: RewriteOptions) -> Re
 
 @dataclass(frozen=True, slots=True)
 class _RewritePart:
-    """A field of the reply: whether it is wanted, what the model is told of it, and its JSON Schema."""
+    """A field of the reply.
 
-    wanted: Callable[[RewriteOptions], bool]
-    told: Callable[[RewriteOptions], str]
+    Args:
+        requested: whether the options ask for it.
+        instruction: its description in the prompt.
+        schema: its JSON Schema.
+    """
+
+    requested: Callable[[RewriteOptions], bool]
+    instruction: Callable[[RewriteOptions], str]
     schema: dict[str, Any]
 
 
@@ -121,7 +125,7 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
 _PARTS = {
     "hypothetical_answer": _RewritePart(
-        lambda wanted: wanted.hyde,
+        lambda options: options.hyde,
         lambda _: (
             "a passage of two to four sentences as it would stand in a document that answers the question, in the"
             " words that such a document would use; invent what you do not know, for it is only compared with documents"
@@ -129,25 +133,20 @@ _PARTS = {
         _TEXT,
     ),
     "queries": _RewritePart(
-        lambda wanted: wanted.queries > 0,
-        lambda wanted: (
-            f"{wanted.queries} other wordings of the question, with other words for the same thing: the terms"
+        lambda options: options.queries > 0,
+        lambda options: (
+            f"{options.queries} other wordings of the question, with other words for the same thing: the terms"
             " of people who know the subject, and those of people who do not"
         ),
         _TEXTS,
     ),
     "step_back_question": _RewritePart(
-        lambda wanted: wanted.step_back,
-        lambda _: "one more general question, whose answer is the baseline that one needs for this one",
+        lambda options: options.step_back,
+        lambda _: "one more general question, whose answer is the background that one needs for this one",
         _TEXT,
     ),
-    "intent": _RewritePart(
-        lambda wanted: wanted.intent,
-        lambda _: f"what the question asks for, one of {', '.join(Intent)}",
-        {"type": "string", "enum": list(Intent)},
-    ),
     "entities": _RewritePart(
-        lambda wanted: wanted.entities,
+        lambda options: options.entities,
         lambda _: "the names in the question: people, products, places, organisations, terms; none if it has none",
         _TEXTS,
     ),
@@ -163,9 +162,9 @@ Reply with a JSON object alone, with these fields:
 """
 
 
-def request(question: str, wanted: RewriteOptions) -> ChatRequest:
-    parts = {name: part for name, part in _PARTS.items() if part.wanted(wanted)}
-    fields = "\n".join(f"- {name}: {part.told(wanted)}." for name, part in parts.items())
+def request(question: str, options: RewriteOptions) -> ChatRequest:
+    parts = {name: part for name, part in _PARTS.items() if part.requested(options)}
+    fields = "\n".join(f"- {name}: {part.instruction(options)}." for name, part in parts.items())
     # The common subset of providers' strict schemas: an object root, everything required, no lengths.
     schema = {
         "type": "object",
@@ -181,73 +180,67 @@ def request(question: str, wanted: RewriteOptions) -> ChatRequest:
     )
 
 
-def _upper(value: object) -> object:
-    return value.strip().upper().replace(" ", "_") if isinstance(value, str) else value
-
-
 class _RewritingReply(BaseModel):
-    """What is read of a reply: of the right types or not at all. Fields beside these are not looked at."""
+    """The fields of a reply, of the right types or refused; other fields are ignored."""
 
     hypothetical_answer: str = ""
     queries: list[str] = Field(default_factory=list)
     step_back_question: str = ""
-    intent: Annotated[Intent | None, BeforeValidator(_upper)] = None
     entities: list[str] = Field(default_factory=list)
 
 
-def read(completion: Completion, question: str, wanted: RewriteOptions) -> RewrittenQuestion:
-    """Read a reply: lenient about what is around the JSON object and about what it lacks, strict about the rest.
+def read(completion: Completion, question: str, options: RewriteOptions) -> RewrittenQuestion:
+    """Read a reply: lenient about text around the JSON object and about missing fields, strict about the rest.
 
     Raises:
-        Malformed: it was cut, holds no such object, or nothing of what is wanted.
+        MalformedReply: it was cut, holds no such object, or nothing that the options ask for.
     """
     if completion.finish_reason == "length":
         raise MalformedReply("cut at the token limit")
     reply = _reply(completion.text)
-    known = {_folded(question)}
-    passages = [reply.hypothetical_answer] if wanted.hyde else []
-    general = [reply.step_back_question] if wanted.step_back else []
-    names = _distinct(reply.entities, _MAX_ENTITY_CHARS, set()) if wanted.entities else ()
+    seen = {_folded(question)}
+    passages = [reply.hypothetical_answer] if options.hyde else []
+    general = [reply.step_back_question] if options.step_back else []
+    names = _distinct(reply.entities, _MAX_ENTITY_CHARS, set()) if options.entities else ()
     rewritten = RewrittenQuestion(
-        hypothetical=next(_distinct(passages, _MAX_PASSAGE_CHARS, known), None),
-        queries=tuple(islice(_distinct(reply.queries, _MAX_QUERY_CHARS, known), wanted.queries)),
-        step_back=next(_distinct(general, _MAX_QUERY_CHARS, known), None),
-        intent=reply.intent if wanted.intent else None,
+        hypothetical=next(_distinct(passages, _MAX_PASSAGE_CHARS, seen), None),
+        queries=tuple(islice(_distinct(reply.queries, _MAX_QUERY_CHARS, seen), options.queries)),
+        step_back=next(_distinct(general, _MAX_QUERY_CHARS, seen), None),
         entities=tuple(islice((name for name in names if len(name) >= _MIN_ENTITY_CHARS), _MAX_ENTITIES)),
         usage=completion.usage,
     )
-    if not (rewritten.texts or rewritten.intent or rewritten.entities or _only_entities(wanted)):
+    if not (rewritten.texts or rewritten.entities or _only_entities(options)):
         raise MalformedReply("nothing of what was asked for in it")
     return rewritten
 
 
-def _only_entities(wanted: RewriteOptions) -> bool:
+def _only_entities(options: RewriteOptions) -> bool:
     """Whether an empty reply is a good one: a question may have no names in it."""
-    return wanted == RewriteOptions(entities=True)
+    return options == RewriteOptions(entities=True)
 
 
 def _reply(text: str) -> _RewritingReply:
-    found = next((value for value in json_in(text) if isinstance(value, dict)), None)
-    if found is None:
+    reply = next((value for value in json_in(text) if isinstance(value, dict)), None)
+    if reply is None:
         raise MalformedReply("no JSON object")
     try:
-        return _RewritingReply.model_validate({name: value for name, value in found.items() if value is not None})
+        return _RewritingReply.model_validate({name: value for name, value in reply.items() if value is not None})
     except ValidationError as error:
         field = ".".join(map(str, error.errors()[0]["loc"]))
         raise MalformedReply(f"a wrong value for {field}") from error
 
 
-def _distinct(texts: Iterable[str], max_chars: int, known: set[str]) -> Iterator[str]:
-    """The texts in one line each, without those that say nothing new; what they say is added to what is known."""
+def _distinct(texts: Iterable[str], max_chars: int, seen: set[str]) -> Iterator[str]:
+    """Yield the texts in one line each, without repetitions; add them to `seen`, folded."""
     for text in texts:
         line = _line(text, max_chars)
-        if line and _folded(line) not in known:
-            known.add(_folded(line))
+        if line and _folded(line) not in seen:
+            seen.add(_folded(line))
             yield line
 
 
 def _line(text: str, max_chars: int) -> str:
-    """One line of what every provider takes: without NUL characters and halves of surrogate pairs."""
+    """One line that every provider accepts: without NUL characters and halves of surrogate pairs."""
     return " ".join(text.replace("\x00", " ").encode("utf-8", "ignore").decode().split())[:max_chars].strip()
 
 

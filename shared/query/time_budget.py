@@ -1,4 +1,4 @@
-"""Stages that a query can do without: they have a time budget, and where they fail the query goes on and says so."""
+"""Time budgets of the stages that a query can do without: when one fails or is late, the query goes on and says so."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SkippedStep:
-    """A stage that brought nothing; `reason` is for a person."""
+    """A stage that failed or was late; `reason` is for a person."""
 
     reason: str
 
 
 async def within(budget: timedelta, work: Awaitable[T]) -> T | SkippedStep:
-    """Do what a query can do without, in its time.
+    """Await work that a query can do without, and cancel it when it is late.
 
     Returns:
-        What the work returns; where it is late or fails, why. Late work is cancelled.
+        The result of the work, or the reason why there is none.
     """
     seconds = budget.total_seconds()
     try:

@@ -1,7 +1,7 @@
 """BM25 as sparse vectors: the document's side here, the inverse document frequency in Qdrant (`modifier: idf`).
 
 The weights are those of Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with a
-fixed average length, as Qdrant's own BM25 model has them.
+fixed average length, as in Qdrant's BM25 model.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import snowballstemmer
 _K1 = 1.2
 _B = 0.75
 _AVERAGE_WORDS = 256
-MOST_OF_A_TERM = _K1 + 1  # what a term weighs in a document that says it again and again
+MOST_OF_A_TERM = _K1 + 1  # the weight of a term that a document repeats without end
 _WORD = re.compile(r"\w+")
-_MAX_WORD_CHARS = 40  # longer ones are encodings and separators, not words
+_MAX_WORD_CHARS = 40  # longer words are encodings and separators
 _STOPWORDS = frozenset(
     """
     a an and are as at be been but by can did do does for from had has have how i if in into is it its may more no

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def common_path(paths: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The headings that stand above all of several places."""
+    """The headings that all of several paths begin with."""
     shared: list[str] = []
     for titles in zip(*paths, strict=False):
         if len(set(titles)) > 1:

@@ -20,8 +20,10 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ROW = re.compile(r"\s*\|")
 _RULE = re.compile(r"[\s|:=*_-]*")
 _QUOTE = re.compile(r"\s*(?:>\s?)+")
-# A run of final marks with what closes after it. Those of Chinese and Japanese need no space behind them.
-_FINAL = re.compile(r"[.!?…।؟۔]{1,10}[\"'”’»)\]*_]{0,5}(?=\s)|[。！？｡]{1,10}[」』”’）\"]{0,5}")  # noqa: RUF001
+# Final marks with the quotes and brackets that close after them; Chinese and Japanese marks need no space behind.
+_FINAL_MARKS = r"[.!?…।؟۔]{1,10}[\"'”’»)\]*_]{0,5}(?=\s)|[。！？｡]{1,10}[」』”’）\"]{0,5}"  # noqa: RUF001
+_FINAL = re.compile(_FINAL_MARKS)
+_BREAK = re.compile(rf"(?:{_FINAL_MARKS})\s*|\n")
 _LAST_WORD = re.compile(r"(\w[\w.]*)\.\Z")
 _NO_END = re.compile(
     r"mr|mrs|ms|dr|prof|sr|jr|st|vs|e\.g|i\.e|cf|al|figs?|nos?|vol|pp|ca|approx|inc|ltd|corp|dept|gen|col|sgt|capt|rev|"
@@ -39,6 +41,14 @@ class Sentence:
     kind: LineKind = "prose"
 
 
+def sentence_breaks(text: str, start: int, end: int) -> Iterator[int]:
+    """Yield the offsets in `text[start:end]` behind final marks with their white space, and behind line ends, in order.
+
+    A cut at such an offset divides no line and hardly a sentence: only `sentences` knows abbreviations.
+    """
+    return (match.end() for match in _BREAK.finditer(text, start, end))
+
+
 def sentences(text: str) -> Iterator[Sentence]:
     """Yield the sentences of a Markdown text in order; together they cover all but its white space and markup lines."""
     for start, end, kind in _blocks(text):
@@ -49,7 +59,7 @@ def sentences(text: str) -> Iterator[Sentence]:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int, LineKind]]:
-    """Paragraphs and list items whole; headings, rows and code by the line."""
+    """Yield paragraphs and list items whole; headings, rows and code by the line."""
     start: int | None = None
     kind: LineKind = "prose"
     end = 0
@@ -119,7 +129,7 @@ def _ends_sentence(text: str, begin: int, mark: re.Match[str], end: int) -> bool
 
 
 def _pieces(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
-    """The span without white space around it, cut where it is too long."""
+    """Yield the span without white space around it, cut where it is too long."""
     while end - start > MAX_CHARS:
         cut = max(text.rfind(" ", start + MAX_CHARS // 2, start + MAX_CHARS), start + MAX_CHARS // 2)
         yield from _trimmed(text, start, cut, kind)

@@ -1,4 +1,6 @@
-"""A caller's filter over metadata, checked and turned into Qdrant's conditions.
+"""Filters of points: what a query may see, a document's points, and a caller's filter over metadata.
+
+A caller's filter is checked and becomes Qdrant's conditions:
 
 {"department": "legal"}                         equal to
 {"tags": {"any": ["a", "b"]}}                   one of
@@ -11,9 +13,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from qdrant_client import models
 
@@ -25,12 +28,85 @@ _PLAIN = re.compile(r"[\w-]+(\[\d*\])*", re.ASCII)
 _MAX_CONDITIONS = 32
 _MAX_VALUES = 1000
 
+SearchFilter = Mapping[str, Any]
+"""A filter as Qdrant's REST API takes it: searches bypass the client's models, which cost more than the search."""
+Condition = models.Condition
 
-def condition_of(filter_: object) -> list[models.Condition]:
-    """Turn a caller's filter into conditions that must all hold.
+
+def visible_points(tenant: str, conditions: Sequence[Condition] = ()) -> SearchFilter:
+    """Select what a tenant's queries may see: its own points of complete versions, on further conditions."""
+    selected = models.Filter(must=[_equals("tenant", tenant), *conditions], must_not=[_equals("hidden", value=True)])
+    return selected.model_dump(mode="json", exclude_none=True)
+
+
+def caller_conditions(metadata: object | None, document_ids: Sequence[UUID] | None) -> list[Condition]:
+    """Check a caller's filter and list of documents, and turn them into conditions that must all hold.
 
     Raises:
-        InvalidInput: it is not one; `field` names the part to change.
+        InvalidInput: the filter is malformed; `field` names the part to change.
+    """
+    conditions = [] if metadata is None else metadata_conditions(metadata)
+    if document_ids is not None:
+        ids = [str(document_id) for document_id in document_ids]
+        conditions.append(models.FieldCondition(key="document_id", match=models.MatchAny(any=ids)))
+    return conditions
+
+
+def held_out(point_ids: Sequence[str]) -> Condition:
+    """Exclude these points and all users' questions: a question must not find itself."""
+    of_users = _equals("source", "user")
+    return models.Filter(must_not=[models.HasIdCondition(has_id=list(point_ids)), of_users])
+
+
+def tenant_points(tenant: str) -> models.Filter:
+    """Select a tenant's points, hidden ones too."""
+    return models.Filter(must=[_equals("tenant", tenant)])
+
+
+def document_points(
+    tenant: str, document_id: UUID, *, version: int | None = None, below: int | None = None
+) -> models.Filter:
+    """Select a document's points, hidden ones too: of all versions, of one, or of those before `below`."""
+    must = [_equals("tenant", tenant), _equals("document_id", str(document_id))]
+    if version is not None:
+        must.append(_equals("version", version))
+    if below is not None:
+        must.append(models.FieldCondition(key="version", range=models.Range(lt=below)))
+    return models.Filter(must=[*must])
+
+
+def section_points(tenant: str, document_id: str, version: int, start: int, end: int) -> SearchFilter:
+    """Select the chunk points of one section of a document's version, hidden ones too."""
+    values: dict[str, str | int] = {
+        "tenant": tenant,
+        "document_id": document_id,
+        "version": version,
+        "section.start": start,
+        "section.end": end,
+    }
+    return {"must": [{"key": key, "match": {"value": value}} for key, value in values.items()]}
+
+
+def points_of_version(point_ids: Collection[str], version: int | None) -> models.Filter:
+    """Select points by id, each only while its version is `version`; None matches any."""
+    ids = models.HasIdCondition(has_id=list(point_ids))
+    return models.Filter(must=[ids] if version is None else [ids, _equals("version", version)])
+
+
+def chunk_points() -> models.Filter:
+    """Select one point of each chunk: question points have no BM25 vector."""
+    return models.Filter(must=[models.HasVectorCondition(has_vector="bm25")])
+
+
+def _equals(key: str, value: str | bool | int) -> models.FieldCondition:
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def metadata_conditions(filter_: object) -> list[Condition]:
+    """Turn a caller's filter over metadata into conditions that must all hold.
+
+    Raises:
+        InvalidInput: the filter is malformed; `field` names the part to change.
     """
     if not isinstance(filter_, Mapping):
         raise InvalidInput("A filter is an object of metadata fields.", field="filter")
@@ -39,7 +115,7 @@ def condition_of(filter_: object) -> list[models.Condition]:
     return [_condition(str(name), value) for name, value in filter_.items()]
 
 
-def _condition(name: str, value: object) -> models.Condition:
+def _condition(name: str, value: object) -> Condition:
     key = _key(name)
     if isinstance(value, Mapping):
         return _operator(name, key, value)
@@ -51,19 +127,19 @@ def _condition(name: str, value: object) -> models.Condition:
 
 
 def _key(name: str) -> str:
-    """Qdrant's path to a field of the metadata; dots lead into objects, and what is not plain is quoted."""
+    """Qdrant's path to a field of the metadata; dots lead into objects, and unusual names are quoted."""
     parts = name.split(".")
     if not all(parts) or any(c in name for c in '"\\'):
         raise InvalidInput("A filter's fields are names, with dots between those of nested ones.", field="filter")
     return ".".join(("metadata", *(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)))
 
 
-def _operator(name: str, key: str, value: Mapping[str, Any]) -> models.Condition:
+def _operator(name: str, key: str, value: Mapping[str, Any]) -> Condition:
     operators = set(value)
     if operators == {"any"}:
         return models.FieldCondition(key=key, match=models.MatchAny(any=_values(name, value["any"])))
     if operators == {"none"}:
-        # Not `except`: that finds a list with any other value in it, and nothing where the field is missing.
+        # Not `except`: it finds a list with any other value in it, and nothing where the field is missing.
         any_of = models.FieldCondition(key=key, match=models.MatchAny(any=_values(name, value["none"])))
         return models.Filter(must_not=[any_of])
     if operators == {"text"} and isinstance(value["text"], str) and value["text"].strip():
@@ -82,7 +158,7 @@ def _values(name: str, values: object) -> list[Any]:
     )
 
 
-def _range(name: str, key: str, bounds: Mapping[str, Any]) -> models.Condition:
+def _range(name: str, key: str, bounds: Mapping[str, Any]) -> Condition:
     if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in bounds.values()):
         return models.FieldCondition(key=key, range=models.Range(**bounds))
     if all(isinstance(v, str) for v in bounds.values()):

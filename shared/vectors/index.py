@@ -1,4 +1,4 @@
-"""The one border to Qdrant: collections, points, searches; its errors turned into ours."""
+"""The border to Qdrant: collections, points and searches; its errors become ours."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.domain.vectors import Vectors
+from shared.vectors import filters
 from shared.vectors.points import Point
+from shared.vectors.searches import Search, section_search
 
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
 _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
-_SECTION_CHUNKS = 1000  # more than fit into the longest section
-_PART = ["text", "ordinal", "span", "heading_path", "page"]
-_PLACE = ["document_id", "chunk_id", "version", "hidden"]
+_CLAIM = ["document_id", "chunk_id", "version", "hidden"]
 _INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
     "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
     "document_id": models.PayloadSchemaType.KEYWORD,
@@ -58,7 +58,7 @@ class SectionKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredPoint:
-    """What a point says of where it belongs; None where it says nothing that can be read."""
+    """The document, chunk and version that a point claims to belong to; None where its payload is unreadable."""
 
     id: str
     document_id: UUID | None
@@ -72,7 +72,11 @@ class _SearchReply(BaseModel):
 
 
 class Index:
-    """Qdrant, as the project uses it."""
+    """A client of Qdrant.
+
+    Each method maps the client's errors: `Unavailable` where Qdrant does not answer, does not confirm a write or asks
+    for a pause, `Permanent` where it refuses a request for good.
+    """
 
     def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
         key = api_key.get_secret_value() if api_key else None
@@ -80,13 +84,13 @@ class Index:
             url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
         )
         self._known: set[str] = set()
-        self._away = False  # it did not answer the last request
+        self._away = False  # whether the last request got no answer
 
-    async def ensure(self, name: str, dimensions: int) -> None:
-        """Make the collection with its payload indexes, where it is not there yet.
+    async def ensure_collection(self, name: str, dimensions: int) -> None:
+        """Create the collection with its payload indexes unless it exists.
 
         Raises:
-            Permanent: it is there with vectors of another size.
+            Permanent: it exists with vectors of another size.
             Unavailable: Qdrant cannot be reached.
         """
         if name in self._known:
@@ -121,8 +125,8 @@ class Index:
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         """Write points and wait until they can be searched.
 
-        A point that is there already is replaced unless it belongs to a newer version, so that a writer who slept
-        through its lease cannot take a document back.
+        A point of a newer version is not replaced, so that a writer who slept through its lease cannot take a document
+        back.
 
         Raises:
             Unavailable: Qdrant did not confirm; some of the points may have been written.
@@ -149,7 +153,7 @@ class Index:
 
     @contextmanager
     def _gone(self, name: str) -> Iterator[None]:
-        """Let a collection that has vanished be made again by the next attempt."""
+        """Let the next attempt create a collection that has vanished."""
         try:
             yield
         except UnexpectedResponse as error:
@@ -160,13 +164,15 @@ class Index:
                 f"Qdrant has no collection {name} any more", component="qdrant", retry_after=_RETRY_AFTER
             ) from error
 
-    async def replace(self, name: str, tenant: str, document_id: UUID, version: int) -> None:
-        """Let a document's new version be seen and remove its older ones, in one request.
+    async def switch_version(self, name: str, tenant: str, document_id: UUID, version: int) -> None:
+        """Show a document's new version and delete the older ones, in one request.
 
-        No such collection: no chunk of it had a point, so there is nothing to do.
+        No such collection: none of its chunks had a point, so there is nothing to do.
         """
-        shown = models.SetPayload(payload={"hidden": False}, filter=_document(tenant, document_id, version=version))
-        older = models.FilterSelector(filter=_document(tenant, document_id, below=version))
+        shown = models.SetPayload(
+            payload={"hidden": False}, filter=filters.document_points(tenant, document_id, version=version)
+        )
+        older = models.FilterSelector(filter=filters.document_points(tenant, document_id, below=version))
         operations: list[models.UpdateOperation] = [
             models.SetPayloadOperation(set_payload=shown),
             models.DeleteOperation(delete=older),
@@ -175,24 +181,40 @@ class Index:
             for result in await self._client.batch_update_points(name, operations, wait=True):
                 _require_completed(result.status)
 
-    async def delete(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
-        """Remove a document's points, or those of its versions before `below`. No such collection: nothing to do."""
-        selector = models.FilterSelector(filter=_document(tenant, document_id, below=below))
+    async def show_if_unchanged(self, name: str, points: Sequence[StoredPoint]) -> None:
+        """Show hidden points, except those that a newer version has replaced meanwhile."""
+        for selected in _unchanged(points):
+            with self._errors():
+                result = await self._client.set_payload(name, {"hidden": False}, points=selected, wait=True)
+            _require_completed(result.status)
+
+    async def delete_document(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
+        """Delete a document's points, or those of its versions before `below`. No such collection: nothing to do."""
+        selector = models.FilterSelector(filter=filters.document_points(tenant, document_id, below=below))
         with self._if_there():
             result = await self._client.delete(name, selector, wait=True)
             _require_completed(result.status)
 
-    async def drop(self, name: str) -> None:
+    async def delete_if_unchanged(self, name: str, points: Sequence[StoredPoint]) -> None:
+        """Delete points, except those that a newer version has replaced meanwhile."""
+        for selected in _unchanged(points):
+            with self._errors():
+                result = await self._client.delete(name, models.FilterSelector(filter=selected), wait=True)
+            _require_completed(result.status)
+
+    async def delete_by_id(self, name: str, ids: Sequence[str]) -> None:
+        """Delete points by id. No such collection: nothing to do."""
+        with self._if_there():
+            result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
+            _require_completed(result.status)
+
+    async def drop_collection(self, name: str) -> None:
         self._known.discard(name)
         with self._errors():
             await self._client.delete_collection(name)
 
-    async def count(self, name: str, tenant: str) -> int:
-        """Count a tenant's points; where there is no such collection yet there are none."""
-        return await self._count(name, models.Filter(must=[_equals("tenant", tenant)]))
-
-    async def search(self, name: str, requests: Sequence[Mapping[str, Any]]) -> list[list[Hit]] | None:
-        """Run several searches, bodies of Qdrant's `/points/query`, in one request.
+    async def search(self, name: str, searches: Sequence[Search]) -> list[list[Hit]] | None:
+        """Run several searches in one request.
 
         Returns:
             The hits of each, best first; None where there is no such collection.
@@ -205,82 +227,74 @@ class Index:
                 url="/collections/{collection_name}/points/query/batch",
                 path_params={"collection_name": name},
                 headers={"content-type": "application/json"},
-                content=orjson.dumps({"searches": requests}),
+                content=orjson.dumps({"searches": searches}),
             )
             return [[_hit(point) for point in one["points"]] for one in reply.result]
         return None
 
-    async def chunks(self, name: str) -> int:
-        """Count the chunks of a collection, of all tenants and versions."""
-        return await self._count(name, models.Filter(must=[models.HasVectorCondition(has_vector="bm25")]))
+    async def section_payloads(
+        self, name: str, tenant: str, sections: Sequence[SectionKey]
+    ) -> dict[SectionKey, list[Mapping[str, Any]]]:
+        """Return the payloads of each section's chunks, in no order; hidden ones too."""
+        searches = [section_search(tenant, s.document_id, s.version, s.start, s.end) for s in sections]
+        hits = await self.search(name, searches) or [[] for _ in sections]
+        return {section: [hit.payload for hit in part] for section, part in zip(sections, hits, strict=True)}
 
-    async def _count(self, name: str, condition: models.Filter) -> int:
-        with self._if_there():
-            return (await self._client.count(name, count_filter=condition, exact=True)).count
-        return 0
-
-    async def vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
-        """Return the vectors of chunks' texts by id, unit length; those without one are missing."""
-        with self._errors():
-            records = await self._client.retrieve(name, list(ids), with_payload=False, with_vectors=["text"])
-        given = {str(r.id): r.vector["text"] for r in records if isinstance(r.vector, dict) and "text" in r.vector}
-        return {id_: np.asarray(vector, dtype=np.float32) for id_, vector in given.items()}
-
-    async def fetch(self, name: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the payloads of points by id; those that are gone are missing."""
+    async def payloads(self, name: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return payloads by point id; deleted points are missing."""
         with self._errors():
             records = await self._client.retrieve(name, list(ids), with_payload=True)
         return {str(record.id): record.payload or {} for record in records}
 
-    async def sections(
-        self, name: str, tenant: str, sections: Sequence[SectionKey]
-    ) -> dict[SectionKey, list[Mapping[str, Any]]]:
-        """Return the payloads of the chunks that sections consist of, in no order; hidden ones too."""
-        requests = [
-            {"filter": _part_of(section, tenant), "limit": _SECTION_CHUNKS, "with_payload": _PART}
-            for section in sections
-        ]
-        found = await self.search(name, requests) or [[] for _ in sections]
-        return {section: [hit.payload for hit in hits] for section, hits in zip(sections, found, strict=True)}
+    async def text_vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
+        """Return the vectors of chunks' texts by chunk id.
 
-    async def stored(
+        Returns:
+            Each of shape `(dimensions,)` and unit length; chunks without one are missing.
+        """
+        with self._errors():
+            records = await self._client.retrieve(name, list(ids), with_payload=False, with_vectors=["text"])
+        vectors = {str(r.id): r.vector["text"] for r in records if isinstance(r.vector, dict) and "text" in r.vector}
+        return {point_id: np.asarray(vector, dtype=np.float32) for point_id, vector in vectors.items()}
+
+    async def stored_points(self, name: str, ids: Sequence[str]) -> dict[str, StoredPoint]:
+        """Return what points claim by id; deleted points are missing."""
+        with self._if_there():
+            records = await self._client.retrieve(name, list(ids), with_payload=_CLAIM)
+            return {str(record.id): _stored(record) for record in records}
+        return {}
+
+    async def scroll_points(
         self, name: str, tenant: str, *, after: str | None = None, limit: int = 1000
     ) -> tuple[list[StoredPoint], str | None]:
-        """Return a tenant's points in the order of their ids, hidden ones too, and where the next page begins."""
-        condition = models.Filter(must=[_equals("tenant", tenant)])
+        """Return a page of a tenant's points in the order of their ids, hidden ones too.
+
+        Returns:
+            The points, and the `after` of the next page; None on the last.
+        """
         with self._if_there():
             records, following = await self._client.scroll(
-                name, scroll_filter=condition, offset=after, limit=limit, with_payload=_PLACE
+                name,
+                scroll_filter=filters.tenant_points(tenant),
+                offset=after,
+                limit=limit,
+                with_payload=_CLAIM,
             )
             return [_stored(record) for record in records], None if following is None else str(following)
         return [], None
 
-    async def look_up(self, name: str, ids: Sequence[str]) -> dict[str, StoredPoint]:
-        """Return points by id; those that are not there are missing."""
+    async def count_points(self, name: str, tenant: str) -> int:
+        """Count a tenant's points; 0 where there is no such collection yet."""
+        return await self._count(name, filters.tenant_points(tenant))
+
+    async def count_chunks(self, name: str) -> int:
+        """Count the chunks of a collection, of all tenants and versions."""
+        return await self._count(name, filters.chunk_points())
+
+    async def _count(self, name: str, selected: models.Filter) -> int:
         with self._if_there():
-            records = await self._client.retrieve(name, list(ids), with_payload=_PLACE)
-            return {str(record.id): _stored(record) for record in records}
-        return {}
-
-    async def remove(self, name: str, points: Sequence[StoredPoint]) -> None:
-        """Remove points, but not what a newer version has put in their place."""
-        for condition in _as_they_were(points):
-            with self._errors():
-                result = await self._client.delete(name, models.FilterSelector(filter=condition), wait=True)
-            _require_completed(result.status)
-
-    async def discard(self, name: str, ids: Sequence[str]) -> None:
-        """Remove points by their ids. No such collection: nothing to do."""
-        with self._if_there():
-            result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
-            _require_completed(result.status)
-
-    async def show(self, name: str, points: Sequence[StoredPoint]) -> None:
-        """Let hidden points be seen, but not what a newer version has put in their place."""
-        for condition in _as_they_were(points):
-            with self._errors():
-                result = await self._client.set_payload(name, {"hidden": False}, points=condition, wait=True)
-            _require_completed(result.status)
+            return (await self._client.count(name, count_filter=selected, exact=True)).count
+        return 0
 
     async def ready(self) -> None:
         """Raise `Unavailable` unless Qdrant answers."""
@@ -290,7 +304,7 @@ class Index:
     async def require(self) -> None:
         """Raise `Unavailable` if Qdrant did not answer the last time and still does not.
 
-        Asked before work is claimed: without Qdrant it would be embedded in vain.
+        A worker calls it before it claims chunks: without Qdrant it would embed them in vain.
         """
         if self._away:
             await self.ready()
@@ -300,7 +314,7 @@ class Index:
 
     @contextmanager
     def _if_there(self) -> Iterator[None]:
-        """Leave the block where there is no such collection: it is made with its first points."""
+        """Leave the block where there is no such collection: the first points create it."""
         with self._errors():
             try:
                 yield
@@ -318,35 +332,6 @@ class Index:
             self._away = True
             raise
         self._away = False
-
-
-def visible(tenant: str) -> models.Filter:
-    """What a tenant may see: its own points, of versions that are whole."""
-    return models.Filter(must=[_equals("tenant", tenant)], must_not=[_equals("hidden", value=True)])
-
-
-def _equals(key: str, value: str | bool | int) -> models.FieldCondition:
-    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
-
-
-def _document(tenant: str, document_id: UUID, *, version: int | None = None, below: int | None = None) -> models.Filter:
-    must: list[models.Condition] = [_equals("tenant", tenant), _equals("document_id", str(document_id))]
-    if version is not None:
-        must.append(_equals("version", version))
-    if below is not None:
-        must.append(models.FieldCondition(key="version", range=models.Range(lt=below)))
-    return models.Filter(must=must)
-
-
-def _part_of(section: SectionKey, tenant: str) -> dict[str, Any]:
-    wanted: dict[str, str | int] = {
-        "tenant": tenant,
-        "document_id": section.document_id,
-        "version": section.version,
-        "section.start": section.start,
-        "section.end": section.end,
-    }
-    return {"must": [{"key": key, "match": {"value": value}} for key, value in wanted.items()]}
 
 
 def _hit(point: Mapping[str, Any]) -> Hit:
@@ -372,13 +357,10 @@ def _uuid(value: object) -> UUID | None:
         return None
 
 
-def _as_they_were(points: Sequence[StoredPoint]) -> Iterator[models.Filter]:
-    """Filters for points that are still of the version that was seen."""
+def _unchanged(points: Sequence[StoredPoint]) -> Iterator[models.Filter]:
+    """Select points while they still are of the version in which they were read."""
     for version in {point.version for point in points}:
-        same: list[models.Condition] = [
-            models.HasIdCondition(has_id=[point.id for point in points if point.version == version])
-        ]
-        yield models.Filter(must=same if version is None else [*same, _equals("version", version)])
+        yield filters.points_of_version([point.id for point in points if point.version == version], version)
 
 
 def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:

@@ -123,7 +123,10 @@ async def test_the_command_line_calibrates_with_and_without_labels(
         code, said = await foreask()
         assert (code, "12 chunks have questions, and it takes 30" in said) == (1, True), said
         code, said = await foreask(labelled)
-        assert (code, "12 labelled questions, 12 chunks; baseline of the embedding model 0.00" in said) == (0, True)
+        assert (code, "12 labelled questions, 12 chunks; baseline similarity of the embedding model 0.00" in said) == (
+            0,
+            True,
+        )
         code, said = await foreask()
         assert (code, "DELETE its calibration first" in said) == (1, True), said
         assert (await foreask("--reset"))[0] == 0

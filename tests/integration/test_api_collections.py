@@ -72,7 +72,7 @@ async def test_points_are_null_while_qdrant_is_away(client, monkeypatch):
     async def away(*_):
         raise Unavailable("away", component="qdrant")
 
-    monkeypatch.setattr("shared.vectors.index.Index.count", away)
+    monkeypatch.setattr("shared.vectors.index.Index.count_points", away)
 
     assert (await client.get("/v1/collections/a")).json()["points"] is None
 

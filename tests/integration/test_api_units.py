@@ -71,17 +71,17 @@ async def test_a_section_that_is_not_whole_is_not_returned(client, divided, serv
     await work(services, "parse", "generate")
     batch = await services.ledger.work.claim_to_index(100)
     orchard = sorted((c for c in batch if c.content.heading_path[-1] == "The orchard"), key=lambda c: c.ordinal)
-    kept = [orchard[0], orchard[2]]
-    await index_batch(services.indexer, kept)
+    first_and_third = [orchard[0], orchard[2]]
+    await index_batch(services.indexer, first_and_third)
 
-    question = kept[0].content.text
+    question = first_and_third[0].content.text
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
     assert found.version == 2
-    assert found.text == kept[0].content.text
+    assert found.text == first_and_third[0].content.text
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in batch])
     await work(services)
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
-    assert len(found.text) > len(kept[0].content.text)
+    assert len(found.text) > len(first_and_third[0].content.text)
 
 
 async def test_where_there_are_no_sections_a_chunk_is_its_own(client, services):

@@ -59,15 +59,15 @@ async def due(services):
 
 async def grown(services):
     """Look at every collection that is due."""
-    while await services.calibrator.grown():
+    while await services.calibrator.calibrate_grown():
         pass
 
 
 async def indexed_texts(services, library):
     """The text of each chunk, in order."""
     index_name = (await library.collection()).index_name
-    stored, _ = await services.index.stored(index_name, "default")
-    payloads = await services.index.fetch(index_name, [point.id for point in stored])
+    stored, _ = await services.index.scroll_points(index_name, "default")
+    payloads = await services.index.payloads(index_name, [point.id for point in stored])
     chunks = [payload for payload in payloads.values() if "text" in payload]
     return [chunk["text"] for chunk in sorted(chunks, key=lambda chunk: chunk["ordinal"])]
 
@@ -99,12 +99,12 @@ async def test_a_collection_that_has_grown_is_calibrated_once(services, library,
 
 async def test_it_is_not_looked_at_again_before_its_time(services, library, grow):
     await grow(0, 100)
-    assert await services.calibrator.grown()
+    assert await services.calibrator.calibrate_grown()
     await grow(100, 160)
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() + interval '1 minute'")
 
-    assert not await services.calibrator.grown()
+    assert not await services.calibrator.calibrate_grown()
     assert (await calibration(library))["chunks"] == 100
 
 
@@ -115,7 +115,7 @@ async def test_a_small_collection_is_left_alone(services, library, grow):
     assert await calibration(library) is None
 
 
-async def test_what_is_measured_is_the_background_and_no_weight_is_chosen(services, library, grow):
+async def test_the_baseline_similarity_is_measured_and_no_weight_is_chosen(services, library, grow):
     await grow(0, 100)
     await grown(services)
 
@@ -125,7 +125,7 @@ async def test_what_is_measured_is_the_background_and_no_weight_is_chosen(servic
     cosines = np.array([[vector(question_of(q)) @ vector(texts[t]) for t in range(100)] for q in range(100)])
     expected = cosines[~np.eye(100, dtype=bool)].mean()
     assert expected > 0.2
-    assert found["baseline"] == pytest.approx(expected, abs=1e-4)
+    assert found["baseline_similarity"] == pytest.approx(expected, abs=1e-4)
     assert Weights(**found["weights"]) == Weights()
     assert found["equal"] == found["chosen"]
     assert found["channels"]["text"]["mean"] > 0.5
@@ -139,14 +139,14 @@ async def test_a_question_does_not_find_itself(services, library, grow):
     assert (await calibration(library))["channels"]["questions"]["mean"] == 0.0
 
 
-async def test_scores_are_above_the_background_from_then_on(services, library, grow):
+async def test_scores_count_above_the_baseline_similarity_from_then_on(services, library, grow):
     await grow(0, 100)
     query = Query(question_of(7), channels=["text"], top_k=3)
     before = (await services.retriever.retrieve(await library.collection(), query)).chunks
     await grown(services)
     after = (await services.retriever.retrieve(await library.collection(), query)).chunks
 
-    zero = ((await calibration(library))["baseline"] - 0.1) / 0.9
+    zero = ((await calibration(library))["baseline_similarity"] - 0.1) / 0.9
     assert zero > 0.1
     assert [chunk.chunk_id for chunk in after] == [chunk.chunk_id for chunk in before]
     expected = [(chunk.score - zero) / (1 - zero) for chunk in before]
@@ -155,16 +155,16 @@ async def test_scores_are_above_the_background_from_then_on(services, library, g
 
 async def test_what_was_labelled_stays(services, library, grow):
     await grow(0, 100)
-    stored = await services.index.stored((await library.collection()).index_name, "default")
+    stored = await services.index.scroll_points((await library.collection()).index_name, "default")
     labelled = [(question_of(number), {str(stored[0][0].chunk_id)}) for number in range(10)]
-    await services.calibrator.by_labels(await library.collection(), labelled)
+    await services.calibrator.calibrate_labelled(await library.collection(), labelled)
     first = await calibration(library)
     assert (first["source"], first["chunks"]) == ("labelled", 100)
 
     await grow(100, 250)
     assert not await services.ledger.calibrations.due()
     await grown(services)
-    await services.calibrator.by_itself(await library.collection())
+    await services.calibrator.calibrate_unlabelled(await library.collection())
     assert await calibration(library) == first
 
 
@@ -200,7 +200,7 @@ async def test_too_few_questions_are_refused(services, library, grow):
     await grow(0, 29)
 
     with pytest.raises(InvalidInput, match="29 chunks have questions"):
-        await services.calibrator.by_itself(await library.collection())
+        await services.calibrator.calibrate_unlabelled(await library.collection())
     assert await calibration(library) is None
 
 
@@ -316,7 +316,7 @@ async def test_accepted_questions_are_not_found_by_themselves(services, library,
     vector = Provider(Script()).vector(question)
     await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"question": vector}, payload)])
 
-    (found,) = await services.retriever.channels(collection, [question], 0.0)
+    (found,) = await services.retriever.search_channels(collection, [question], 0.0)
 
     assert chunk not in found["questions"].scores
     assert len(found["questions"].scores) == 30

@@ -15,7 +15,7 @@ from cli import main
 from cli.client import Client
 from cli.evaluation import EvaluationRequest, run_served
 from embedded.stack import Stack
-from evaluation import EvaluationCache, Tools, chosen, evaluate, markdown, read
+from evaluation import EvaluationCache, EvaluationServices, evaluate, markdown, read_set, select_strategies
 from evaluation.vectors import embed_all
 from shared.services import embedder_of
 from shared.vectors.index import Index
@@ -175,19 +175,21 @@ def test_what_was_embedded_before_a_stop_is_kept(provider, tmp_path):
     settings = provider.settings(embedding_batch_size=4, embedding_max_in_flight=1)
     texts = [f"Text number {number}." for number in range(12)]
 
-    async def embed(kept, progress):
+    async def embed(cache, progress):
         async with AsyncExitStack() as stack:
-            tools = Tools(settings, embedder_of(settings, stack), Index("http://127.0.0.1:9"), kept, None, progress)
-            stack.push_async_callback(tools.index.aclose)
-            return tools.vectors_of, await embed_all(tools, "embedding", texts)
+            services = EvaluationServices(
+                settings, embedder_of(settings, stack), Index("http://127.0.0.1:9"), cache, None, progress
+            )
+            stack.push_async_callback(services.index.aclose)
+            return services.vector_model, await embed_all(services, "embedding", texts)
 
-    with EvaluationCache(tmp_path / "kept.sqlite") as kept, pytest.raises(Stopped):
-        asyncio.run(embed(kept, stopping))
+    with EvaluationCache(tmp_path / "cache.sqlite") as cache, pytest.raises(Stopped):
+        asyncio.run(embed(cache, stopping))
     provider.reset()
-    with EvaluationCache(tmp_path / "kept.sqlite") as kept:
-        missing = kept.missing("scripted-embedding/all", texts)
-        name, refused = asyncio.run(embed(kept, lambda *_: None))
-        assert kept.missing(name, texts) == []
+    with EvaluationCache(tmp_path / "cache.sqlite") as cache:
+        missing = cache.missing_vectors("scripted-embedding/all", texts)
+        name, refused = asyncio.run(embed(cache, lambda *_: None))
+        assert cache.missing_vectors(name, texts) == []
 
     assert len(missing) == 8
     assert provider.stats()["embedded_inputs"] == 8
@@ -196,15 +198,15 @@ def test_what_was_embedded_before_a_stop_is_kept(provider, tmp_path):
 
 def test_points_that_stand_already_are_not_written_again(stack, provider, tmp_path):
     settings = provider.settings(qdrant_url=stack.settings.qdrant_url)
-    labelled, stages = read(write(tmp_path / "set")), []
+    labelled, stages = read_set(write(tmp_path / "set")), []
 
     async def run(progress):
         async with AsyncExitStack() as resources:
             index = Index(settings.qdrant_url)
             resources.push_async_callback(index.aclose)
-            with EvaluationCache(tmp_path / "kept.sqlite") as kept:
-                tools = Tools(settings, embedder_of(settings, resources), index, kept, None, progress)
-                return await evaluate(tools, labelled, chosen(["questions"]), "questions")
+            with EvaluationCache(tmp_path / "cache.sqlite") as cache:
+                services = EvaluationServices(settings, embedder_of(settings, resources), index, cache, None, progress)
+                return await evaluate(services, labelled, select_strategies(["questions"]), "questions")
 
     def stop_at_the_first_query(stage, *_):
         if stage.startswith("querying"):
@@ -389,7 +391,7 @@ def test_a_collection_needs_its_questions(foreask, arguments, sentence):
     assert foreask("eval", *arguments) == (1, "", f"{sentence}\n")
 
 
-def test_scores_count_above_the_background_of_the_model_as_in_a_collection(foreask, tmp_path):
+def test_scores_count_above_the_baseline_similarity_of_the_model_as_in_a_collection(foreask, tmp_path):
     common = "the annual inspection of the vessel in the harbour was recorded by the keeper of the register"
     folder = tmp_path / "ships"
     folder.mkdir()
@@ -415,4 +417,7 @@ def test_scores_count_above_the_background_of_the_model_as_in_a_collection(forea
     ]
     expected = sum(cosines) / len(cosines)
     assert expected > 0.1
-    assert f"The baseline of the embedding model is {expected:.2f}: scores count above it (chunks)." in results["notes"]
+    assert (
+        f"The baseline similarity of the embedding model is {expected:.2f}: scores count above it (chunks)."
+        in results["notes"]
+    )

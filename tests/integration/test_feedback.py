@@ -358,7 +358,7 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
         again = asyncio.create_task(accept(client))
         await asyncio.sleep(0.5)
         assert not again.done()
-        await services.index.discard(going.index_name, [str(going.id)])
+        await services.index.delete_by_id(going.index_name, [str(going.id)])
         await leaving.delete([going.id])
     assert (await again).outcome == "accepted"
     await work(services, "index")
@@ -419,7 +419,7 @@ async def test_verification_knows_users_questions(client, indexed, services, pro
     collection = await services.ledger.collections.get("default", "default")
     (point,) = await points(services)
     if damage == "lost":
-        await services.index.discard(collection.index_name, [point])
+        await services.index.delete_by_id(collection.index_name, [point])
     else:
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("DELETE FROM accepted_questions")
@@ -455,15 +455,15 @@ async def test_accepted_questions_are_labelled_ones(client, indexed, services):
 async def test_what_is_taken_back_while_the_index_is_verified_is_no_finding(client, indexed, services, monkeypatch):
     given = await accept(client)
     await work(services, "index")
-    look_up = services.index.look_up
+    stored_points = services.index.stored_points
 
     async def slow(name, ids):
         if await points(services):
             await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
             await services.cleaner.clean()
-        return await look_up(name, ids)
+        return await stored_points(name, ids)
 
-    monkeypatch.setattr(services.index, "look_up", slow)
+    monkeypatch.setattr(services.index, "stored_points", slow)
 
     assert await verified(services) == []
     assert await points(services) == {}

@@ -17,7 +17,7 @@ from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch, index_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.query.retrieve import Query
-from shared.vectors.index import visible
+from shared.vectors.filters import visible_points
 from shared.vectors.points import Point
 from tests.conftest import Library
 
@@ -208,13 +208,13 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
 
 
 async def test_an_upsert_never_replaces_a_newer_version(services, library):
-    await services.index.ensure("fencing", 3)
+    await services.index.ensure_collection("fencing", 3)
     identity = str(uuid4())
     vector = {"question": np.array([1, 0, 0], dtype=np.float32)}
     await services.index.upsert("fencing", [Point(identity, vector, {"version": 2, "tenant": "t"})])
     await services.index.upsert("fencing", [Point(identity, vector, {"version": 1, "tenant": "t"})])
 
-    assert (await services.index.fetch("fencing", [identity]))[identity]["version"] == 2
+    assert (await services.index.payloads("fencing", [identity]))[identity]["version"] == 2
 
 
 async def test_a_deleted_document_leaves_no_points_and_no_upload(services, library, provider):
@@ -308,7 +308,7 @@ async def test_tenants_never_meet_in_a_search(services, library, provider):
 
     assert (await services.retriever.retrieve(stranger, Query("secret blue key"))).chunks == []
     assert (await services.retriever.retrieve(mine, Query("secret blue key"))).chunks
-    assert visible("other").must[0].match.value == "other"
+    assert visible_points("other")["must"] == [{"key": "tenant", "match": {"value": "other"}}]
 
 
 async def test_k_distinct_chunks_come_back_however_many_questions_crowd_in_front(services, library, provider):
@@ -390,7 +390,7 @@ async def text_vectors(services, library):
     """The vector of each chunk's text as it stands in Qdrant, by that text; those of questions are left out."""
     stored = await points(services, library)
     index_name = (await library.collection()).index_name
-    vectors = await services.index.vectors(index_name, [i for i, p in stored.items() if "text" in p])
+    vectors = await services.index.text_vectors(index_name, [i for i, p in stored.items() if "text" in p])
     return {stored[i]["text"]: vector for i, vector in vectors.items()}
 
 

@@ -280,15 +280,15 @@ async def test_an_ingest_that_runs_meanwhile_is_never_taken_for_damage(shelf, li
 async def test_a_document_that_changes_meanwhile_is_left_out(shelf, library, monkeypatch):
     before = await shelf.points()
     await shelf.remove(*before)
-    look_up = shelf.services.index.look_up
+    stored_points = shelf.services.index.stored_points
     edited = []
 
     async def slow(name, ids):
         if not edited:
             edited.append(await library.add("Something else entirely.", "1.md"))
-        return await look_up(name, ids)
+        return await stored_points(name, ids)
 
-    monkeypatch.setattr(shelf.services.index, "look_up", slow)
+    monkeypatch.setattr(shelf.services.index, "stored_points", slow)
     findings, _ = await shelf.verify(repair=True)
 
     assert edited[0].id not in {finding.document_id for finding in findings}

@@ -5,9 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from shared.query.calibrate.weights import calibrate, judge
+from shared.query.calibrate.baseline_similarity import measure_baseline_similarity
+from shared.query.calibrate.weights import choose_weights, measure_equal_weights
 from shared.query.retrieve import ChannelHits, Weights, fuse
-from shared.query.retrieve.baseline import baseline_of, rescale
+from shared.query.retrieve.scale import rescale
 
 
 def asked(count, right, wrong, noise=0.0, seed=7):
@@ -29,7 +30,7 @@ def test_a_channel_that_misleads_loses_its_weight():
         30, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
     )
 
-    calibration = calibrate(found, relevant)
+    calibration = choose_weights(found, relevant)
 
     assert calibration.weights.bm25 < calibration.weights.text
     assert calibration.chosen.mean > calibration.equal.mean
@@ -41,7 +42,7 @@ def test_what_is_chosen_by_chance_costs_little_on_the_next_questions():
     right, wrong = {"questions": 0.5, "text": 0.5, "bm25": 0.5}, {"questions": 0.45, "text": 0.45, "bm25": 0.45}
     costs = []
     for seed in range(8):
-        weights = calibrate(*asked(30, right, wrong, noise=0.3, seed=seed)).weights
+        weights = choose_weights(*asked(30, right, wrong, noise=0.3, seed=seed)).weights
         found, _ = asked(300, right, wrong, noise=0.3, seed=seed + 100)
         first = [[fuse(hits, "scores", w)[0].chunk_id for hits in found].count("right") for w in (Weights(), weights)]
         costs.append((first[0] - first[1]) / 300)
@@ -52,7 +53,7 @@ def test_what_is_chosen_by_chance_costs_little_on_the_next_questions():
 def test_equal_weights_stay_where_every_question_is_answered_first():
     found, relevant = asked(30, {"questions": 0.9, "text": 0.9, "bm25": 0.9}, {"questions": 0, "text": 0, "bm25": 0})
 
-    calibration = calibrate(found, relevant)
+    calibration = choose_weights(found, relevant)
 
     assert calibration.weights == Weights()
     assert (calibration.equal.mean, calibration.equal.low, calibration.chosen.high) == (1.0, 1.0, 1.0)
@@ -61,21 +62,21 @@ def test_equal_weights_stay_where_every_question_is_answered_first():
 def test_what_no_channel_found_is_worth_nothing():
     found = [{"questions": ChannelHits(), "text": ChannelHits(), "bm25": ChannelHits()}] * 10
 
-    assert calibrate(found, [{"right"}] * 10).equal.mean == 0.0
+    assert choose_weights(found, [{"right"}] * 10).equal.mean == 0.0
 
 
 def test_a_single_channel_that_beats_every_mix_by_more_than_chance_takes_its_place():
     right, wrong = {"questions": 0.1, "text": 0.0, "bm25": 0.6}, {"questions": 0.9, "text": 0.9, "bm25": 0.4}
     found, relevant = asked(60, right, wrong, noise=0.09)
 
-    assert calibrate(found, relevant).weights == Weights(0, 0, 1)
+    assert choose_weights(found, relevant).weights == Weights(0, 0, 1)
 
 
 def test_a_single_channel_that_is_as_good_leaves_the_mix_alone():
     score = {"questions": 0.9, "text": 0.9, "bm25": 0.9}
     found, relevant = asked(30, score, {"questions": 0.8, "text": 0.8, "bm25": 0.1}, noise=0.02)
 
-    calibration = calibrate(found, relevant)
+    calibration = choose_weights(found, relevant)
 
     assert calibration.channels["bm25"].mean == calibration.equal.mean == 1.0
     assert calibration.weights == Weights()
@@ -86,23 +87,23 @@ def test_without_labels_no_weight_is_chosen_however_good_it_looks():
         60, {"questions": 0.6, "text": 0.4, "bm25": 0.1}, {"questions": 0.5, "text": 0.3, "bm25": 0.5}, noise=0.1
     )
 
-    calibration = judge(found, relevant)
+    calibration = measure_equal_weights(found, relevant)
 
-    assert calibrate(found, relevant).weights != Weights()
+    assert choose_weights(found, relevant).weights != Weights()
     assert calibration.weights == Weights()
     assert calibration.channels["questions"].mean > calibration.channels["bm25"].mean
 
 
-def test_the_background_is_the_cosine_of_questions_with_the_texts_of_others():
+def test_the_baseline_similarity_is_the_cosine_of_questions_with_the_texts_of_others():
     questions = np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (30, 1))
     texts = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (30, 1))
     texts[3] = questions[3]  # for its own question it does not count
 
-    assert baseline_of(questions, texts) == pytest.approx((29 * 29 * 0.6 + 29) / (30 * 29))
-    assert baseline_of(questions[:29], texts[:29]) == 0.0
+    assert measure_baseline_similarity(questions, texts) == pytest.approx((29 * 29 * 0.6 + 29) / (30 * 29))
+    assert measure_baseline_similarity(questions[:29], texts[:29]) == 0.0
 
 
-def test_a_background_above_the_usual_is_moved_there_and_what_is_alike_stays():
+def test_a_baseline_similarity_above_the_usual_is_moved_there_and_what_is_alike_stays():
     found = {
         "text": ChannelHits({"same": 1.0, "other": 0.75}, floor=0.5),
         "bm25": ChannelHits({"same": 0.4}, floor=0.2),
@@ -115,8 +116,8 @@ def test_a_background_above_the_usual_is_moved_there_and_what_is_alike_stays():
     assert moved["bm25"] == found["bm25"]
 
 
-@pytest.mark.parametrize("baseline", [-0.05, 0.0, 0.1])
-def test_a_usual_background_changes_nothing(baseline):
+@pytest.mark.parametrize("baseline_similarity", [-0.05, 0.0, 0.1])
+def test_a_usual_baseline_similarity_changes_nothing(baseline_similarity):
     found = {"text": ChannelHits({"same": 1.0, "other": 0.05}, floor=0.02)}
 
-    assert rescale(found, baseline) == found
+    assert rescale(found, baseline_similarity) == found

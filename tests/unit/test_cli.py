@@ -323,7 +323,7 @@ def queries(monkeypatch):
                     "search": {"milliseconds": 6.4, "did": "chunks by channel: questions 3", "skipped": None},
                     "rewrite": {"milliseconds": None, "did": None, "skipped": "[no model]"},
                 },
-                "rewritten": {"queries": ["Holidays?"], "intent": None},
+                "rewritten": {"queries": ["Holidays?"], "step_back_question": None},
                 "weights": {"questions": 1.0, "text": 0.5, "bm25": 1.0},
             },
         },

@@ -5,9 +5,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from evaluation import EvaluationCache, changes, chosen, markdown, page, read, read_questions
+from evaluation import EvaluationCache, compare, markdown, page, read_questions, read_set, select_strategies
 from evaluation.labelled import LabelledPassage
-from evaluation.layouts import EmbeddedPassage, Footprint, collection, embedded, points
+from evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
 from evaluation.metrics import METRICS, scores
 from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
@@ -18,7 +18,7 @@ from tests.labelled import write, write_lines
 
 
 def test_a_set_is_read_and_says_what_it_leaves_out(tmp_path):
-    labelled = read(write(tmp_path / "birds"))
+    labelled = read_set(write(tmp_path / "birds"))
 
     assert labelled.name == "birds"
     assert len(labelled.passages) == 10
@@ -42,7 +42,7 @@ def test_known_answers_and_unanswerable_questions_are_read(tmp_path):
     ]
     write_lines(tmp_path / "queries.jsonl", rows)
 
-    labelled = read(tmp_path)
+    labelled = read_set(tmp_path)
 
     assert labelled.answers == {"first": ("Bertram",)}
     assert labelled.unanswerable == {"never": "Why?"}
@@ -50,7 +50,7 @@ def test_known_answers_and_unanswerable_questions_are_read(tmp_path):
 
 
 def test_a_set_without_questions_has_none(tmp_path):
-    assert read(write(tmp_path, generated=False)).questions is None
+    assert read_set(write(tmp_path, generated=False)).questions is None
 
 
 def test_judgements_may_stand_where_beir_has_them_and_without_a_header(tmp_path):
@@ -59,7 +59,7 @@ def test_judgements_may_stand_where_beir_has_them_and_without_a_header(tmp_path)
     (tmp_path / "qrels.tsv").unlink()
     (tmp_path / "qrels" / "test.tsv").write_text("first\tp0\t2\nsecond\tp1\t0\n")
 
-    assert read(tmp_path).judgements == {"first": {"p0": 2}}  # nothing answers the second
+    assert read_set(tmp_path).judgements == {"first": {"p0": 2}}  # nothing answers the second
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_malformed_line_is_named(tmp_path, file, content, sentence):
     write(tmp_path)
     (tmp_path / file).write_text(content)
     with pytest.raises(InvalidInput) as refused:
-        read(tmp_path)
+        read_set(tmp_path)
     assert sentence in refused.value.message
 
 
@@ -88,9 +88,9 @@ def test_a_missing_file_is_named(tmp_path):
     write(tmp_path)
     (tmp_path / "queries.jsonl").unlink()
     with pytest.raises(InvalidInput, match=r"queries\.jsonl is missing"):
-        read(tmp_path)
+        read_set(tmp_path)
     with pytest.raises(InvalidInput, match="is not a folder"):
-        read(tmp_path / "nowhere")
+        read_set(tmp_path / "nowhere")
 
 
 def test_metrics_are_those_of_the_rank():
@@ -138,17 +138,17 @@ def test_the_randomisation_test_agrees_with_counting_all_signs():
 
 def test_what_a_layout_embeds():
     passage = LabelledPassage("p", None, "Text.")
-    assert embedded("chunks", passage, ["A?", "B?"]) == EmbeddedPassage("Text.", ("A?", "B?"))
-    assert embedded("joined", passage, ["A?", "B?"]) == EmbeddedPassage(None, ("A?\nB?",))
-    assert embedded("joined", passage, []) == EmbeddedPassage(None)
-    assert embedded("prepended", passage, ["A?", "B?"]) == EmbeddedPassage("A?\nB?\nText.", ("A?", "B?"))
-    assert embedded("prepended", passage, []) == EmbeddedPassage("Text.")
+    assert layout_parts("chunks", passage, ["A?", "B?"]) == EmbeddedPassage("Text.", ("A?", "B?"))
+    assert layout_parts("joined", passage, ["A?", "B?"]) == EmbeddedPassage(None, ("A?\nB?",))
+    assert layout_parts("joined", passage, []) == EmbeddedPassage(None)
+    assert layout_parts("prepended", passage, ["A?", "B?"]) == EmbeddedPassage("A?\nB?\nText.", ("A?", "B?"))
+    assert layout_parts("prepended", passage, []) == EmbeddedPassage("Text.")
 
 
 def test_a_footprint_counts_what_its_channels_need():
     vectors = dict.fromkeys(("Text.", "A?", "B?"), np.ones(100, dtype=np.float32))
-    made = points(
-        collection("i", "m", 0.0),
+    made = layout_points(
+        layout_collection("i", "m", 0.0),
         0,
         LabelledPassage("p", None, "Text."),
         EmbeddedPassage("Text.", ("A?", "B?")),
@@ -165,28 +165,28 @@ def test_a_footprint_counts_what_its_channels_need():
     assert text.bytes > 400
 
 
-def test_what_is_kept_is_found_again_by_another_process(tmp_path):
+def test_what_is_saved_is_loaded_by_another_process(tmp_path):
     vector = np.arange(3, dtype=np.float32)
     asked = GeneratedQuestions(("Why?",), Usage(5, 7), 2)
     answer = Answer("So [1].", (1,), (2, 3), Usage(1, 2), "extractive", found=True)
-    with EvaluationCache(tmp_path / "kept.sqlite") as kept:
-        kept.keep_vectors("model", {"text": vector})
-        kept.keep_asked(b"key", asked)
-        kept.keep_answer(b"key", answer)
+    with EvaluationCache(tmp_path / "cache.sqlite") as cache:
+        cache.save_vectors("model", {"text": vector})
+        cache.save_questions(b"key", asked)
+        cache.save_answer(b"key", answer)
 
-    with EvaluationCache(tmp_path / "kept.sqlite") as kept:
-        assert kept.vectors("model", ["text", "other"])["text"].tolist() == [0, 1, 2]
-        assert kept.missing("model", ["text", "other", "other"]) == ["other"]
-        assert kept.missing("another model", ["text"]) == ["text"]
-        assert kept.asked(b"key") == asked
-        assert (kept.answer(b"key"), kept.answer(b"other")) == (answer, None)
-        assert kept.asked(b"other") is None
+    with EvaluationCache(tmp_path / "cache.sqlite") as cache:
+        assert cache.load_vectors("model", ["text", "other"])["text"].tolist() == [0, 1, 2]
+        assert cache.missing_vectors("model", ["text", "other", "other"]) == ["other"]
+        assert cache.missing_vectors("another model", ["text"]) == ["text"]
+        assert cache.load_questions(b"key") == asked
+        assert (cache.load_answer(b"key"), cache.load_answer(b"other")) == (answer, None)
+        assert cache.load_questions(b"other") is None
 
 
 def test_strategies_are_chosen_in_the_order_of_the_names():
-    assert [strategy.name for strategy in chosen([" bm25", "text", "bm25"])] == ["bm25", "text"]
+    assert [strategy.name for strategy in select_strategies([" bm25", "text", "bm25"])] == ["bm25", "text"]
     with pytest.raises(InvalidInput, match="No strategy is named"):
-        chosen([" "])
+        select_strategies([" "])
 
 
 def results(**rows):
@@ -257,12 +257,12 @@ def test_runs_are_compared_on_the_questions_that_both_have():
     before = {"per_query": {"text": {"a": 0.5, "b": 0.5, "gone": 1.0}, "other": {"a": 1.0}}}
     now = {"per_query": {"text": {"a": 1.0, "b": 0.5, "new": 0.0}, "default": {"a": 1.0}}}
 
-    (change,) = changes(now, before)
+    (change,) = compare(now, before)
 
     assert (change.strategy, change.before, change.now, change.queries) == ("text", 0.5, 0.75, 2)
     assert change.difference.mean == 0.25
     with pytest.raises(InvalidInput, match="no strategy with a question in common"):
-        changes({"per_query": {"text": {"x": 1.0}}}, before)
+        compare({"per_query": {"text": {"x": 1.0}}}, before)
 
 
 def test_questions_to_a_collection_are_read(tmp_path):

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from shared.domain.errors import InvalidInput
-from shared.query.retrieve import ChannelRank, Match, Weights, condition_of, fuse
-from shared.query.retrieve.channels import MatchedQuestion, found_of, full_bm25
+from shared.query.retrieve import ChannelRank, Match, Weights, fuse
+from shared.query.retrieve.channels import MatchedQuestion, fold, full_bm25
 from shared.query.retrieve.diversity import diversified
 from shared.text.bm25 import query_vector
+from shared.vectors.filters import metadata_conditions
 from shared.vectors.index import Hit
 
 
@@ -14,11 +15,11 @@ def question(chunk, score, text="Why?", **payload):
 
 
 def questions(*hits, limit=100):
-    return found_of("questions", hits, limit, 1.0)
+    return fold("questions", hits, limit, 1.0)
 
 
 def text(**scores):
-    return found_of("text", [Hit(chunk, score, {}) for chunk, score in scores.items()], 100, 1.0)
+    return fold("text", [Hit(chunk, score, {}) for chunk, score in scores.items()], 100, 1.0)
 
 
 def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen
@@ -32,7 +33,7 @@ def test_a_chunk_counts_once_by_its_best_question():
 
     assert (first.chunk_id, first.score, first.question) == ("a", 0.9, MatchedQuestion("How?", "user"))
     assert (second.chunk_id, second.score, second.question) == ("b", 0.7, MatchedQuestion("Why?", "generated"))
-    assert first.places == {"questions": ChannelRank(1, 0.9)}
+    assert first.ranks == {"questions": ChannelRank(1, 0.9)}
 
 
 def test_scores_are_a_weighted_mean():
@@ -97,7 +98,7 @@ def test_bm25_is_a_share_of_what_a_chunk_could_reach():
     terms = query_vector("tide tables harbour")
 
     assert full_bm25(terms, 1_000) == pytest.approx(3 * 2.2 * 0.5 * 7.6, rel=0.01)
-    assert found_of("bm25", [Hit("a", 10.0, {})], 100, 20.0).scores == {"a": 0.5}
+    assert fold("bm25", [Hit("a", 10.0, {})], 100, 20.0).scores == {"a": 0.5}
 
 
 def test_diversity_puts_what_is_like_the_first_behind_what_is_not():
@@ -122,19 +123,19 @@ def test_diversity_puts_what_is_like_the_first_behind_what_is_not():
     ],
 )
 def test_a_filter_becomes_a_condition(condition, expected):
-    (built,) = condition_of({"field": condition})
+    (built,) = metadata_conditions({"field": condition})
 
     assert built.model_dump(exclude_none=True, by_alias=True) == {"key": "metadata.field"} | expected
 
 
 def test_none_of_holds_where_the_field_is_missing_and_for_lists():
-    (built,) = condition_of({"tags": {"none": ["x"]}})
+    (built,) = metadata_conditions({"tags": {"none": ["x"]}})
 
     assert built.model_dump(exclude_none=True) == {"must_not": [{"key": "metadata.tags", "match": {"any": ["x"]}}]}
 
 
 def test_dates_become_a_range_of_dates():
-    (built,) = condition_of({"published": {"gte": "2024-01-01"}})
+    (built,) = metadata_conditions({"published": {"gte": "2024-01-01"}})
 
     assert built.range.gte.year == 2024
 
@@ -159,7 +160,7 @@ def test_dates_become_a_range_of_dates():
 )
 def test_what_is_not_a_condition_is_refused_with_its_field(wrong):
     with pytest.raises(InvalidInput) as caught:
-        condition_of({"field": wrong})
+        metadata_conditions({"field": wrong})
 
     assert caught.value.field == "filter.field"
     assert "field" in caught.value.message
@@ -168,4 +169,4 @@ def test_what_is_not_a_condition_is_refused_with_its_field(wrong):
 @pytest.mark.parametrize("wrong", ["text", [1], 3])
 def test_what_is_not_a_filter_is_refused(wrong):
     with pytest.raises(InvalidInput):
-        condition_of(wrong)
+        metadata_conditions(wrong)

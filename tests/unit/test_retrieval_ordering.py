@@ -1,6 +1,6 @@
 import pytest
 
-from shared.query.retrieve.channels import ChannelHits, merged
+from shared.query.retrieve.channels import ChannelHits, merge
 from shared.query.retrieve.fusion import Match
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 
@@ -18,7 +18,7 @@ def test_each_chunk_gets_the_best_score_of_a_channel_and_rewritten_ones_count_le
     first = {"questions": ChannelHits({"a": 0.95, "b": 0.8, "c": 0.6}, {"a": "A2?", "b": "B2?", "c": "C?"}, floor=0.5)}
     second = {"questions": ChannelHits({"c": 0.7}, {"c": "C2?"}), "bm25": ChannelHits({"d": 0.5})}
 
-    found = merged(direct, [first, second])
+    found = merge(direct, [first, second])
 
     assert found["questions"].scores == pytest.approx({"a": 0.9, "b": 0.72, "c": 0.63})
     assert list(found["questions"].scores) == ["a", "b", "c"]
@@ -30,13 +30,13 @@ def test_each_chunk_gets_the_best_score_of_a_channel_and_rewritten_ones_count_le
 def test_what_is_merged_is_ranked_anew():
     direct = {"text": ChannelHits({"a": 0.5, "b": 0.4})}
 
-    assert list(merged(direct, [{"text": ChannelHits({"b": 0.9})}])["text"].scores) == ["b", "a"]
+    assert list(merge(direct, [{"text": ChannelHits({"b": 0.9})}])["text"].scores) == ["b", "a"]
 
 
 def test_nothing_rewritten_changes_nothing():
     direct = {"text": ChannelHits({"b": 0.5, "a": 0.4}, floor=0.3)}
 
-    assert merged(direct, []) == direct
+    assert merge(direct, []) == direct
 
 
 def test_chunks_gain_by_the_share_of_the_names_that_they_have():

@@ -8,22 +8,21 @@ from shared.domain.errors import Unavailable
 from shared.domain.usage import Usage
 from shared.providers.chat import Completion
 from shared.providers.json_replies import MalformedReply
-from shared.query.rewrite import BadRewriting, Intent, RewriteOptions, RewrittenQuestion, read, request, rewrite
+from shared.query.rewrite import BadRewriting, RewriteOptions, RewrittenQuestion, read, request, rewrite
 from shared.query.time_budget import SkippedStep, within
 
 QUESTION = "How much time off do I get at Acme?"
-ALL = RewriteOptions(hyde=True, queries=3, step_back=True, intent=True, entities=True)
+ALL = RewriteOptions(hyde=True, queries=3, step_back=True, entities=True)
 REPLY = {
     "hypothetical_answer": "Everybody has thirty days\nof leave a year.",
     "queries": ["What is the leave allowance?", "How many holidays are there?", "Annual leave entitlement?"],
     "step_back_question": "Which rules are there for leave?",
-    "intent": "STUDY_DETAIL",
     "entities": ["Acme"],
 }
 USAGE = Usage(50, 60)
 
 
-class Model:
+class OneReplyModel:
     """Answers with one text, and remembers what it was asked."""
 
     name = "one-text"
@@ -42,7 +41,7 @@ def completed(reply, finish_reason="stop"):
 
 
 async def test_one_call_brings_everything_that_is_wanted():
-    model = Model(orjson.dumps(REPLY).decode())
+    model = OneReplyModel(orjson.dumps(REPLY).decode())
 
     rewritten = await rewrite(model, QUESTION, ALL)
 
@@ -50,7 +49,6 @@ async def test_one_call_brings_everything_that_is_wanted():
         hypothetical="Everybody has thirty days of leave a year.",
         queries=tuple(REPLY["queries"]),
         step_back="Which rules are there for leave?",
-        intent=Intent.STUDY_DETAIL,
         entities=("Acme",),
         usage=USAGE,
     )
@@ -63,7 +61,7 @@ async def test_one_call_brings_everything_that_is_wanted():
     [
         (RewriteOptions(hyde=True), ["hypothetical_answer"]),
         (RewriteOptions(queries=2, step_back=True), ["queries", "step_back_question"]),
-        (RewriteOptions(intent=True, entities=True), ["intent", "entities"]),
+        (RewriteOptions(entities=True), ["entities"]),
         (ALL, list(REPLY)),
     ],
 )
@@ -96,7 +94,7 @@ def test_a_question_cannot_leave_its_place_in_the_prompt():
 def test_a_reply_is_found_in_whatever_it_is_wrapped(reply):
     wrapped = reply.replace("{{what}}", "{}").replace("{}", orjson.dumps(REPLY).decode())
 
-    assert read(completed(wrapped), QUESTION, ALL).intent is Intent.STUDY_DETAIL
+    assert read(completed(wrapped), QUESTION, ALL).entities == ("Acme",)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +107,7 @@ def test_a_reply_is_found_in_whatever_it_is_wrapped(reply):
         "{}",
         REPLY | {"queries": "What is the leave allowance?"},
         REPLY | {"queries": [1, 2]},
-        REPLY | {"intent": "WEATHER"},
+        REPLY | {"entities": "Acme"},
         REPLY | {"hypothetical_answer": {"text": "Thirty days."}},
         {"queries": ["", QUESTION], "hypothetical_answer": " "},
     ],
@@ -126,7 +124,7 @@ def test_a_reply_that_was_cut_is_refused():
 
 async def test_tokens_of_a_useless_reply_are_counted():
     with pytest.raises(BadRewriting) as caught:
-        await rewrite(Model("no"), QUESTION, ALL)
+        await rewrite(OneReplyModel("no"), QUESTION, ALL)
 
     assert caught.value.usage == USAGE
 
@@ -140,7 +138,7 @@ def test_what_was_not_wanted_says_nothing_new_or_is_too_much_is_left_out():
 
     rewritten = read(completed(reply), QUESTION, RewriteOptions(queries=3, step_back=True, entities=True))
 
-    assert rewritten.hypothetical is rewritten.intent is rewritten.step_back is None
+    assert rewritten.hypothetical is rewritten.step_back is None
     assert rewritten.queries == ("Is it a lot?", "One?", "Two?")
     assert rewritten.entities[:2] == ("Acme", "name 0")
     assert len(rewritten.entities) == 16

@@ -1,12 +1,13 @@
 # ruff: noqa: RUF001  sentences in other scripts end with their own marks
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.text.sentences import MAX_CHARS, sentences
+from shared.text.sentences import MAX_CHARS, sentence_breaks, sentences
 
 
 def split(text):
@@ -31,6 +32,16 @@ def split(text):
 )
 def test_prose(text, expected):
     assert split(text) == expected
+
+
+def test_breaks_stand_behind_final_marks_and_lines_of_every_script():
+    text = "One. (Two!) 3.5 is one\nthe next line। दो। 第一句。「第二句！」Third"
+    stops = [0, *sentence_breaks(text, 0, len(text)), len(text)]
+
+    assert [text[start:stop] for start, stop in pairwise(stops)] == [
+        *("One. ", "(Two!) ", "3.5 is one\n", "the next line। ", "दो। ", "第一句。", "「第二句！」", "Third")
+    ]
+    assert list(sentence_breaks(text, 5, 7)) == []
 
 
 def test_markdown():

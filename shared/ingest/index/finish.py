@@ -36,7 +36,9 @@ class Finisher:
         """
         documents = await self.work.finishable(document_ids)
         replacing = [d for d in documents if d.version > 1]
-        replaced = await confirmed(replacing, lambda d: self.index.replace(d.index_name, d.tenant, d.id, d.version))
+        replaced = await confirmed(
+            replacing, lambda d: self.index.switch_version(d.index_name, d.tenant, d.id, d.version)
+        )
         whole = [d for d in documents if d not in replacing or d in replaced]
         if whole:
             await self.work.finish(whole)
@@ -49,7 +51,7 @@ class Finisher:
         for chunk in {chunk.document_id: chunk for chunk in stale}.values():
             below = visible.get(chunk.document_id)
             if below is None or below > chunk.lease.version:
-                await self.index.delete(chunk.index_name, chunk.tenant, chunk.document_id, below=below)
+                await self.index.delete_document(chunk.index_name, chunk.tenant, chunk.document_id, below=below)
 
 
 async def confirmed(items: Sequence[T], request: Callable[[T], Awaitable[None]]) -> list[T]:

@@ -262,7 +262,7 @@ async def _upsert(indexer: Indexer, chunks: Sequence[ChunkToIndex], points: Sequ
     if not points:
         return
     dimensions = await indexer.embedder.dimensions()
-    await indexer.index.ensure(chunks[0].index_name, dimensions)
+    await indexer.index.ensure_collection(chunks[0].index_name, dimensions)
     await indexer.index.upsert(chunks[0].index_name, points)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from shared.ingest.parse.blocks import Block, is_table_rule
 from shared.ingest.parse.document import ChunkingOptions
+from shared.text.sentences import sentence_breaks
 
 SMALLEST_PIECE_CHARS = 80
 """Sentences and lines shorter than this stay with the next one: pieces are for packing, not for reading."""
 
-_SENTENCE_END = re.compile(r"[.!?\u2026]['\")\]\u00bb\u201d\u2019]*\s+|[\u3002\uff01\uff1f]|\n")
 _JOINERS = frozenset("\u200d\ufe0e\ufe0f")
 _LONGEST_CLUSTER = 16
 
@@ -53,7 +52,7 @@ def cut(block: Block, text: str, options: ChunkingOptions) -> Iterable[Piece]:
 
 def _prose(block: Block, text: str, options: ChunkingOptions) -> Iterator[Piece]:
     overlap = min(options.overlap_chars, options.max_chars // 2)
-    ends = (match.end() for match in _SENTENCE_END.finditer(text, block.start, block.end))
+    ends = sentence_breaks(text, block.start, block.end)
     floor = block.start
     for start, end in _spans(block.start, block.end, ends, text, options.max_chars - overlap):
         yield Piece(start, end, start > block.start, _overlap_chars(text, max(floor, start - overlap), start))

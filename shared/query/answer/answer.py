@@ -1,4 +1,4 @@
-"""What an answerer is given and what it gives back."""
+"""Passages, answers, and the interface of an answerer."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Passage:
 class Answer:
     """An answer with its citations.
 
-    `cited` are the passage numbers that the text cites, in order of appearance; `removed_citations` those that it cited
-    though no such passage was given, and that are no longer in the text. `found` is false where the passages do not
-    answer the question.
+    Args:
+        cited: the numbers of the passages that the text cites, in order of appearance.
+        removed_citations: numbers of no passage, which were removed from the text.
+        found: whether the passages answer the question.
     """
 
     text: str
@@ -48,11 +49,11 @@ class Answerer(Protocol):
     def form(self) -> Form: ...
 
     async def answer(self, question: str, passages: Sequence[Passage]) -> Answer:
-        """Answer from these passages alone; without passages nothing is called and nothing is found.
+        """Answer from these passages alone; without passages no model is called and nothing is found.
 
         Raises:
-            Transient: worth another attempt later.
-            Refused: the provider will not answer this request.
+            Transient: the provider is not available now.
+            Refused: the provider refuses this request.
         """
         ...
 
@@ -62,5 +63,5 @@ class Answerer(Protocol):
 
 
 def nothing_found(form: Form = "generative", usage: Usage | None = None) -> Answer:
-    """The honest answer where there is nothing to answer from."""
+    """The answer where the passages do not answer the question."""
     return Answer(NOTHING_FOUND, form=form, usage=usage or Usage(), found=False)

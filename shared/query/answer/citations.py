@@ -1,4 +1,4 @@
-"""Citations in answers: `[1]` and nothing else, and none that cites nothing."""
+"""Citations in answers: all of the form `[1]`, and all of passages that exist."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _PART = re.compile(r"(\d+)(?:\s*[\u2013-]\s*(\d+))?")
 class CitationCleaner:
     """Cleans the citations of a text that comes in pieces.
 
-    `[1, 2]`, `[1-3]`, `[Passage 1]` and `【1】` become `[1][2]` and so on; what cites nothing goes. An open bracket
-    is held back until it closes, so that no citation leaves in halves.
+    `[1, 2]`, `[1-3]`, `[Passage 1]` and `【1】` become `[1][2]` and so on; numbers of no passage are removed. An open
+    bracket is held back until it closes, so that no citation leaves in halves.
 
     Args:
         numbers: the passages that may be cited.
@@ -37,14 +37,14 @@ class CitationCleaner:
         self.removed: list[int] = []
 
     def feed(self, piece: str) -> str:
-        """Take a piece of text; return what can be shown of it and of what was held back."""
+        """Take a piece of text; return the part of it, and of the text held back, that can be shown."""
         text = self._held + piece
         held = _held_back(text)
         self._held = text[held:]
         return self._clean(text[:held])
 
     def end(self) -> str:
-        """Return what is still held back, without the white space that ends the text."""
+        """Return the text that is still held back, without the white space that ends it."""
         rest, self._held = self._held, ""
         return self._clean(rest).rstrip()
 
@@ -56,17 +56,17 @@ class CitationCleaner:
         return clean
 
     def _normalised(self, match: re.Match[str]) -> str:
-        wanted = list(dict.fromkeys(_numbers(match["numbers"])))
-        for number in wanted:
-            known = self.cited if number in self._numbers else self.removed
-            if number not in known:
-                known.append(number)
-        good = "".join(f"[{number}]" for number in wanted if number in self._numbers)
-        return match["space"] + good if good else ""
+        numbers = list(dict.fromkeys(_numbers(match["numbers"])))
+        for number in numbers:
+            seen = self.cited if number in self._numbers else self.removed
+            if number not in seen:
+                seen.append(number)
+        citations = "".join(f"[{number}]" for number in numbers if number in self._numbers)
+        return match["space"] + citations if citations else ""
 
 
 def _held_back(text: str) -> int:
-    """Where the part begins that may still become a citation: an open bracket and the space before it."""
+    """The offset of the part that may still become a citation: an open bracket and the space before it."""
     window = max(0, len(text) - _LONGEST_CITATION)
     bracket = max(text.rfind("[", window), text.rfind("\u3010", window))
     if bracket < 0 or _closed(text, bracket):

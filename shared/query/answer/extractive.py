@@ -16,7 +16,7 @@ MAX_SENTENCES = 96
 MAX_QUOTES = 3
 
 _PASSAGES = 8
-_MARGIN = 0.12  # how far behind the best sentence another may be
+_MARGIN = 0.12  # how far another sentence may be behind the best
 # How near the nearest sentence must be for the documents to answer. MiniLM on 120 search-engine questions: at 0.4 it
 # answers 96 %, 63 % where the passage with the answer is withheld but its neighbours are not, and 1 % from unrelated
 # passages; at 0.5 82, 24 and 0 % (`bench.questions --answers`).
@@ -30,18 +30,18 @@ _CONTENT = re.compile(r"\w{2}")
 class Quote:
     """A sentence of a passage."""
 
-    number: int  # of the passage
+    number: int  # of its passage
     position: int  # among all candidates
     text: str
 
 
 class ExtractiveAnswerer:
-    """An `Answerer` that writes nothing of its own: it quotes, with citations, and says that it does.
+    """An `Answerer` that quotes sentences with citations, and says so.
 
     Args:
         embedder: embeds the question and the passages' sentences, in one request.
-        floor: the similarity of question and nearest sentence from which the documents are held to answer; the
-            default is measured for the model.
+        floor: the lowest cosine of question and nearest sentence at which the documents count as answering; None:
+            the one measured for the model.
     """
 
     def __init__(self, embedder: Embedder, floor: float | None = None) -> None:
@@ -53,18 +53,18 @@ class ExtractiveAnswerer:
         return "extractive"
 
     async def answer(self, question: str, passages: Sequence[Passage]) -> Answer:
-        """Quote the nearest sentences of the first passages; without passages nothing is called and nothing found.
+        """Quote the nearest sentences of the first passages; without passages no model is called and nothing is found.
 
         Raises:
-            Transient: worth another attempt later.
-            Refused: the provider does not take one of the texts.
+            Transient: the provider is not available now.
+            Refused: the provider refuses one of the texts.
         """
-        found = candidates(passages)
-        if not found:
+        quotes = candidates(passages)
+        if not quotes:
             return nothing_found(self.form)
-        vectors = await self._embedder.embed([question, *(quote.text for quote in found)])
+        vectors = await self._embedder.embed([question, *(quote.text for quote in quotes)])
         chosen = _nearest((vectors[1:] @ vectors[0]).tolist(), self._floor)
-        return _answer([found[index] for index in chosen]) if chosen else nothing_found(self.form)
+        return _answer([quotes[index] for index in chosen]) if chosen else nothing_found(self.form)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
         """Yield the text line by line, then the whole `Answer`."""
@@ -75,25 +75,26 @@ class ExtractiveAnswerer:
 
 
 def answer_floor(model_name: str) -> float:
+    """The measured floor of a model, by the beginning of its name."""
     name = model_name.lower().rsplit("/", 1)[-1]
     return next((floor for prefix, floor in _FLOORS.items() if name.startswith(prefix)), _DEFAULT_FLOOR)
 
 
 def candidates(passages: Sequence[Passage]) -> list[Quote]:
     """The sentences of the first passages, the best passages first, each once."""
-    found: dict[str, Quote] = {}
+    quotes: dict[str, Quote] = {}
     share = MAX_SENTENCES // max(1, min(len(passages), _PASSAGES))
     for passage in passages[:_PASSAGES]:
         spans = (span for span in sentences(passage.text) if span.kind != "heading")
         for span in islice(spans, share):
             text = _CITATION_LIKE.sub("", " ".join(passage.text[span.start : span.end].split()))
             if _CONTENT.search(text):
-                found.setdefault(text, Quote(passage.number, len(found), text))
-    return list(found.values())
+                quotes.setdefault(text, Quote(passage.number, len(quotes), text))
+    return list(quotes.values())
 
 
 def _nearest(similarities: Sequence[float], floor: float) -> list[int]:
-    """The best sentence and those close behind it, in the order of the text; none where even the best is too far."""
+    """The best sentence and those close behind it, in the order of the text; none where the best is below the floor."""
     ranked = sorted(range(len(similarities)), key=lambda index: -similarities[index])
     threshold = max(floor, similarities[ranked[0]] - _MARGIN)
     return sorted(index for index in ranked[:MAX_QUOTES] if similarities[index] >= threshold)

@@ -23,11 +23,11 @@ class GenerativeAnswerer:
         return "generative"
 
     async def answer(self, question: str, passages: Sequence[Passage]) -> Answer:
-        """Answer from these passages alone; without passages nothing is called and nothing is found.
+        """Answer from these passages alone; without passages no model is called and nothing is found.
 
         Raises:
-            Transient: worth another attempt later.
-            Refused: the provider will not answer this request.
+            Transient: the provider is not available now.
+            Refused: the provider refuses this request.
             BadReply: the model wrote nothing.
         """
         if not passages:

@@ -1,4 +1,4 @@
-"""What an answering model is told."""
+"""The prompt of an answering model."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def _passage(passage: Passage) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without anything that could end its passage or begin another."""
+    """The text without tags that could end its passage or begin another."""
     return _TAG.sub("<\\\\", text)

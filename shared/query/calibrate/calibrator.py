@@ -1,9 +1,9 @@
-"""Calibration of a collection: by questions whose answers are known, or by itself.
+"""Calibration of a collection: by questions whose answers are known, or without any.
 
-By itself it takes the questions that users have accepted, where there are enough. Without those it chooses no weights:
-held-out questions of a model share the words of its texts and so overrate BM25, at a loss of up to 0.18 of nDCG@10 (see
-`docs/decisions/0013-calibration-without-labels.md`). What it measures without any label is the background of the
-embedding model, and it reports what each channel finds of the questions that there are.
+Without labels it takes the questions that users have accepted, where there are enough. Without those it chooses no
+weights: held-out questions of a model share the words of its texts and so overrate BM25, at a loss of up to 0.18 of
+nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then measures the baseline similarity of the
+embedding model, which needs no label, and reports what each channel finds of the collection's own questions.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from shared.domain.records import Collection
 from shared.ledger.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback import Feedback
 from shared.providers.embedding import Embedder
-from shared.query.calibrate.weights import WeightChoice, calibrate, judge
-from shared.query.retrieve.baseline import FEWEST_PAIRS, MOST_PAIRS, baseline_of
+from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
+from shared.query.calibrate.weights import WeightChoice, choose_weights, measure_equal_weights
 from shared.query.retrieve.retriever import Retriever
 from shared.vectors.index import Index
 from shared.vectors.points import question_id
 
-_MOST_ACCEPTED = 200
-_FEWEST_ACCEPTED = 30
-_FEWEST_GROWN = 100  # chunks of a collection that is calibrated unasked
+_MAX_ACCEPTED = 200
+_MIN_ACCEPTED = 30
+_MIN_CHUNKS = 100  # smaller collections are not calibrated unasked
 _GROWTH = 1.5
 _EVERY = timedelta(minutes=10)  # a collection is looked at no more often
 _LEASE = timedelta(minutes=5)
-_LOOKS = 100  # at collections that have not grown, for one ring
+_MAX_CLAIMS = 100  # of collections that have not grown, for one wake-up
 
 EvidenceSource = Literal["labelled", "accepted", "generated"]
-Labelled = tuple[str, Some[str]]  # a question, and the ids of chunks that answer it
+AnsweredQuestion = tuple[str, Some[str]]  # a question, and the ids of chunks that answer it
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What is kept with a collection, and what speaks for it.
+    """The calibration that is stored with a collection.
 
     Args:
-        judged: the weights and their evidence.
-        source: whose questions those are.
-        background: of the embedding model; see `shared.query.retrieve.baseline`.
+        choice: the weights and their evidence.
+        source: whose questions the evidence is from.
+        baseline_similarity: of the embedding model.
         chunks: how many the collection had.
     """
 
-    judged: WeightChoice
+    choice: WeightChoice
     source: EvidenceSource
-    baseline: float
+    baseline_similarity: float
     chunks: int
 
     def as_json(self) -> dict[str, Any]:
-        facts = {"source": self.source, "baseline": self.baseline, "chunks": self.chunks}
-        return dataclasses.asdict(self.judged) | facts
+        facts = {"source": self.source, "baseline_similarity": self.baseline_similarity, "chunks": self.chunks}
+        return dataclasses.asdict(self.choice) | facts
 
 
 class Calibrator:
@@ -75,18 +75,18 @@ class Calibrator:
         self._embedder = embedder
         self._index = index
 
-    async def by_labels(self, collection: Collection, labelled: Sequence[Labelled]) -> Collection:
-        """Choose weights by questions whose answers are known, and keep them.
+    async def calibrate_labelled(self, collection: Collection, questions: Sequence[AnsweredQuestion]) -> Collection:
+        """Choose weights by questions whose answers are known, and save them.
 
         Raises:
             Transient: the ledger, the embedding provider or Qdrant is not available.
         """
-        baseline = await self._background(collection, await self._sample(collection))
-        judged = await self._chosen(collection, labelled, baseline)
-        return await self._keep(collection, judged, "labelled", baseline)
+        baseline_similarity = await self._baseline_similarity(collection, await self._sample(collection))
+        choice = await self._choose(collection, questions, baseline_similarity)
+        return await self._save(collection, choice, "labelled", baseline_similarity)
 
-    async def by_itself(self, collection: Collection) -> Collection:
-        """Choose weights by what users have accepted, or measure what can be measured without, and keep it.
+    async def calibrate_unlabelled(self, collection: Collection) -> Collection:
+        """Choose weights by users' accepted questions, or measure what needs no label, and save it.
 
         A calibration by labelled questions stays.
 
@@ -95,35 +95,35 @@ class Calibrator:
             Transient: the ledger, the embedding provider or Qdrant is not available.
         """
         sample = await self._sample(collection)
-        if len(sample) < FEWEST_PAIRS:
+        if len(sample) < MIN_PAIRS:
             raise InvalidInput(
-                f"{len(sample)} chunks have questions, and it takes {FEWEST_PAIRS} to calibrate without labels.",
+                f"{len(sample)} chunks have questions, and it takes {MIN_PAIRS} to calibrate without labels.",
                 field="questions",
             )
-        baseline = await self._background(collection, sample)
-        accepted = (await self._feedback.accepted(collection.id))[-_MOST_ACCEPTED:]
-        if len(accepted) >= _FEWEST_ACCEPTED:
-            judged = await self._chosen(collection, accepted, baseline)
-            return await self._keep(collection, judged, "accepted", baseline)
-        judged = await self._held_out(collection, sample, baseline)
-        return await self._keep(collection, judged, "generated", baseline)
+        baseline_similarity = await self._baseline_similarity(collection, sample)
+        accepted = (await self._feedback.accepted(collection.id))[-_MAX_ACCEPTED:]
+        if len(accepted) >= _MIN_ACCEPTED:
+            choice = await self._choose(collection, accepted, baseline_similarity)
+            return await self._save(collection, choice, "accepted", baseline_similarity)
+        choice = await self._measure_held_out(collection, sample, baseline_similarity)
+        return await self._save(collection, choice, "generated", baseline_similarity)
 
-    async def grown(self) -> bool:
+    async def calibrate_grown(self) -> bool:
         """Calibrate the next collection that has grown by half since the last time, if there is one; at most one.
 
         Returns:
-            Whether there may be more to look at.
+            Whether more collections may be due.
 
         Raises:
             Transient: the ledger is not available.
         """
-        for _ in range(_LOOKS):
+        for _ in range(_MAX_CLAIMS):
             collection = await self._calibrations.claim(every=_EVERY, lease=_LEASE)
             if collection is None:
                 return False
             try:
                 if await self._has_grown(collection):
-                    await self._unasked(collection)
+                    await self._calibrate_unasked(collection)
                     return True
             finally:
                 await self._calibrations.release(collection)
@@ -133,48 +133,53 @@ class Calibrator:
         """Whether there are half as many chunks more than the last time, or half as many accepted questions."""
         before = collection.calibration or {}
         chunks = await self._calibrations.count_chunks(collection)
-        if chunks < _FEWEST_GROWN or chunks >= _GROWTH * before.get("chunks", 0):
-            return chunks >= _FEWEST_GROWN
+        if chunks < _MIN_CHUNKS or chunks >= _GROWTH * before.get("chunks", 0):
+            return chunks >= _MIN_CHUNKS
         used = before["questions"] if before.get("source") == "accepted" else 0
-        accepted = min(len(await self._feedback.accepted(collection.id)), _MOST_ACCEPTED)
-        return bool(accepted >= max(_FEWEST_ACCEPTED, _GROWTH * used))
+        accepted = min(len(await self._feedback.accepted(collection.id)), _MAX_ACCEPTED)
+        return bool(accepted >= max(_MIN_ACCEPTED, _GROWTH * used))
 
-    async def _unasked(self, collection: Collection) -> None:
-        """Calibrate; what goes wrong is tried again when the collection is next looked at."""
+    async def _calibrate_unasked(self, collection: Collection) -> None:
+        """Calibrate; after a failure the collection is due again later."""
+        ids = {"collection": str(collection.id), "tenant": collection.tenant}
         try:
-            changed = await self.by_itself(collection)
+            changed = await self.calibrate_unlabelled(collection)
         except ForeaskError as error:
-            log.warning("not_calibrated", collection=str(collection.id), reason=error.message)
+            log.warning("calibration.failed", **ids, reason=error.message)
         else:
-            log.info("calibrated", collection=str(collection.id), baseline=changed.baseline)
+            log.info("calibration.saved", **ids, baseline_similarity=changed.baseline_similarity)
 
     async def _sample(self, collection: Collection) -> list[PassedQuestion]:
-        return await self._calibrations.sample_questions(collection, MOST_PAIRS)
+        return await self._calibrations.sample_questions(collection, MAX_PAIRS)
 
-    async def _background(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float:
-        """The background of the embedding model, 0 where there are too few questions to measure it."""
-        texts = await self._index.vectors(collection.index_name, [str(kept.chunk_id) for kept in sample])
-        known = [kept for kept in sample if str(kept.chunk_id) in texts]
-        if len(known) < FEWEST_PAIRS:
+    async def _baseline_similarity(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float:
+        """The baseline similarity of the embedding model, 0 where too few questions have a text with a vector."""
+        texts = await self._index.text_vectors(collection.index_name, [str(passed.chunk_id) for passed in sample])
+        pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
+        if len(pairs) < MIN_PAIRS:
             return 0.0
-        questions = await self._embedder.embed([kept.question for kept in known])
-        return baseline_of(questions, np.stack([texts[str(kept.chunk_id)] for kept in known]))
+        questions = await self._embedder.embed([passed.question for passed in pairs])
+        return measure_baseline_similarity(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
 
-    async def _chosen(self, collection: Collection, labelled: Sequence[Labelled], baseline: float) -> WeightChoice:
-        found = await self._retriever.channels(collection, [question for question, _ in labelled], baseline)
-        return calibrate(found, [answers for _, answers in labelled])
-
-    async def _held_out(
-        self, collection: Collection, sample: Sequence[PassedQuestion], baseline: float
+    async def _choose(
+        self, collection: Collection, questions: Sequence[AnsweredQuestion], baseline_similarity: float
     ) -> WeightChoice:
-        """What the channels find of a chunk's questions, each searched for without itself."""
-        own = [[question_id(kept.chunk_id, kept.number)] for kept in sample]
-        found = await self._retriever.channels(collection, [kept.question for kept in sample], baseline, own)
-        return judge(found, [{str(kept.chunk_id)} for kept in sample])
+        texts = [question for question, _ in questions]
+        channels = await self._retriever.search_channels(collection, texts, baseline_similarity)
+        return choose_weights(channels, [answers for _, answers in questions])
 
-    async def _keep(
-        self, collection: Collection, judged: WeightChoice, source: EvidenceSource, baseline: float
+    async def _measure_held_out(
+        self, collection: Collection, sample: Sequence[PassedQuestion], baseline_similarity: float
+    ) -> WeightChoice:
+        """Measure what the channels find of a chunk by its questions, each searched without its own point."""
+        texts = [passed.question for passed in sample]
+        points = [[question_id(passed.chunk_id, passed.number)] for passed in sample]
+        channels = await self._retriever.search_channels(collection, texts, baseline_similarity, points)
+        return measure_equal_weights(channels, [{str(passed.chunk_id)} for passed in sample])
+
+    async def _save(
+        self, collection: Collection, choice: WeightChoice, source: EvidenceSource, baseline_similarity: float
     ) -> Collection:
         chunks = await self._calibrations.count_chunks(collection)
-        evidence: Mapping[str, Any] = Calibration(judged, source, baseline, chunks).as_json()
+        evidence: Mapping[str, Any] = Calibration(choice, source, baseline_similarity, chunks).as_json()
         return await self._calibrations.save(collection, evidence, replace_labelled=source == "labelled")

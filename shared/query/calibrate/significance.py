@@ -1,4 +1,4 @@
-"""How sure a mean and a difference of means are, given that other questions might have been asked."""
+"""The uncertainty of a mean and of a difference of means: other questions would give others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_SEED = 20_240_229  # any fixed one: the same results give the same intervals
+_SEED = 20_240_229  # any fixed number: the same results give the same intervals
 _RESAMPLES = 2_000  # from one seed to another the bounds move by 1.5 % of the interval
 _PERMUTATIONS = 10_000
-_BLOCK_VALUES = 4_000_000  # drawn at a time, so that many queries need no more memory than few
+_BLOCK_VALUES = 4_000_000  # random values at a time, so that many queries need no more memory than few
 _CONFIDENCE = 0.95
 
 Values = NDArray[np.float64]
@@ -27,7 +27,7 @@ class Interval:
 
 
 def interval(values: Sequence[float] | Values) -> Interval:
-    """The mean with its percentile bootstrap interval over queries (Efron 1979)."""
+    """The mean with its percentile bootstrap interval over queries (Efron 1979); `values` has shape `(queries,)`."""
     array = np.asarray(values, dtype=np.float64)
     if not len(array):
         return Interval(0.0, 0.0, 0.0)
@@ -41,17 +41,17 @@ def interval(values: Sequence[float] | Values) -> Interval:
 
 
 def p_value(values: Sequence[float], others: Sequence[float]) -> float:
-    """How often chance alone parts the means of two strategies by as much: the paired randomisation test, two-sided.
+    """How often chance alone separates the means of two strategies as far: the paired randomisation test, two-sided.
 
     Recommended for retrieval by Smucker, Allan and Carterette, "A Comparison of Statistical Significance Tests for
     Information Retrieval Evaluation" (2007).
 
     Args:
-        values: of one strategy; row i belongs to the same query as row i of the other.
+        values: of one strategy, shape `(queries,)`; value i belongs to the same query as value i of the other.
         others: of the other strategy.
     """
     differences = np.asarray(values, dtype=np.float64) - np.asarray(others, dtype=np.float64)
-    differences = differences[differences != 0]  # a sign changes nothing there
+    differences = differences[differences != 0]  # a sign changes no zero
     if not len(differences):
         return 1.0
     observed = abs(differences.sum()) - 1e-12  # sums of the same numbers in another order are equal

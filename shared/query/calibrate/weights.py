@@ -2,13 +2,13 @@
 
 Equal weights are hard to beat, so they stay unless others are better by more than chance: the lower bound of the paired
 difference in nDCG@10 (one-sided, 95 %) must be above zero, and the weights with the highest such bound are taken. Tried
-on six sets, 300 draws of 30 questions each, judged on the rest: 0.000 to 0.002 lost where equal weights are near the
-best, 0.001 to 0.005 won where they are not, and with 60 questions up to 0.009. Taking the best of the 30 questions
+on six sets, 300 draws of 30 questions each, judged on the rest: this lost 0.000 to 0.002 where equal weights are near
+the best, and won 0.001 to 0.005 where they are not, with 60 questions up to 0.009. The best weights of the 30 questions
 instead lost up to 0.008.
 
-Each channel alone is among what is tried, so that it takes the place of the mix where it is better by more than chance.
-Taking it whenever its mean is no lower lost up to 0.009 with 30 questions, on which one of three is often above by
-chance.
+Each channel alone is a candidate too, so it replaces the mix where it is better by more than chance. A rule that
+replaces the mix whenever a channel's mean is no lower lost up to 0.009 with 30 questions, on which one of three
+channels is often above by chance.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ _STEPS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)  # of questions and bm25, beside text
 _WITHOUT_TEXT = (Weights(1, 0, 0), Weights(0, 0, 1), Weights(1, 0, 1), Weights(1, 0, 0.5))
 _ONE_SIDED_95 = 1.64
 
+HitsOfQuestions = Sequence[Mapping[Channel, ChannelHits]]  # for each question what each channel found
+Answers = Sequence[Collection[str]]  # for each question the ids of chunks that answer it; one of them is enough
+
 
 @dataclass(frozen=True, slots=True)
 class WeightChoice:
-    """Weights, and what speaks for them: nDCG@10 of each channel alone, of equal weights and of these."""
+    """Weights and their evidence: nDCG@10 of each channel alone, of equal weights and of these."""
 
     weights: Weights
     questions: int
@@ -43,37 +46,34 @@ class WeightChoice:
     chosen: Interval
 
 
-def calibrate(found: Sequence[Mapping[Channel, ChannelHits]], relevant: Sequence[Collection[str]]) -> WeightChoice:
-    """Choose weights.
+def choose_weights(hits: HitsOfQuestions, answers: Answers) -> WeightChoice:
+    """Choose the weights that are better than equal ones by more than chance; equal ones where none are.
 
     Args:
-        found: what each channel found, for each question.
-        relevant: the ids of chunks that answer it; one of them is enough.
+        hits: for each question what each channel found.
+        answers: row i belongs to question i.
     """
-    equal = _ndcg(found, relevant, EQUAL)
-    tried = {weights: _ndcg(found, relevant, weights) for weights in _candidates()}
-    bounds = {weights: _lower_bound(values - equal) for weights, values in tried.items()}
+    equal = ndcg(hits, answers, EQUAL)
+    bounds = {weights: lower_bound(ndcg(hits, answers, weights) - equal) for weights in candidates()}
     best = max(bounds, key=bounds.__getitem__)
-    weights = best if bounds[best] > 0 else EQUAL
-    return _judged(found, relevant, weights)
+    return _measured(hits, answers, best if bounds[best] > 0 else EQUAL)
 
 
-def judge(found: Sequence[Mapping[Channel, ChannelHits]], relevant: Sequence[Collection[str]]) -> WeightChoice:
+def measure_equal_weights(hits: HitsOfQuestions, answers: Answers) -> WeightChoice:
     """Keep equal weights, and measure them and each channel."""
-    return _judged(found, relevant, EQUAL)
+    return _measured(hits, answers, EQUAL)
 
 
-def _judged(
-    found: Sequence[Mapping[Channel, ChannelHits]], relevant: Sequence[Collection[str]], weights: Weights
-) -> WeightChoice:
-    def measured(of: Weights) -> Interval:
-        return interval(_ndcg(found, relevant, of))
+def _measured(hits: HitsOfQuestions, answers: Answers, weights: Weights) -> WeightChoice:
+    def measure(of: Weights) -> Interval:
+        return interval(ndcg(hits, answers, of))
 
-    channels = {channel: measured(_only(channel)) for channel in CHANNELS}
-    return WeightChoice(weights, len(found), channels, measured(EQUAL), measured(weights))
+    channels = {channel: measure(_only(channel)) for channel in CHANNELS}
+    return WeightChoice(weights, len(hits), channels, measure(EQUAL), measure(weights))
 
 
-def _candidates() -> list[Weights]:
+def candidates() -> list[Weights]:
+    """The weights that are tried."""
     beside_text = [Weights(questions, 1, bm25) for questions, bm25 in product(_STEPS, _STEPS)]
     return [*beside_text, *_WITHOUT_TEXT]
 
@@ -82,21 +82,23 @@ def _only(channel: Channel) -> Weights:
     return Weights(**{name: float(name == channel) for name in CHANNELS})
 
 
-def _ndcg(
-    found: Sequence[Mapping[Channel, ChannelHits]], relevant: Sequence[Collection[str]], weights: Weights
-) -> Values:
-    """nDCG@10 of each question where one relevant chunk is enough: what the first of them is worth at its rank."""
-    return np.array(
-        [_of_first(fuse(hits, "scores", weights), answers) for hits, answers in zip(found, relevant, strict=True)]
-    )
+def ndcg(hits: HitsOfQuestions, answers: Answers, weights: Weights) -> Values:
+    """nDCG@10 of each question where one relevant chunk is enough: the gain of the first at its rank.
+
+    Returns:
+        Shape `(questions,)`.
+    """
+    pairs = zip(hits, answers, strict=True)
+    return np.array([_first_gain(fuse(channels, "scores", weights), relevant) for channels, relevant in pairs])
 
 
-def _of_first(matches: Sequence[Match], answers: Collection[str]) -> float:
+def _first_gain(matches: Sequence[Match], answers: Collection[str]) -> float:
     ranks = (rank for rank, match in enumerate(matches[:_K], 1) if match.score > 0 and match.chunk_id in answers)
     rank = next(ranks, None)
     return 0.0 if rank is None else float(1 / np.log2(rank + 1))
 
 
-def _lower_bound(differences: Values) -> float:
+def lower_bound(differences: Values) -> float:
+    """The lower bound of a mean difference, one-sided, 95 %; `differences` has shape `(questions,)`."""
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
     return float(differences.mean() - _ONE_SIDED_95 * error)

@@ -5,12 +5,10 @@ from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.chunks import RetrievedChunk
 from shared.query.retrieve.fusion import ChannelRank, Match, fuse
 from shared.query.retrieve.query import CHANNELS, Channel, FusionName, Query, QuestionOrigin, ReturnOrder, ReturnUnit
-from shared.query.retrieve.retriever import STAGES, Retrieval, Retriever
-from shared.vectors.filters import condition_of
+from shared.query.retrieve.retriever import Retrieval, Retriever
 
 __all__ = [
     "CHANNELS",
-    "STAGES",
     "Channel",
     "ChannelHits",
     "ChannelRank",
@@ -24,6 +22,5 @@ __all__ = [
     "ReturnOrder",
     "ReturnUnit",
     "Weights",
-    "condition_of",
     "fuse",
 ]

@@ -1,4 +1,4 @@
-"""Assembly: what was found becomes a context in which no sentence is paid for twice."""
+"""Assembly: units become a context in which no sentence is paid for twice."""
 
 from __future__ import annotations
 
@@ -12,44 +12,43 @@ from shared.query.retrieve.query import ReturnOrder
 
 @dataclass(slots=True)
 class DistinctChunks:
-    """Chunks, best first, each text once; a later one with the same text is noted at the first."""
+    """Chunks, best first, each text once; a later chunk with the same text is noted at the first."""
 
-    wanted: int
+    limit: int
     duplicates: int = 0
     _chunks: list[RetrievedChunk] = field(default_factory=list)
-    _places: dict[str, int] = field(default_factory=dict)
+    _positions: dict[str, int] = field(default_factory=dict)
 
     def add(self, chunks: Iterable[RetrievedChunk]) -> None:
         for chunk in chunks:
             text = " ".join(chunk.text.split())
-            place = self._places.get(text)
-            if place is None:
-                self._places[text] = len(self._chunks)
+            position = self._positions.get(text)
+            if position is None:
+                self._positions[text] = len(self._chunks)
                 self._chunks.append(chunk)
-            elif not _same_place(self._chunks[place], chunk):
+            elif not _same_span(self._chunks[position], chunk):
                 self.duplicates += 1
-                first = self._chunks[place]
-                known = {first.external_id, *first.also_in}
-                if chunk.external_id not in known:
-                    self._chunks[place] = replace(first, also_in=(*first.also_in, chunk.external_id))
+                first = self._chunks[position]
+                if chunk.external_id not in {first.external_id, *first.also_in}:
+                    self._chunks[position] = replace(first, also_in=(*first.also_in, chunk.external_id))
 
     @property
     def full(self) -> bool:
-        return len(self._chunks) >= self.wanted
+        return len(self._chunks) >= self.limit
 
     @property
     def chunks(self) -> list[RetrievedChunk]:
-        return self._chunks[: self.wanted]
+        return self._chunks[: self.limit]
 
 
-def _same_place(one: RetrievedChunk, other: RetrievedChunk) -> bool:
+def _same_span(one: RetrievedChunk, other: RetrievedChunk) -> bool:
     return (one.document_id, one.version, one.span) == (other.document_id, other.version, other.span)
 
 
 def without_overlaps(chunks: Iterable[RetrievedChunk]) -> list[RetrievedChunk]:
-    """Cut from each chunk what a better one of its document has at that end; one that has nothing else is left out."""
+    """Cut the text that a better chunk of the same document has from a chunk's ends; drop chunks left empty."""
     taken: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    kept = []
+    uncovered = []
     for chunk in chunks:
         spans = taken.setdefault((chunk.document_id, chunk.version), [])
         start, end = chunk.span
@@ -61,8 +60,8 @@ def without_overlaps(chunks: Iterable[RetrievedChunk]) -> list[RetrievedChunk]:
                 end = other_start
         if cut := _cut(chunk, start, end):
             spans.append(cut.span)
-            kept.append(cut)
-    return kept
+            uncovered.append(cut)
+    return uncovered
 
 
 def _cut(chunk: RetrievedChunk, start: int, end: int) -> RetrievedChunk | None:
@@ -77,7 +76,7 @@ def _cut(chunk: RetrievedChunk, start: int, end: int) -> RetrievedChunk | None:
 
 
 def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_tokens: int) -> list[RetrievedChunk]:
-    """Take chunks in order while they fit; one that is too large is passed over for a smaller one behind it."""
+    """Take chunks in order while they fit; skip a chunk that is too large for a smaller one behind it."""
     counts = tokens.count([chunk.text for chunk in chunks])
     taken, left = [], max_tokens
     for chunk, count in zip(chunks, counts, strict=True):
@@ -88,9 +87,9 @@ def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_to
 
 
 def ordered(chunks: Sequence[RetrievedChunk], order: ReturnOrder) -> list[RetrievedChunk]:
-    """By score as they come; by section those under the same headings together, in the order of their document.
+    """Order by score, as they come, or by section: chunks under the same headings together, as in their document.
 
-    The sections stand in the order of their best chunks.
+    Sections have the order of their best chunks.
     """
     if order == "score":
         return list(chunks)

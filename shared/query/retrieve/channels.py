@@ -2,8 +2,8 @@
 
 - `questions`: the cosine of the user's question with the nearest of the chunk's questions.
 - `text`: its cosine with the chunk's text.
-- `bm25`: the chunk's BM25 score as a share of what a chunk that says every word of the question would reach, so that
-  it is near 0 where the words of the question are not those of the texts.
+- `bm25`: the chunk's BM25 score as a share of the score that a chunk with every word of the question would reach, so
+  that it is near 0 where question and texts share no words.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
-from typing import Any
 
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel, QuestionOrigin
 from shared.text.bm25 import MOST_OF_A_TERM, SparseVector
+from shared.vectors.filters import SearchFilter
 from shared.vectors.index import Hit
+from shared.vectors.searches import Search, bm25_search, question_search, text_search
 
 DEPTH = 100  # hits of a channel that are fused: with 50 nDCG@10 is up to a point lower, with 200 the same
-_QUESTIONS_PER_CHUNK = 10  # the most that are written; where a chunk has more, the search is widened
-# The words of a question weigh half as much as a word that one chunk alone has: measured, 0.4 to 0.6 of it.
-_SHARE_OF_RAREST = 0.5
-_REWRITTEN = 0.9  # what a score that a rewritten question reaches counts of itself
+_QUESTIONS_PER_CHUNK = 10  # the most that are generated; where a chunk has more, the search is widened
+_SHARE_OF_RAREST = 0.5  # assume that a question's words have half of the maximal IDF on average (measured: 0.4 to 0.6)
+_REWRITTEN = 0.9  # a score that only a rewritten question reaches counts this share of itself
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelQuery:
-    """A question as the channels need it."""
+    """A question as the channels need it.
+
+    Args:
+        vector: shape `(dimensions,)`, unit length.
+    """
 
     vector: Vectors
     terms: SparseVector
@@ -35,7 +39,7 @@ class ChannelQuery:
 
 @dataclass(frozen=True, slots=True)
 class MatchedQuestion:
-    """A chunk's question that a search found, and whether it was written or given beforehand, or asked by a user."""
+    """A chunk's question that a search found, and its origin: the ingest or a user's accepted question."""
 
     text: str
     source: QuestionOrigin
@@ -43,13 +47,13 @@ class MatchedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ChannelHits:
-    """What a channel found.
+    """The chunks that a channel found.
 
     Args:
         scores: by chunk, best first.
         questions: the question that matched, by chunk.
-        beyond: the most that a chunk can have which is not among them.
-        points: how many hits that were; a chunk may have several.
+        floor: the highest score that a chunk outside these hits can have; 0 where the channel found all that match.
+        points: how many points were found; a chunk may have several.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -59,22 +63,26 @@ class ChannelHits:
 
 
 def limit_of(channel: Channel, top_k: int) -> int:
-    """How many points to ask for: a chunk has one text, but many questions may stand in front of the next chunk's."""
+    """How many points to search for: a chunk has one text, but many questions may rank before the next chunk's."""
     return max(DEPTH, top_k * _QUESTIONS_PER_CHUNK if channel == "questions" else top_k)
 
 
-def request_of(channel: Channel, sought: ChannelQuery, where: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """The search of one channel, as Qdrant's REST API takes it; `where` is a filter of that API."""
-    request: dict[str, Any] = {"filter": where, "limit": limit, "with_payload": False}
+def search_of(channel: Channel, query: ChannelQuery, where: SearchFilter, limit: int) -> Search:
+    """The search of one channel."""
     if channel == "bm25":
-        return request | {"query": {"indices": sought.terms.indices, "values": sought.terms.values}, "using": "bm25"}
-    if channel == "questions":
-        request["with_payload"] = ["chunk_id", "question", "source"]
-    return request | {"query": sought.vector.tolist(), "using": "question" if channel == "questions" else "text"}
+        return bm25_search(query.terms, where, limit)
+    return (question_search if channel == "questions" else text_search)(query.vector, where, limit)
 
 
-def found_of(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -> ChannelHits:
-    """Fold a channel's hits to chunks, each with its best score; of equal ones the chunk's id decides."""
+def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -> ChannelHits:
+    """Fold a channel's hits to chunks, each with its best score; of equal scores the chunk's id decides.
+
+    Args:
+        channel: decides what the hits are: points of questions or of chunks.
+        hits: of `search_of`, best first.
+        limit: how many points were searched for.
+        full_score: the BM25 score that counts as 1; other channels ignore it.
+    """
     scores: dict[str, float] = {}
     questions: dict[str, MatchedQuestion] = {}
     for hit in hits:
@@ -85,38 +93,40 @@ def found_of(channel: Channel, hits: Sequence[Hit], limit: int, full_score: floa
             if channel == "questions":
                 source: QuestionOrigin = "user" if hit.payload.get("source") == "user" else "generated"
                 questions[chunk] = MatchedQuestion(str(hit.payload["question"]), source)
-    ranked = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
     floor = min(scores.values()) if len(hits) >= limit else 0.0
-    return ChannelHits(ranked, questions, max(0.0, floor), len(hits))
+    return ChannelHits(_ranked(scores), questions, max(0.0, floor), len(hits))
 
 
-def merged(
-    direct: Mapping[Channel, ChannelHits], rewritten: Sequence[Mapping[Channel, ChannelHits]]
+def merge(
+    original: Mapping[Channel, ChannelHits], rewritten: Sequence[Mapping[Channel, ChannelHits]]
 ) -> dict[Channel, ChannelHits]:
-    """Give each chunk the best score that a channel has for it, with the question as it was asked or rewritten.
+    """Give each chunk the best score that a channel has for it, by the original question or a rewritten one.
 
-    What a rewritten question finds counts a little less: it helps where the question itself finds nothing near, and
-    does not override what it finds.
+    A rewritten question's scores count a little less: they help where the original finds nothing near, and do not
+    override its hits.
     """
-    best = dict(direct)
-    for found in rewritten:
-        for channel, hits in found.items():
+    best = dict(original)
+    for channels in rewritten:
+        for channel, hits in channels.items():
             best[channel] = _better(best.get(channel, ChannelHits()), hits)
     return best
 
 
-def _better(found: ChannelHits, rewritten: ChannelHits) -> ChannelHits:
-    scores, questions = dict(found.scores), dict(found.questions)
+def _better(original: ChannelHits, rewritten: ChannelHits) -> ChannelHits:
+    scores, questions = dict(original.scores), dict(original.questions)
     for chunk, score in rewritten.scores.items():
         if chunk not in scores or score * _REWRITTEN > scores[chunk]:
             scores[chunk] = score * _REWRITTEN
             if chunk in rewritten.questions:
                 questions[chunk] = rewritten.questions[chunk]
-    ranked = dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
-    return ChannelHits(ranked, questions, max(found.floor, rewritten.floor * _REWRITTEN))
+    return ChannelHits(_ranked(scores), questions, max(original.floor, rewritten.floor * _REWRITTEN))
+
+
+def _ranked(scores: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
 
 
 def full_bm25(terms: SparseVector, chunks: int) -> float:
     """About the score of a chunk that says every word of the question often, among so many chunks."""
-    rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word in one chunk alone
+    rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word that one chunk alone has
     return max(1, len(terms.indices)) * MOST_OF_A_TERM * _SHARE_OF_RAREST * rarest

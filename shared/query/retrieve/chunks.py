@@ -68,6 +68,6 @@ def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
         chunk_span=content.span,
         version=payload["version"],
         metadata=payload["metadata"],
-        channels=match.places,
+        channels=match.ranks,
         rerank_score=match.rerank_score,
     )

@@ -9,27 +9,30 @@ import numpy as np
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.fusion import Match
 
-CANDIDATES = 5  # for each chunk that is wanted
+CANDIDATES = 5  # for each chunk to choose
 
 
 def diversified(matches: Sequence[Match], vectors: Mapping[str, Vectors], top_k: int, diversity: float) -> list[Match]:
-    """Choose chunks one after the other, each by its score less its likeness to the nearest that is chosen.
+    """Choose chunks one after the other, each by its score less its cosine with the nearest chosen chunk.
 
     Args:
         matches: best first.
         top_k: how many to choose.
-        vectors: unit vectors of the chunks' texts; a chunk without one is like no other.
-        diversity: from 0, by score alone, to 1, by likeness alone.
+        vectors: of texts by chunk, shape `(dimensions,)`, unit length; a chunk without one is like no other.
+        diversity: from 0, by score alone, to 1, by cosine alone.
+
+    Returns:
+        At most `top_k` of the matches, in the order in which they were chosen.
     """
     left, chosen = list(matches), list[Match]()
-    likeness = dict.fromkeys((match.chunk_id for match in left), 0.0)
+    cosines = dict.fromkeys((match.chunk_id for match in left), 0.0)
     while left and len(chosen) < top_k:
-        best = max(left, key=lambda m: (1 - diversity) * m.score - diversity * likeness[m.chunk_id])
+        best = max(left, key=lambda m: (1 - diversity) * m.score - diversity * cosines[m.chunk_id])
         left.remove(best)
         chosen.append(best)
         if best.chunk_id in vectors:
             for match in left:
                 if match.chunk_id in vectors:
-                    near = float(np.dot(vectors[best.chunk_id], vectors[match.chunk_id]))
-                    likeness[match.chunk_id] = max(likeness[match.chunk_id], near)
+                    cosine = float(np.dot(vectors[best.chunk_id], vectors[match.chunk_id]))
+                    cosines[match.chunk_id] = max(cosines[match.chunk_id], cosine)
     return chosen

@@ -1,9 +1,9 @@
 """Fusion: the scores that channels give a chunk become one.
 
 - `scores`, the default: the weighted mean of the channels' scores, which are on one scale. A channel that finds nothing
-  near adds next to nothing, so that a question in other words than the texts' is decided by the questions, and one in
-  their words by all. Scores stretched between the first and the last hit of each question, and ranks, make the noise of
-  such a channel as loud as the others: nDCG@10 up to 0.3 lower where users and texts share few words.
+  near adds next to nothing. So the questions decide where a user's words are not those of the texts, and all channels
+  decide where they are. Ranks, and scores stretched between the first and the last hit of each question, make the
+  noise of such a channel as loud as the others: nDCG@10 up to 0.3 lower where users and texts share few words.
 - `rrf`: weighted reciprocal ranks (Cormack, Clarke and Buettcher 2009, k = 60).
 - `max`: the best weighted score of any channel.
 """
@@ -19,78 +19,77 @@ from shared.query.retrieve.query import Channel, FusionName
 
 _RRF_K = 60
 
+Channels = Mapping[Channel, ChannelHits]
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelRank:
-    """Where a channel has a chunk: its rank, from 1, and its score."""
+    """A chunk's rank in a channel, from 1, and its score there."""
 
     rank: int
     score: float
+
+
+Ranks = Mapping[Channel, ChannelRank]
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """A chunk that was found.
 
-    `question` is its question that matched, None where its text was nearer or no question of it was found;
-    `rerank_score` is None where it was not reranked.
+    Args:
+        question: the chunk's question that matched; None where its text was nearer or no question of it was found.
+        ranks: of the chunk, by the channels that found it.
+        rerank_score: None where it was not reranked.
     """
 
     chunk_id: str
     score: float
     question: MatchedQuestion | None
-    places: Mapping[Channel, ChannelRank]
+    ranks: Ranks
     rerank_score: float | None = None
 
 
-def fuse(found: Mapping[Channel, ChannelHits], fusion: FusionName, weights: Weights) -> list[Match]:
+def fuse(channels: Channels, fusion: FusionName, weights: Weights) -> list[Match]:
     """Rank every chunk that any channel found, best first; of equal scores the chunk's id decides."""
-    places: dict[str, dict[Channel, ChannelRank]] = {}
-    for channel, hits in found.items():
+    ranks: dict[str, dict[Channel, ChannelRank]] = {}
+    for channel, hits in channels.items():
         for rank, (chunk, score) in enumerate(hits.scores.items(), 1):
-            places.setdefault(chunk, {})[channel] = ChannelRank(rank, score)
+            ranks.setdefault(chunk, {})[channel] = ChannelRank(rank, score)
     score_of = _FUSIONS[fusion]
-    shares = {channel: weights.of(channel) for channel in found}
+    shares = {channel: weights.of(channel) for channel in channels}
     matches = [
-        Match(chunk, score_of(there, found, shares), _question(chunk, there, found), there)
-        for chunk, there in places.items()
+        Match(chunk, score_of(of_chunk, channels, shares), _question(chunk, of_chunk, channels), of_chunk)
+        for chunk, of_chunk in ranks.items()
     ]
     return sorted(matches, key=lambda match: (-match.score, match.chunk_id))
 
 
-def _question(
-    chunk: str, there: Mapping[Channel, ChannelRank], found: Mapping[Channel, ChannelHits]
-) -> MatchedQuestion | None:
-    if "questions" not in there or ("text" in there and there["text"].score > there["questions"].score):
+def _question(chunk: str, ranks: Ranks, channels: Channels) -> MatchedQuestion | None:
+    if "questions" not in ranks or ("text" in ranks and ranks["text"].score > ranks["questions"].score):
         return None
-    return found["questions"].questions.get(chunk)
+    return channels["questions"].questions.get(chunk)
 
 
-Score = Callable[[Mapping[Channel, ChannelRank], Mapping[Channel, ChannelHits], Mapping[Channel, float]], float]
+FusionScore = Callable[[Ranks, Channels, Mapping[Channel, float]], float]
 
 
-def _scores(
-    there: Mapping[Channel, ChannelRank], found: Mapping[Channel, ChannelHits], shares: Mapping[Channel, float]
-) -> float:
+def _weighted_mean(ranks: Ranks, channels: Channels, shares: Mapping[Channel, float]) -> float:
     total = sum(shares.values())
-    return sum(share * _score(channel, there, found) for channel, share in shares.items()) / total if total else 0.0
+    return sum(share * _score(channel, ranks, channels) for channel, share in shares.items()) / total if total else 0.0
 
 
-def _score(channel: Channel, there: Mapping[Channel, ChannelRank], found: Mapping[Channel, ChannelHits]) -> float:
-    # Of a chunk that is not among a channel's hits all that is known is that it has less than the last of them.
-    return max(0.0, there[channel].score) if channel in there else found[channel].floor / 2
+def _score(channel: Channel, ranks: Ranks, channels: Channels) -> float:
+    # A chunk outside a channel's hits scored between 0 and its floor: count half of the floor.
+    return max(0.0, ranks[channel].score) if channel in ranks else channels[channel].floor / 2
 
 
-def _reciprocal_ranks(
-    there: Mapping[Channel, ChannelRank], _: Mapping[Channel, ChannelHits], shares: Mapping[Channel, float]
-) -> float:
-    return sum(shares[channel] / (_RRF_K + place.rank) for channel, place in there.items())
+def _reciprocal_ranks(ranks: Ranks, _: Channels, shares: Mapping[Channel, float]) -> float:
+    return sum(shares[channel] / (_RRF_K + place.rank) for channel, place in ranks.items())
 
 
-def _best(
-    there: Mapping[Channel, ChannelRank], _: Mapping[Channel, ChannelHits], shares: Mapping[Channel, float]
-) -> float:
-    return max(shares[channel] * place.score for channel, place in there.items())
+def _best(ranks: Ranks, _: Channels, shares: Mapping[Channel, float]) -> float:
+    return max(shares[channel] * place.score for channel, place in ranks.items())
 
 
-_FUSIONS: Mapping[FusionName, Score] = {"scores": _scores, "rrf": _reciprocal_ranks, "max": _best}
+_FUSIONS: Mapping[FusionName, FusionScore] = {"scores": _weighted_mean, "rrf": _reciprocal_ranks, "max": _best}

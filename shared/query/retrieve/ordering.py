@@ -1,4 +1,4 @@
-"""Ordering: what is known of the best chunks beside the channels' scores changes their order."""
+"""Ordering: the texts of the best chunks change the order that the channels' scores gave them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 from shared.query.retrieve.fusion import Match
 
-_NAMED = 0.1  # what a chunk gains that names everything which the question names, as a share of its score
+_NAMED = 0.1  # the share of its score that a chunk gains with all the names of the question
 _WORD = re.compile(r"\w+")
 
 
 def favoured(
     matches: Sequence[Match], payloads: Mapping[str, Mapping[str, Any]], entities: Sequence[str]
 ) -> list[Match]:
-    """Raise the scores of chunks whose text, headings or title have the question's names in them.
+    """Raise the scores of chunks whose text, headings or title contain the question's names.
 
     Args:
         matches: the chunks.
-        payloads: those of the chunks that are looked at; the others stay as they are.
+        payloads: by chunk; a chunk without one keeps its score.
         entities: the names.
     """
     names = [name for entity in entities if (name := _words(entity))]
@@ -37,25 +37,25 @@ def _raised(match: Match, payload: Mapping[str, Any] | None, names: Sequence[str
 
 
 def _words(text: str) -> str:
-    """The words with a space around each, so that a name is found where it is not a part of another word."""
+    """The words with a space around each, so that a name matches whole words alone."""
     words = _WORD.findall(text.casefold())
     return f" {' '.join(words)} " if words else ""
 
 
 def passage_of(payload: Mapping[str, Any]) -> str:
-    """A chunk with its place in the document, as a model reads it."""
+    """A chunk under its title and headings, as a model reads it."""
     place = " > ".join(part for part in (payload["title"], *payload["heading_path"]) if part)
     return f"{place}\n\n{payload['text']}" if place else str(payload["text"])
 
 
 def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Match]:
-    """Put the chunks that have a score of the reranker in front, in its order; the others follow in theirs."""
+    """Put the chunks that the reranker scored in front, in its order; the others follow in theirs."""
     judged = [replace(match, rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
     judged.sort(key=lambda match: -(match.rerank_score or 0.0))
     return judged + [match for match in matches if match.chunk_id not in scores]
 
 
 def on_one_scale(matches: Sequence[Match]) -> list[Match]:
-    """Hand the scores out anew, the highest to the first: where an order and scores are needed that agree."""
+    """Reassign the scores, the highest to the first match, so that scores and order agree after reranking."""
     scores = sorted((match.score for match in matches), reverse=True)
     return [replace(match, score=score) for match, score in zip(matches, scores, strict=True)]

@@ -1,4 +1,4 @@
-"""What is looked for, and how."""
+"""A query: a question and its options."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ CHANNELS: tuple[Channel, ...] = ("questions", "text", "bm25")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question and how it is searched for.
+    """A question and its options.
 
     Args:
         top_k: distinct units.
-        min_score: of the fused score; chunks below it are left out.
+        min_score: the lowest fused score of a returned chunk.
         max_tokens: of all that is returned, counted by the model's tokenizer where that is known, else estimated.
-        filter: a caller's filter over metadata, checked on use.
-        channels: those that are searched; one with no weight is not.
-        fusion: how their scores become one; see `shared.query.retrieve.fusion`.
+        filter: a caller's filter over metadata; see `shared.vectors.filters`.
+        channels: to search, unless their weight is 0.
+        fusion: the way in which their scores become one; see `shared.query.retrieve.fusion`.
         weights: instead of the collection's.
-        rewriting: what else than the question itself is searched for.
-        rewrite_budget: how long the query waits for that, instead of the configured time.
-        rerank: whether a reranker orders the best, where there is one.
-        diversity: from 0, by score alone, to 1: how much a chunk loses that is like one before it.
-        unit: what is returned of each chunk that is found; see `shared.query.retrieve.units`.
-        window: sentences on each side of the nearest, where sentences are returned.
-        order: by score, or those under the same headings together.
+        rewriting: the texts to search for besides the question.
+        rewrite_budget: how long the query waits for a rewriting, instead of the configured time.
+        rerank: whether a reranker orders the best chunks, where one is configured.
+        diversity: from 0, by score alone, to 1: how much a chunk loses for being like a better one.
+        unit: the text to return of each chunk; see `shared.query.retrieve.units`.
+        window: sentences on each side of the nearest one, for the unit `sentences`.
+        order: by score, or chunks under the same headings together.
     """
 
     question: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from shared.domain.records import Weights
-from shared.query.retrieve.channels import ChannelHits, ChannelQuery, found_of, full_bm25, limit_of, request_of
+from shared.query.retrieve.channels import ChannelHits, ChannelQuery, fold, full_bm25, limit_of, search_of
 from shared.query.retrieve.query import Channel, Query
+from shared.vectors.filters import SearchFilter
 from shared.vectors.index import Index
 
-_SIZE_SECONDS = 60.0  # the size of a collection counts by its logarithm
+_SIZE_SECONDS = 60.0  # a size may be old: the BM25 scale takes its logarithm
 
 
 class Searcher:
@@ -22,52 +22,55 @@ class Searcher:
         self._sizes: dict[str, tuple[float, int]] = {}
 
     async def search(
-        self, index_name: str, sought: ChannelQuery, where: Mapping[str, Any], query: Query, weights: Weights
+        self, index_name: str, channel_query: ChannelQuery, where: SearchFilter, query: Query, weights: Weights
     ) -> dict[Channel, ChannelHits]:
         """Search all channels in one request, wider until there are `top_k` distinct chunks or no more to find."""
-        channels = _channels(sought, query, weights)
-        full = full_bm25(sought.terms, await self._size(index_name)) if "bm25" in channels else 1.0
+        channels = _channels(channel_query, query, weights)
+        full = full_bm25(channel_query.terms, await self._size(index_name)) if "bm25" in channels else 1.0
         limits = {channel: limit_of(channel, query.top_k) for channel in channels}
         while True:
-            requests = [request_of(channel, sought, where, limits[channel]) for channel in channels]
-            answered = await self._index.search(index_name, requests) if requests else None
-            if answered is None:
+            searches = [search_of(channel, channel_query, where, limits[channel]) for channel in channels]
+            replies = await self._index.search(index_name, searches) if searches else None
+            if replies is None:
                 return {}
-            hits = dict(zip(channels, answered, strict=True))
-            found = {channel: found_of(channel, hits[channel], limits[channel], full) for channel in channels}
-            # Only a chunk behind top_k others can be missing from what was searched so far, and then it is not needed.
-            if (
-                len(hits.get("questions", [])) < limits.get("questions", 1)
-                or len(found["questions"].scores) >= query.top_k
-            ):
-                return found
+            points = dict(zip(channels, replies, strict=True))
+            hits = {channel: fold(channel, points[channel], limits[channel], full) for channel in channels}
+            exhausted = len(points.get("questions", [])) < limits.get("questions", 1)
+            # A chunk that the search missed is behind top_k others, so it is not needed.
+            if exhausted or len(hits["questions"].scores) >= query.top_k:
+                return hits
             limits["questions"] *= 4
 
     async def search_all(
-        self, index_name: str, soughts: Sequence[ChannelQuery], where: Mapping[str, Any], query: Query, weights: Weights
+        self,
+        index_name: str,
+        channel_queries: Sequence[ChannelQuery],
+        where: SearchFilter,
+        query: Query,
+        weights: Weights,
     ) -> list[dict[Channel, ChannelHits]]:
         """Search several texts, with all their channels in one request; each result is of one channel."""
-        searches = [(sought, channel) for sought in soughts for channel in _channels(sought, query, weights)]
-        if not searches:
+        pairs = [(text, channel) for text in channel_queries for channel in _channels(text, query, weights)]
+        if not pairs:
             return []
         limits = {channel: limit_of(channel, query.top_k) for channel in query.channels}
-        requests = [request_of(channel, sought, where, limits[channel]) for sought, channel in searches]
-        answered = await self._index.search(index_name, requests)
+        searches = [search_of(channel, text, where, limits[channel]) for text, channel in pairs]
+        replies = await self._index.search(index_name, searches)
         size = await self._size(index_name)
         return [
-            {channel: found_of(channel, hits, limits[channel], full_bm25(sought.terms, size))}
-            for (sought, channel), hits in zip(searches, answered or [[] for _ in searches], strict=True)
+            {channel: fold(channel, points, limits[channel], full_bm25(text.terms, size))}
+            for (text, channel), points in zip(pairs, replies or [[] for _ in pairs], strict=True)
         ]
 
     async def _size(self, index_name: str) -> int:
         """How many chunks a collection has, as of a minute ago at most."""
         until, size = self._sizes.get(index_name, (0.0, 0))
         if until < time.monotonic():
-            size = await self._index.chunks(index_name)
+            size = await self._index.count_chunks(index_name)
             self._sizes[index_name] = (time.monotonic() + _SIZE_SECONDS, size)
         return size
 
 
-def _channels(sought: ChannelQuery, query: Query, weights: Weights) -> list[Channel]:
+def _channels(channel_query: ChannelQuery, query: Query, weights: Weights) -> list[Channel]:
     """The channels that can find something."""
-    return [c for c in query.channels if weights.of(c) > 0 and (c != "bm25" or sought.terms.indices)]
+    return [c for c in query.channels if weights.of(c) > 0 and (c != "bm25" or channel_query.terms.indices)]

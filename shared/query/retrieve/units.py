@@ -17,7 +17,7 @@ from shared.text.headings import common_path
 from shared.text.sentences import Sentence, sentences
 from shared.vectors.index import Index, SectionKey
 
-CHILDREN = 4  # chunks that are looked at for each section that is wanted
+CHILDREN = 4  # chunks that are read for each section to return
 _MAX_INPUTS, _MAX_TOKENS = 256, 32_000  # sentences in one request for embeddings
 
 
@@ -26,8 +26,8 @@ async def sections_of(
 ) -> list[RetrievedChunk]:
     """Put each chunk's section in its place, each section once, for its best chunk.
 
-    A chunk stays what it is where it has no section, or where a part of that cannot be had: during an update of its
-    document a section is complete only when all its chunks are stored.
+    A chunk without a section stays, and so does one whose section lacks a part: during an update of the document a
+    section is complete only when all its chunks are stored.
     """
     best: dict[SectionKey, RetrievedChunk] = {}
     units: list[RetrievedChunk | SectionKey] = []
@@ -38,7 +38,7 @@ async def sections_of(
         elif section not in best:
             best[section] = chunk
             units.append(section)
-    parts = await index.sections(index_name, tenant, list(best)) if best else {}
+    parts = await index.section_payloads(index_name, tenant, list(best)) if best else {}
     return [_whole(best[unit], unit, parts.get(unit, ())) if isinstance(unit, SectionKey) else unit for unit in units]
 
 
@@ -48,7 +48,7 @@ def _section_of(chunk: RetrievedChunk, payload: Mapping[str, Any]) -> SectionKey
 
 
 def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[str, Any]]) -> RetrievedChunk:
-    """The section's text, put together from its chunks; the chunk itself where one of them is missing."""
+    """The section's text, joined from its chunks; the chunk itself where one of them is missing."""
     parts = sorted(parts, key=lambda part: part["ordinal"])
     ordinals = [part["ordinal"] for part in parts]
     complete = (
@@ -69,7 +69,7 @@ def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[s
 
 
 def joined(parts: Sequence[Mapping[str, Any]]) -> str:
-    """The text of a span from that of its parts, which may overlap, and between which white space was left out."""
+    """Join the parts of a span; parts may overlap, and the white space between them was not stored."""
     text, end = str(parts[0]["text"]), parts[0]["span"][1]
     for part in parts[1:]:
         start, stop = part["span"]
@@ -80,41 +80,41 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _white_space(chars: int) -> str:
-    """As much as was left out; which it was is not known, so it is what says the same in Markdown."""
+    """So many characters that mean the same in Markdown: the original white space is not stored."""
     return "" if chars <= 0 else "\n" if chars == 1 else "\n\n".ljust(chars, "\n")
 
 
 async def windows_of(
     embedder: Embedder, question: Vectors, chunks: Sequence[RetrievedChunk], around: int
 ) -> list[RetrievedChunk]:
-    """Narrow each chunk to its sentence that is nearest to the question, and so many before and behind it.
+    """Narrow each chunk to the sentence nearest to the question, and so many sentences before and behind it.
 
     Args:
         embedder: embeds the sentences.
-        question: the vector of the question, unit length.
-        chunks: those to narrow.
+        question: the vector of the question, shape `(dimensions,)`, unit length.
+        chunks: the chunks to narrow.
         around: how many sentences on each side.
 
     Raises:
         Transient: the embedding provider is not available.
     """
     spans = [list(sentences(chunk.body)) for chunk in chunks]
-    texts = [chunk.body[s.start : s.end] for chunk, own in zip(chunks, spans, strict=True) for s in own]
-    nearness: list[float] = []
+    texts = [chunk.body[s.start : s.end] for chunk, of_chunk in zip(chunks, spans, strict=True) for s in of_chunk]
+    cosines: list[float] = []
     for part in pack(texts, max_inputs=_MAX_INPUTS, max_tokens=_MAX_TOKENS):
-        nearness += (await embedder.embed(texts[part.start : part.stop]) @ question).tolist()
+        cosines += (await embedder.embed(texts[part.start : part.stop]) @ question).tolist()
     narrowed = []
-    for chunk, own in zip(chunks, spans, strict=True):
-        near, nearness = nearness[: len(own)], nearness[len(own) :]
-        narrowed.append(_window(chunk, own, near, around))
+    for chunk, of_chunk in zip(chunks, spans, strict=True):
+        of_sentences, cosines = cosines[: len(of_chunk)], cosines[len(of_chunk) :]
+        narrowed.append(_window(chunk, of_chunk, of_sentences, around))
     return narrowed
 
 
-def _window(chunk: RetrievedChunk, own: Sequence[Sentence], nearness: Sequence[float], around: int) -> RetrievedChunk:
-    if not own:
+def _window(chunk: RetrievedChunk, spans: Sequence[Sentence], cosines: Sequence[float], around: int) -> RetrievedChunk:
+    if not spans:
         return chunk
-    best = max(range(len(own)), key=nearness.__getitem__)
-    start, end = own[max(0, best - around)].start, own[min(len(own) - 1, best + around)].end
+    best = max(range(len(spans)), key=cosines.__getitem__)
+    start, end = spans[max(0, best - around)].start, spans[min(len(spans) - 1, best + around)].end
     offset = chunk.span[0]
     content = replace(chunk.content, text=chunk.body[start:end], span=(offset + start, offset + end))
     return replace(chunk, content=content)

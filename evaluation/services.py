@@ -1,4 +1,4 @@
-"""What an evaluation works with, and its patience with providers."""
+"""The engines and models of an evaluation, and the retries of their calls."""
 
 from __future__ import annotations
 
@@ -22,38 +22,44 @@ from shared.vectors.index import Index
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, and how much there is
+ProgressReport = Callable[[str, int, int], None]
+"""Called with a stage's name, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class EvaluationServices:
     """Engines and models.
 
     Args:
-        chat: writes questions for sets that have none; None: they go without.
+        cache: outlives a run, so that no text is embedded and no call is paid for twice.
+        chat: generates questions for sets that have none; None: those sets go without.
         answerer: answers, for an evaluation of answers; None: rankings alone are evaluated.
         rewriter: rewrites queries; None: strategies that need it are left out.
-        reranker: orders what is found; None: strategies that need it are left out.
+        reranker: orders the best chunks; None: strategies that need it are left out.
     """
 
     settings: Settings
     embedder: Embedder
     index: Index
-    kept: EvaluationCache
+    cache: EvaluationCache
     chat: ChatModel | None
-    progress: Progress
+    progress: ProgressReport
     answerer: Answerer | None = None
     rewriter: Rewriter | None = None
     reranker: Reranker | None = None
 
     @property
-    def vectors_of(self) -> str:
-        """The name under which vectors are kept: a model may be asked for shorter ones."""
+    def vector_model(self) -> str:
+        """The name under which vectors are cached: one model can give vectors of several lengths."""
         return f"{self.embedder.name}/{self.settings.embedding_dimensions or 'all'}"
 
 
-async def patiently(call: Callable[[], Awaitable[T]], attempts: int) -> T:
-    """Call again while the error is transient, not before the time that it names."""
+async def retry_transient(call: Callable[[], Awaitable[T]], attempts: int) -> T:
+    """Call again after a transient error, not before the time that the error names.
+
+    Raises:
+        Transient: of the last attempt.
+    """
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(Transient), stop=stop_after_attempt(attempts), wait=_wait, reraise=True
     )
@@ -67,5 +73,5 @@ async def patiently(call: Callable[[], Awaitable[T]], attempts: int) -> T:
 def _wait(state: RetryCallState) -> float:
     """Seconds until the next attempt."""
     error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, Transient) else None
-    return _BACKOFF(state) + (asked or timedelta()).total_seconds()
+    retry_after = error.retry_after if isinstance(error, Transient) else None
+    return _BACKOFF(state) + (retry_after or timedelta()).total_seconds()

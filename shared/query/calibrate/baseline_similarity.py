@@ -1,0 +1,30 @@
+"""The baseline similarity of an embedding model: the cosine of a question with a text that has nothing to do with it.
+
+Measuring it takes no label: a chunk's question and the texts of other chunks are unrelated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shared.domain.vectors import Vectors
+
+MAX_PAIRS = 200  # questions, each with its own text
+MIN_PAIRS = 30  # with fewer, chance moves the mean
+
+
+def measure_baseline_similarity(questions: Vectors, texts: Vectors) -> float:
+    """The mean cosine of questions with the texts of others.
+
+    Args:
+        questions: shape `(n, dimensions)`, unit length.
+        texts: of the same shape and length; row i is the text that question i belongs to.
+
+    Returns:
+        0, which changes no score, for fewer than `MIN_PAIRS`.
+    """
+    if len(questions) < MIN_PAIRS:
+        return 0.0
+    cosines = questions @ texts.T
+    others = ~np.eye(len(cosines), dtype=bool)
+    return float(cosines[others].mean())

@@ -1,0 +1,178 @@
+"""The trace of a query: how long each stage took, what it counted, and why it was skipped.
+
+A stage records numbers alone. Sentences are made of them where somebody asks for an explanation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from shared.query.retrieve.query import Channel, FusionName, ReturnUnit
+
+StageName = Literal[
+    "rewrite",
+    "embed",
+    "search",
+    "fuse",
+    "fetch",
+    "rerank",
+    "diversity",
+    "sections",
+    "sentences",
+    "return",
+    "assemble",
+    "record",
+    "answer",
+]
+STAGES: tuple[StageName, ...] = get_args(StageName)  # in the order of a query
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteFacts:
+    """How many texts were searched besides the question."""
+
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedFacts:
+    """How many questions this stage embedded; `rewrite` embeds its texts itself."""
+
+    questions: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFacts:
+    """How many distinct chunks each channel found."""
+
+    chunks: Mapping[Channel, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FusionFacts:
+    """How many chunks were fused, and how many of them scored too low."""
+
+    chunks: int
+    fusion: FusionName
+    below_min_score: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFacts:
+    """How many chunks the query has read."""
+
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class RerankFacts:
+    """How many chunks the reranker judged."""
+
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiversityFacts:
+    """How many chunks were chosen for being unlike each other, and among how many."""
+
+    chosen: int
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnFacts:
+    """How many units are returned, of how many matches; `duplicates` had the text of another."""
+
+    units: int
+    unit: ReturnUnit
+    matches: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblyFacts:
+    """What fitted: chunks cut where another has the same text, chunks over the budget, and the tokens of the rest.
+
+    `exact` says that the model's tokenizer counted the tokens, else they are estimated.
+    """
+
+    shortened: int
+    over_budget: int
+    tokens: int
+    exact: bool
+
+
+StageFacts = (
+    RewriteFacts
+    | EmbedFacts
+    | SearchFacts
+    | FusionFacts
+    | FetchFacts
+    | RerankFacts
+    | DiversityFacts
+    | ReturnFacts
+    | AssemblyFacts
+)
+
+
+@dataclass(slots=True)
+class StageTrace:
+    """One stage of a query.
+
+    Args:
+        milliseconds: summed over its runs; None where the stage is not timed by itself.
+        facts: None where the stage has nothing to count.
+        skipped: why the query went on without it, for a person.
+    """
+
+    name: StageName
+    milliseconds: float | None = None
+    facts: StageFacts | None = None
+    skipped: str | None = None
+
+
+class Trace:
+    """The stages that a query has reached."""
+
+    def __init__(self) -> None:
+        self._stages: dict[StageName, StageTrace] = {}
+
+    @contextmanager
+    def timed(self, name: StageName) -> Iterator[None]:
+        """Add the time of the block to a stage, also where the block raises."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            elapsed = (time.perf_counter() - started) * 1000
+            stage = self._stage(name)
+            stage.milliseconds = round((stage.milliseconds or 0.0) + elapsed, 2)
+
+    def record(self, name: StageName, facts: StageFacts) -> None:
+        self._stage(name).facts = facts
+
+    def skip(self, name: StageName, reason: str) -> None:
+        """Note why the query goes on without a stage, in the place of facts that it recorded before it failed."""
+        stage = self._stage(name)
+        stage.facts, stage.skipped = None, reason
+
+    @property
+    def stages(self) -> list[StageTrace]:
+        """The stages that were reached, in the order of a query."""
+        return [self._stages[name] for name in STAGES if name in self._stages]
+
+    @property
+    def milliseconds(self) -> dict[StageName, float]:
+        return {stage.name: stage.milliseconds for stage in self.stages if stage.milliseconds is not None}
+
+    @property
+    def skipped(self) -> dict[StageName, str]:
+        """Why stages were skipped, by stage."""
+        return {stage.name: stage.skipped for stage in self.stages if stage.skipped is not None}
+
+    def _stage(self, name: StageName) -> StageTrace:
+        return self._stages.setdefault(name, StageTrace(name))

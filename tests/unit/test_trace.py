@@ -1,0 +1,63 @@
+"""A query's trace has numbers of every stage, and each can be said."""
+
+from typing import get_args
+
+import pytest
+
+from api.explanation import sentence
+from shared.query.retrieve.trace import AssemblyFacts, FetchFacts, RewriteFacts, SearchFacts, StageFacts, Trace
+
+
+def test_stages_come_in_the_order_of_a_query_whatever_the_order_of_their_records():
+    trace = Trace()
+    with trace.timed("answer"):
+        pass
+    trace.record("fetch", FetchFacts(3))
+    trace.skip("rewrite", "no model")
+
+    assert [stage.name for stage in trace.stages] == ["rewrite", "fetch", "answer"]
+    assert trace.skipped == {"rewrite": "no model"}
+    assert list(trace.milliseconds) == ["answer"]
+
+
+def test_times_of_a_stage_add_up_also_where_it_fails(monkeypatch):
+    clock = iter([0.0, 0.5, 1.0, 1.25])
+    monkeypatch.setattr("shared.query.retrieve.trace.time.perf_counter", lambda: next(clock))
+    trace = Trace()
+    with trace.timed("fetch"):
+        pass
+    with pytest.raises(ValueError, match="gone"), trace.timed("fetch"):
+        raise ValueError("gone")
+
+    assert trace.milliseconds == {"fetch": 750.0}
+
+
+def test_a_skipped_stage_loses_the_facts_that_it_recorded_before():
+    trace = Trace()
+    trace.record("rewrite", RewriteFacts(2))
+    trace.skip("rewrite", "late")
+
+    (stage,) = trace.stages
+    assert (stage.facts, stage.skipped) == (None, "late")
+
+
+def test_every_kind_of_facts_has_a_sentence():
+    assert {*get_args(StageFacts)} <= sentence.registry.keys()
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (RewriteFacts(1), "one call, 1 more text searched"),
+        (RewriteFacts(3), "one call, 3 more texts searched"),
+        (SearchFacts({"questions": 3, "bm25": 0}), "chunks by channel: questions 3, bm25 0"),
+        (SearchFacts({}), "chunks by channel: none"),
+        (
+            AssemblyFacts(1, 2, 30, exact=True),
+            "1 cut where another has the same text, 2 over the budget; 30 tokens, counted",
+        ),
+        (None, None),
+    ],
+)
+def test_facts_become_sentences(facts, said):
+    assert sentence(facts) == said
