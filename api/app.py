@@ -85,7 +85,7 @@ def create(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    async with build(settings) as services:
+    async with build("api", settings) as services:
         app.state.services = services
         app.state.known = CollectionCache(services.ledger.collections, settings.embedding_model or "")
         app.state.asked = QueryLogWriter(services.ledger.queries, wanted=settings.query_retention_days > 0)

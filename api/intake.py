@@ -24,7 +24,7 @@ from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.records import Collection, NewDocument
 from shared.ingest.parse.questions import ReadyQuestion
 from shared.ledger.documents import Submission
-from shared.services import Services
+from shared.services.api import ApiServices
 from shared.storage.uploads import Upload
 
 _NAME_MAX = 255
@@ -33,7 +33,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _UNSAID = "application/octet-stream"  # what clients send that do not know
 
 
-async def receive(request: Request, tenant: str, services: Services, known: CollectionCache) -> Submission:
+async def receive(request: Request, tenant: str, services: ApiServices, known: CollectionCache) -> Submission:
     """Take in a document as a form or as JSON; it is durable, and not yet parsed, when this returns.
 
     Raises:
@@ -60,7 +60,7 @@ class _File:
     media_type: str | None
 
 
-async def _from_form(request: Request, tenant: str, services: Services, known: CollectionCache) -> Submission:
+async def _from_form(request: Request, tenant: str, services: ApiServices, known: CollectionCache) -> Submission:
     form = await read_form(request, services.uploads, services.settings)
     upload = form.upload
     assert upload is not None  # read_form sees to it
@@ -72,7 +72,7 @@ async def _from_form(request: Request, tenant: str, services: Services, known: C
         return await kept.submit(_new(fields, file, await known.ensured(tenant, fields.collection)))
 
 
-async def _from_json(request: Request, tenant: str, services: Services, known: CollectionCache) -> Submission:
+async def _from_json(request: Request, tenant: str, services: ApiServices, known: CollectionCache) -> Submission:
     body = await bodies.read_json(request, DocumentBody, services.settings.max_json_bytes)
     content, filename, media_type = _content(body), filename_of(body.filename), media_type_of(body.media_type)
     collection = await known.ensured(tenant, body.collection)  # before a file is written for nothing
@@ -84,7 +84,7 @@ async def _from_json(request: Request, tenant: str, services: Services, known: C
 class UploadGuard:
     """An upload that is removed again unless the ledger has taken it."""
 
-    def __init__(self, services: Services, upload: Upload) -> None:
+    def __init__(self, services: ApiServices, upload: Upload) -> None:
         self._services = services
         self._upload = upload
         self._submitted = False

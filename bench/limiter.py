@@ -15,7 +15,8 @@ import uvloop
 from redis.asyncio import Redis
 
 from embedded.stack import Stack
-from shared.providers.limiter import Limiter, ProviderLimits, Rates
+from shared.providers.limiter.limiter import Limiter, ProviderLimits
+from shared.providers.limiter.rates import Rates
 from shared.settings import Settings
 
 _SECONDS = 5

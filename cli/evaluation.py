@@ -27,8 +27,8 @@ from evaluation.table import CHANGE_HEADINGS, HEADINGS, QUALITY, cells, change_c
 from evaluation.vectors import CachedEmbedder
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
 from shared.query.rewrite import Rewriter
-from shared.services import EMBEDDED_MODEL, chat_of, embedder_of, require, reranker_of
-from shared.settings import Settings
+from shared.services.providers import chat_of, embedder_of, reranker_of
+from shared.settings import EMBEDDED_LLM, Settings, require
 from shared.vectors.index import Index
 
 _TABLE_WIDTH = 120
@@ -100,7 +100,7 @@ def _generates(settings: Settings) -> bool:
 
 def _has_model(settings: Settings) -> bool:
     """Whether there is a language model that can do more than write questions."""
-    return settings.llm_model not in (None, EMBEDDED_MODEL)
+    return settings.llm_model not in (None, EMBEDDED_LLM)
 
 
 @contextmanager
@@ -141,7 +141,7 @@ async def _tools(settings: Settings, kept: EvaluationCache, stages: Stages, need
             answerer = (
                 GenerativeAnswerer(chat) if chat and needs.generates else ExtractiveAnswerer(CachedEmbedder(tools))
             )
-        rewriter = Rewriter(lambda _: chat, settings.rewrite_budget) if chat and needs.rewrites else None
+        rewriter = Rewriter(lambda _: chat, settings.tuning.rewrite_budget) if chat and needs.rewrites else None
         yield replace(tools, answerer=answerer, rewriter=rewriter, reranker=reranker_of(settings, stack))
 
 

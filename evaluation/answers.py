@@ -84,7 +84,7 @@ async def _answer(tools: Tools, answerer: Answerer, question: str, chunks: Seque
     passages = [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
     async def answer() -> Answer:
-        return await patiently(lambda: answerer.answer(question, passages), tools.settings.max_attempts)
+        return await patiently(lambda: answerer.answer(question, passages), tools.settings.tuning.max_attempts)
 
     if answerer.form == "extractive":
         return await answer()

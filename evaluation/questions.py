@@ -98,7 +98,7 @@ async def _asked(
 async def _answer(tools: Tools, chat: ChatModel, subject: ChunkInput) -> GeneratedQuestions:
     options = generation_options(tools.settings, CollectionOptions(), chat.name)
     try:
-        return await patiently(lambda: generate_questions(chat, subject, options), tools.settings.max_attempts)
+        return await patiently(lambda: generate_questions(chat, subject, options), tools.settings.tuning.max_attempts)
     except BadQuestions as error:
         return GeneratedQuestions((), error.usage, error.calls)
     except Permanent:
@@ -111,7 +111,7 @@ async def _near(
     """Drop what is far from its own passage or means the same as an earlier question."""
     texts = [passage.text for passage in passages] + [q.text for own in filtered.values() for q in own]
     await embed_all(tools, "embedding", texts)
-    floor = tools.settings.similarity_floor
+    floor = tools.settings.tuning.similarity_floor
     floor = floor if floor is not None else floor_for(tools.embedder.name)
     kept: dict[str, tuple[str, ...]] = {}
     for passage in passages:

@@ -28,12 +28,12 @@ async def embed_all(tools: Tools, what: str, texts: Iterable[str]) -> set[str]:
     missing = tools.kept.missing(tools.vectors_of, distinct)
     settings = tools.settings
     done, refused = len(distinct) - len(missing), set[str]()
-    gate = asyncio.Semaphore(settings.embedding_max_in_flight)
+    gate = asyncio.Semaphore(settings.tuning.embedding_max_in_flight)
 
     async def embed(part: Sequence[str]) -> None:
         nonlocal done
         async with gate:
-            vectors = await patiently(lambda: embed_each(tools.embedder, part), settings.max_attempts)
+            vectors = await patiently(lambda: embed_each(tools.embedder, part), settings.tuning.max_attempts)
         pairs = list(zip(part, vectors, strict=True))
         refused.update(text for text, vector in pairs if isinstance(vector, Permanent))
         tools.kept.keep_vectors(
@@ -43,8 +43,8 @@ async def embed_all(tools: Tools, what: str, texts: Iterable[str]) -> set[str]:
         tools.progress(what, done, len(distinct))
 
     tools.progress(what, done, len(distinct))
-    most = min(settings.embedding_batch_size, _MOST_INPUTS)
-    ranges = pack(missing, max_inputs=most, max_tokens=settings.embedding_batch_tokens)
+    most = min(settings.tuning.embedding_batch_size, _MOST_INPUTS)
+    ranges = pack(missing, max_inputs=most, max_tokens=settings.tuning.embedding_batch_tokens)
     await asyncio.gather(*(embed(missing[part.start : part.stop]) for part in ranges))
     return refused
 

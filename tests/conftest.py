@@ -13,7 +13,8 @@ from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument
 from shared.ingest.parse.questions import ReadyQuestion
 from shared.ledger.schema import migrate
-from shared.services import Services, build
+from shared.services import build
+from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.deployment import ScriptedProvider
 
@@ -53,12 +54,12 @@ def settings(stack: Stack, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def services(settings: Settings) -> AsyncIterator[Services]:
+async def services(settings: Settings) -> AsyncIterator[AllServices]:
     """Services over a ledger without rows and a broker without keys."""
     assert settings.redis_url is not None
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
         await redis.flushall()  # what the limits remember of the provider
-    async with build(settings) as services:
+    async with build("all", settings) as services:
         await migrate(services.database.engine)
         async with services.database.begin() as connection:
             await connection.exec_driver_sql(
@@ -70,7 +71,7 @@ async def services(settings: Settings) -> AsyncIterator[Services]:
 class Library:
     """Hands documents to the ledger as the API does."""
 
-    def __init__(self, services: Services, tenant: str = "default") -> None:
+    def __init__(self, services: AllServices, tenant: str = "default") -> None:
         self._services = services
         self.tenant = tenant
 
@@ -102,5 +103,5 @@ class Library:
 
 
 @pytest.fixture
-def library(services: Services) -> Library:
+def library(services: AllServices) -> Library:
     return Library(services)

@@ -15,7 +15,7 @@ from api.http.replies import Json
 from api.schemas import CalibrateBody, CalibrationView, CollectionName, LabelledQuestion
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.records import Collection
-from shared.services import Services
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
@@ -58,7 +58,7 @@ async def forget(name: CollectionName, tenant: Tenant, services: ServicesDep, kn
 
 
 async def _relevant(
-    questions: Sequence[LabelledQuestion], collection: Collection, services: Services
+    questions: Sequence[LabelledQuestion], collection: Collection, services: ApiServices
 ) -> list[set[str]]:
     """The chunks that answer each question; a document's are all of them."""
     names = sorted({name for labelled in questions for name in labelled.external_ids})

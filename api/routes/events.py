@@ -20,7 +20,7 @@ from api.http.replies import HEARTBEAT, Events, encoded, event, event_stream
 from api.routes.documents import view
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
-from shared.services import Services
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -49,7 +49,7 @@ async def events(request: Request, tenant: Tenant, services: ServicesDep) -> Res
     return event_stream(_follow(request, tenant, services))
 
 
-async def _follow(request: Request, tenant: str, services: Services) -> AsyncIterator[bytes]:
+async def _follow(request: Request, tenant: str, services: ApiServices) -> AsyncIterator[bytes]:
     progress = _Progress(tenant, services)
     spoke = time.monotonic()
     while not request.app.state.stopping:
@@ -65,7 +65,7 @@ async def _follow(request: Request, tenant: str, services: Services) -> AsyncIte
 class _Progress:
     """What one listener has been told."""
 
-    def __init__(self, tenant: str, services: Services) -> None:
+    def __init__(self, tenant: str, services: ApiServices) -> None:
         self._tenant = tenant
         self._services = services
         self._since = datetime.now(UTC)

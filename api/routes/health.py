@@ -7,15 +7,12 @@ from collections.abc import Awaitable
 
 import structlog
 from fastapi import APIRouter
-from redis.exceptions import RedisError
-from sqlalchemy import text
 from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http.replies import Json
 from api.schemas import LiveReply, ReadyReply
 from shared.domain.errors import Permanent, Transient
-from shared.services import Services
 
 router = APIRouter(prefix="/health", tags=["health"])
 log = structlog.get_logger()
@@ -42,7 +39,7 @@ async def ready(services: ServicesDep) -> Response:
     503 `unavailable` while the ledger is down.
     """
     checks = {
-        "ledger": _ledger(services),
+        "ledger": services.database.ping(),
         "broker": services.wakeups.ready(),
         "qdrant": services.index.ready(),
     }
@@ -56,15 +53,10 @@ async def ready(services: ServicesDep) -> Response:
     return Json(health, 503 if "ledger" in down else 200)
 
 
-async def _ledger(services: Services) -> None:
-    async with services.database.begin() as connection:
-        await connection.execute(text("SELECT 1"))
-
-
 async def _answers(check: Awaitable[None]) -> bool:
     try:
         async with asyncio.timeout(_SECONDS):
             await check
-    except (Transient, Permanent, RedisError, OSError, TimeoutError):
+    except (Transient, Permanent, TimeoutError):
         return False
     return True

@@ -39,7 +39,7 @@ from shared.providers.chat import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import STAGES, Query, Retrieval, RetrievedChunk, Weights
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
-from shared.services import Services
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 log = structlog.get_logger()
@@ -92,11 +92,11 @@ async def query(
 
 
 async def _retrieve(
-    body: RetrieveBody, tenant: str, services: Services, known: CollectionCache, asked: QueryLogWriter
+    body: RetrieveBody, tenant: str, services: ApiServices, known: CollectionCache, asked: QueryLogWriter
 ) -> Retrieval:
-    most = services.settings.top_k_max
+    most = services.settings.tuning.top_k_max
     if body.top_k > most:
-        raise InvalidInput(f"top_k is at most {most} (FOREASK_TOP_K_MAX).", field="top_k")
+        raise InvalidInput(f"top_k is at most {most} (FOREASK_TUNING__TOP_K_MAX).", field="top_k")
     _require_known_numbers(body.filter)
     given = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     given["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())

@@ -21,7 +21,7 @@ from api.schemas import CollectionName, FindingView, VerificationCountsView, Ver
 from shared.domain.errors import ForeaskError
 from shared.maintenance.verification import Finding, VerificationCounts
 from shared.maintenance.verification import Verification as Comparison
-from shared.services import Services
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 log = structlog.get_logger()
@@ -62,7 +62,7 @@ async def verify(request: Request, name: CollectionName, tenant: Tenant, service
     return Json(VerificationReply(**counts, findings=[FindingView(**asdict(finding)) for finding in findings]))
 
 
-async def _streamed(comparison: Comparison, services: Services, path: str) -> AsyncIterator[bytes]:
+async def _streamed(comparison: Comparison, services: ApiServices, path: str) -> AsyncIterator[bytes]:
     try:
         async with aclosing(_detailed(comparison)) as items:
             async for item in items:
@@ -90,6 +90,6 @@ async def _detailed(comparison: Comparison) -> AsyncGenerator[Finding | Verifica
             yield item
 
 
-def _ring(comparison: Comparison, services: Services) -> None:
+def _ring(comparison: Comparison, services: ApiServices) -> None:
     if comparison.so_far.repaired:
         services.wakeups.wake("index")

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from enum import IntEnum
 from functools import partial
 from typing import Any
 
 import asyncpg
 import tenacity
-from sqlalchemy import event, exc
+from sqlalchemy import event, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -37,6 +38,18 @@ _SET_BOUND = """
 SELECT set_config('transaction_timeout', $1, false) WHERE current_setting('server_version_num')::int >= 170000
 """
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+
+# Take a lock if it is free, which the end of the transaction releases.
+_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
+
+# Do nothing, but over a connection.
+_PING = text("SELECT 1")
+
+
+class AdvisoryLock(IntEnum):
+    """What one process does at a time. Any numbers do, as long as all processes take the same ones."""
+
+    RECONCILIATION = 7_065_012
 
 
 class Collided(Unavailable):
@@ -110,8 +123,22 @@ class Database:
                 raise Permanent("the ledger (PostgreSQL) cannot keep a value that it was given") from error
             raise
 
+    async def ping(self) -> None:
+        """Return when PostgreSQL has answered.
+
+        Raises:
+            Unavailable: PostgreSQL cannot be reached.
+        """
+        async with self.begin() as connection:
+            await connection.execute(_PING)
+
     async def aclose(self) -> None:
         await self.engine.dispose()
+
+
+async def try_lock(connection: AsyncConnection, which: AdvisoryLock) -> bool:
+    """Take a lock until the transaction ends, and return whether it was free."""
+    return bool((await connection.execute(_TRY_LOCK, {"number": which})).scalar())
 
 
 def _unavailable(error: BaseException) -> Unavailable:

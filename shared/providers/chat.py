@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.errors import Refused, Unavailable
-from shared.providers.provider import Provider, provider_errors
+
+if TYPE_CHECKING:
+    from shared.providers.provider import Provider  # whoever only names a model does not load the client of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,7 @@ class OpenAIChat:
         return _completion(reply)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        with provider_errors(self._provider.component):
-            events = await self._provider.chat.completions.create(
-                **request.body(self._model), stream=True, stream_options={"include_usage": True}
-            )
+        async with aclosing(self._provider.stream_chat(request.body(self._model))) as events:
             async for event in events:
                 if event.usage is not None:
                     yield Usage(event.usage.prompt_tokens, event.usage.completion_tokens)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.errors import Permanent, Refused, Unavailable
-from shared.providers.provider import Provider
+
+if TYPE_CHECKING:
+    from shared.providers.provider import Provider
 
 Vectors = NDArray[np.float32]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
-OPENAI_URL = "https://api.openai.com/v1"
 _QUOTA_PAUSE = timedelta(minutes=5)
 _AWAY_PAUSE = timedelta(seconds=5)
 _KEY_PAUSE = timedelta(seconds=30)
@@ -71,10 +70,17 @@ class Provider:
                 f"the {self.component} provider sent no JSON", component=self.component, answered=True
             ) from error
 
-    @property
-    def chat(self) -> Any:
-        """The SDK's own chat resource, for streams."""
-        return self._client.chat
+    async def stream_chat(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        """Send a chat completion and yield the SDK's chunks of its reply; the last one has the usage.
+
+        Raises:
+            RateLimited, Unavailable, Refused: as `post_any`.
+        """
+        with provider_errors(self.component):
+            options = {"include_usage": True}
+            events = await self._client.chat.completions.create(**body, stream=True, stream_options=options)  # type: ignore[call-overload]
+            async for event in events:
+                yield event
 
     async def aclose(self) -> None:
         await self._client.close()

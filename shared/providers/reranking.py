@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.domain.errors import BadReply
-from shared.providers.provider import Provider
+
+if TYPE_CHECKING:
+    from shared.providers.provider import Provider
 
 
 class Reranker:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tokenizers import Tokenizer
-
 from shared.providers.embedding import estimated_tokens
 
 
@@ -37,6 +35,8 @@ class OwnTokenizer:
     exact = True
 
     def __init__(self, path: Path) -> None:
+        from tokenizers import Tokenizer  # noqa: PLC0415 - only where a tokenizer is set
+
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing narrower

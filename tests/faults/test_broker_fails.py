@@ -105,7 +105,7 @@ def cut_short(fleet) -> None:
 
 
 def refusals(fleet) -> int:
-    return (fleet.data_dir / "logs" / "api.log").read_text().count("broker_unavailable")
+    return (fleet.data_dir / "logs" / "api.log").read_text().count("wakeup.failed")
 
 
 def timed_hand_in(scenario, corpus) -> float:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from shared.services import Services
+from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.api import calling
 from tests.deployment import ScriptedProvider
@@ -13,7 +13,7 @@ from tests.deployment import ScriptedProvider
 
 @pytest.fixture
 async def client(
-    services: Services, settings: Settings, provider: ScriptedProvider
+    services: AllServices, settings: Settings, provider: ScriptedProvider
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an API over an empty ledger and a provider without a fault."""
     async with calling(settings) as client:

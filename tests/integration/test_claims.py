@@ -13,7 +13,7 @@ from shared.domain.retry import Retry
 from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
 from shared.ledger import Work
 from shared.providers.chat import Usage
-from shared.providers.limiter import Rates
+from shared.providers.limiter.rates import Rates
 from shared.vectors.points import chunk_id
 from tests.conftest import Library
 

@@ -15,7 +15,7 @@ from cli.evaluation import EvaluationRequest, run_served
 from embedded.stack import Stack
 from evaluation import EvaluationCache, Tools, chosen, evaluate, markdown, read
 from evaluation.vectors import embed_all
-from shared.services import embedder_of
+from shared.services.providers import embedder_of
 from shared.vectors.index import Index
 from tests.api import serving, work
 from tests.deployment import ScriptedProvider

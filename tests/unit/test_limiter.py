@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from shared.domain.errors import BadReply, KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
-from shared.providers.limiter import Rates, provider_id
+from shared.providers.limiter.rates import Rates
+from shared.providers.limiter.script import provider_id
 from shared.providers.limiter.limiter import outcome_of
 from shared.providers.limiter.rates import UNLIMITED
 from shared.providers.limiter.script import CallOutcome, LimiterScript, Terms

@@ -19,7 +19,8 @@ from shared.ingest.generate import BadQuestions, ChunkInput, generate_questions
 from shared.ingest.generate.options import generation_options
 from shared.ledger.work import Work
 from shared.providers.chat import ChatModel, Usage
-from shared.providers.limiter import LimitedChat, Limiter
+from shared.providers.limiter.limiter import Limiter
+from shared.providers.limiter.models import LimitedChat
 from shared.settings import Settings
 
 

@@ -31,7 +31,7 @@ from shared.ingest.generate import ChunkInput, FilteredQuestion, filter_by_simil
 from shared.ledger.feedback import Feedback
 from shared.ledger.work import Work
 from shared.providers.embedding import Embedder, Vectors, embed_each, pack
-from shared.providers.limiter import Limiter
+from shared.providers.limiter.limiter import Limiter
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
@@ -55,6 +55,16 @@ class Indexer:
     wakeups: Wakeups
     policy: RetryPolicy
     floor: float | None
+    uploads: Uploads
+    feedback: Feedback
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner:
+    """What the scheduler cleans up with."""
+
+    work: Work
+    index: Index
     uploads: Uploads
     feedback: Feedback
 
@@ -90,7 +100,7 @@ def index_stage(indexer: Indexer) -> Stage[IndexBatch, Outcomes]:
     work = indexer.work
     return Stage(
         name="index",
-        slots=indexer.settings.embedding_max_in_flight,
+        slots=indexer.settings.tuning.embedding_max_in_flight,
         linger=timedelta(milliseconds=200),
         claim=partial(_claim, indexer),
         claim_suspect=partial(_claim_suspect, indexer),
@@ -189,7 +199,7 @@ async def _embed(
 
 async def _embed_all(indexer: Indexer, texts: Sequence[str]) -> list[Vectors | Permanent]:
     settings = indexer.settings
-    ranges = pack(texts, max_inputs=settings.embedding_batch_size, max_tokens=settings.embedding_batch_tokens)
+    ranges = pack(texts, max_inputs=settings.tuning.embedding_batch_size, max_tokens=settings.tuning.embedding_batch_tokens)
     parts = await asyncio.gather(*(embed_each(indexer.embedder, texts[r.start : r.stop]) for r in ranges))
     return [vector for part in parts for vector in part]
 
@@ -282,7 +292,7 @@ async def _take_back(indexer: Indexer, stale: Sequence[ChunkToIndex]) -> None:
             await indexer.index.delete(chunk.index_name, chunk.tenant, chunk.document_id, below=below)
 
 
-async def finish(indexer: Indexer, document_ids: Sequence[UUID] | None = None) -> None:
+async def finish(indexer: Indexer | Cleaner, document_ids: Sequence[UUID] | None = None) -> None:
     """Finish documents whose chunks have all ended, among those given or of all; safe to do twice.
 
     The old version's points go only now, when every point of the new one is confirmed.
@@ -295,7 +305,7 @@ async def finish(indexer: Indexer, document_ids: Sequence[UUID] | None = None) -
         await indexer.work.finish(whole)
 
 
-async def clean(indexer: Indexer) -> None:
+async def clean(indexer: Indexer | Cleaner) -> None:
     """Finish what a killed worker left unfinished, remove deleted documents' points, and sweep after late writers."""
 
     async def remove(document: FinishableDocument) -> None:
@@ -316,7 +326,7 @@ async def clean(indexer: Indexer) -> None:
     await remove_taken_back(indexer)
 
 
-async def remove_taken_back(indexer: Indexer) -> None:
+async def remove_taken_back(indexer: Indexer | Cleaner) -> None:
     """Remove the points of users' questions that were taken back."""
     async with indexer.feedback.pending_removals() as leaving:
         by_index: dict[str, list[UUID]] = {}

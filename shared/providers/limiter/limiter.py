@@ -12,6 +12,8 @@ from math import ceil
 
 import structlog
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from shared.domain.errors import ForeaskError, KeyRefused, RateLimited, Stopping, TimedOut, Transient, Unavailable
 from shared.providers.limiter import usage
@@ -81,6 +83,15 @@ class ProviderLimits:
 
     def of(self, tenant: str) -> Rates:
         return self.tenants.get(tenant, self.tenant_rates)
+
+
+def connect(redis_url: str) -> Redis:
+    """Make the connection over which a limiter shares its state; close it after the limiter.
+
+    It never tries a command again: the limiter's client does that itself, and a caller that waits must hear soon that
+    the broker is away.
+    """
+    return Redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
 
 
 class Limiter:
