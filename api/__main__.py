@@ -9,13 +9,12 @@ import structlog
 import uvicorn
 import uvloop
 from fastapi import FastAPI
-from pydantic import ValidationError
 
 from api.app import create
 from shared.domain.errors import ForeaskError
 from shared.process import gc, logging
 from shared.services import build
-from shared.settings import Settings
+from shared.settings import Settings, load
 
 _GRACEFUL_SECONDS = 10
 
@@ -34,7 +33,7 @@ class _Server(uvicorn.Server):
 
 def main() -> None:
     """Serve until asked to end."""
-    settings = Settings()
+    settings = load()
     logging.configure(settings, "api")
     app = create(settings)
     uvloop.run(_require_complete(settings))
@@ -52,13 +51,13 @@ def main() -> None:
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
     gc.settle()
-    structlog.get_logger().info("api_starting", host=settings.api_host, port=settings.api_port)
+    structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)
     _Server(config, app).run()
 
 
 async def _require_complete(settings: Settings) -> None:
-    # Uvicorn answers an error of the lifespan with a traceback; who forgot a setting needs the sentence alone.
-    async with build(settings):
+    # Uvicorn prints an error of the lifespan as a traceback; a missing setting deserves one sentence.
+    async with build("api", settings):
         pass
 
 
@@ -67,5 +66,3 @@ if __name__ == "__main__":
         main()
     except ForeaskError as error:
         sys.exit(error.message)
-    except ValidationError as error:
-        sys.exit(f"The settings cannot be used: {error}")

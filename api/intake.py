@@ -21,8 +21,7 @@ from api.http.multipart import Form, read_form
 from api.http.problems import UnsupportedMedia
 from api.schemas import DocumentBody, DocumentFields
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.domain.records import Collection, NewDocument
-from shared.ingest.parse.questions import ReadyQuestion
+from shared.domain.records import Collection, NewDocument, ReadyQuestion
 from shared.ledger.documents import Submission
 from shared.services.api import ApiServices
 from shared.storage.uploads import Upload

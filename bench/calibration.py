@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 
 from embedded.minilm import MiniLM
-from shared.providers.embedding import Vectors
+from shared.domain.vectors import Vectors
 from shared.query.calibrate.weights import EQUAL, _candidates, _lower_bound, _ndcg
 from shared.query.retrieve import CHANNELS, Channel, ChannelHits
 from shared.query.retrieve.baseline import baseline_of, rescale

@@ -15,8 +15,8 @@ import uvloop
 from redis.asyncio import Redis
 
 from embedded.stack import Stack
+from shared.domain.rates import Rates
 from shared.providers.limiter.limiter import Limiter, ProviderLimits
-from shared.providers.limiter.rates import Rates
 from shared.settings import Settings
 
 _SECONDS = 5

@@ -21,13 +21,13 @@ import orjson
 import uvloop
 
 from embedded.stack import Stack
-from shared.domain.records import CollectionOptions, NewDocument
+from shared.domain.records import CollectionOptions, NewDocument, ReadyQuestion
+from shared.domain.vectors import Vectors
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.index.stage import index_stage
-from shared.ingest.parse.questions import ReadyQuestion
 from shared.ingest.parse.stage import parse_stage
 from shared.ledger.schema import migrate
-from shared.providers.embedding import Embedder, Vectors, pack
+from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve import Query
 from shared.services import build
 from shared.services.all import AllServices

@@ -31,7 +31,9 @@ import orjson
 
 from embedded import llama
 from embedded.embeddings import MODEL as EMBEDDING_MODEL
-from embedded.minilm import MiniLM, Vectors
+from embedded.minilm import MiniLM
+from shared.domain.usage import Usage
+from shared.domain.vectors import Vectors
 from shared.ingest.generate import (
     BadQuestions,
     ChunkInput,
@@ -45,7 +47,7 @@ from shared.ingest.generate import (
     generate_questions,
     normalise,
 )
-from shared.providers.chat import OpenAIChat, Usage
+from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider
 from shared.query.answer import Passage
 from shared.query.answer.extractive import candidates

@@ -1,7 +1,7 @@
 """What each process costs before it does any work: `python -m bench startup`.
 
 Every role is started a few times over the same embedded engines, until it has used no processor for a second. The table
-has medians: processor seconds and resident memory of the process alone, and the same of its children (the parse worker's
+has medians: processor seconds and resident memory of the process alone, and of its children (the parse worker's
 sandbox).
 """
 
@@ -44,7 +44,8 @@ class Cost(NamedTuple):
 
 def run(command: list[str], environment: Mapping[str, str]) -> Cost:
     """Start a process, wait until it is idle, and return what it cost so far."""
-    process = psutil.Popen([sys.executable, "-m", *command], env=dict(environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    nowhere = subprocess.DEVNULL
+    process = psutil.Popen([sys.executable, "-m", *command], env=dict(environment), stdout=nowhere, stderr=nowhere)
     try:
         return _once_idle(process)
     finally:

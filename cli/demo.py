@@ -15,7 +15,7 @@ from cli.launcher import Launcher, Plan, StopRequested, announce_restarts, stopp
 from cli.meter import Meter
 from cli.programs import Crew
 from shared.domain.errors import Unavailable
-from shared.settings import Settings
+from shared.settings import Settings, load
 
 COLLECTION = "demo"
 FIRST = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # with the answers to what is asked below
@@ -50,12 +50,12 @@ def settings_for(data_dir: Path) -> Settings:
     """Return settings under which nothing outside this machine is used or paid, whatever the environment says."""
     own = dict.fromkeys(("database_url", "redis_url", "qdrant_url", "qdrant_api_key"))
     models = dict.fromkeys(f"{kind}_{name}" for kind in ("llm", "embedding") for name in ("base_url", "model"))
-    return Settings(**own, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")
+    return load(**own, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")
 
 
 def _key() -> str | None:
     """The key, where the environment has the API ask for one."""
-    import os  # noqa: PLC0415
+    import os
 
     return os.environ.get("FOREASK_API_KEY")
 

@@ -109,8 +109,8 @@ def _engines(settings: Settings, work: Path, needs: _Needs) -> Iterator[Settings
     if settings.qdrant_url and settings.embedding_base_url and (settings.llm_base_url or not needs.llm):
         yield settings  # which also works where the embedded engines are not installed
         return
-    from cli.launcher import SPINS_OF_OPENMP, suited  # noqa: PLC0415
-    from embedded.stack import Stack  # noqa: PLC0415
+    from cli.launcher import SPINS_OF_OPENMP, suited
+    from embedded.stack import Stack
 
     for name, value in SPINS_OF_OPENMP.items():
         os.environ.setdefault(name, value)  # the engines inherit it

@@ -21,7 +21,8 @@ from embedded.health import http_ok
 from embedded.supervisor import Child
 
 if TYPE_CHECKING:
-    from embedded.minilm import MiniLM, Vectors
+    from embedded.minilm import MiniLM
+    from shared.domain.vectors import Vectors
 
 MODEL = "all-minilm-l6-v2-int8"
 MAX_INPUTS = 2048

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import onnxruntime
 from tokenizers import Encoding, Tokenizer
 
+from shared.domain.vectors import Vectors
+
 DIMENSIONS = 384
 MAX_TOKENS = 256
 # Padded tokens in one run of the model: larger runs spill the activations out of the caches. Milliseconds of CPU for a
 # short question at 512, 1024, 2048, 4096, 8192: 2.9, 2.9, 3.0, 3.4, 3.5; for a passage 80, 81, 87, 92, 112.
 RUN_TOKENS = 1024
-
-Vectors = npt.NDArray[np.float32]
 
 
 class MiniLM:

@@ -13,9 +13,9 @@ from typing import Self
 import numpy as np
 import orjson
 
+from shared.domain.usage import Usage
+from shared.domain.vectors import Vectors
 from shared.ingest.generate import GeneratedQuestions
-from shared.providers.chat import Usage
-from shared.providers.embedding import Vectors
 from shared.query.answer import Answer
 
 _TABLES = """

@@ -19,7 +19,7 @@ import orjson
 from evaluation.labelled import LabelledPassage
 from evaluation.strategies import Layout
 from shared.domain.records import ChunkToIndex, Collection, CollectionOptions, Lease, Weights
-from shared.providers.embedding import Vectors
+from shared.domain.vectors import Vectors
 from shared.query.retrieve import Channel
 from shared.vectors.points import Point, chunk_id, points_of, with_questions
 

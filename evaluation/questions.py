@@ -14,6 +14,7 @@ from evaluation.tools import Tools, patiently
 from evaluation.vectors import embed_all
 from shared.domain.errors import Permanent
 from shared.domain.records import CollectionOptions
+from shared.domain.usage import Usage
 from shared.ingest.generate import (
     BadQuestions,
     ChunkInput,
@@ -26,7 +27,7 @@ from shared.ingest.generate import (
     generate_questions,
 )
 from shared.ingest.generate.options import generation_options
-from shared.providers.chat import ChatModel, Usage
+from shared.providers.chat import ChatModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from evaluation.tools import Tools
 from evaluation.vectors import CachedEmbedder, embed_all
 from shared.domain.errors import Refused
 from shared.domain.records import Collection
-from shared.providers.chat import Usage
+from shared.domain.usage import Usage
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
 from shared.query.retrieve.baseline import MOST_PAIRS, baseline_of, is_high
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from evaluation.tools import Tools, patiently
 from shared.domain.errors import Permanent, Refused
-from shared.providers.embedding import Vectors, embed_each, pack
+from shared.domain.vectors import Vectors
+from shared.providers.embedding import embed_each, pack
 
 _MOST_INPUTS = 64  # seconds for a small model on a busy machine; what is in work when a run is stopped is lost
 

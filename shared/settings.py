@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -35,8 +35,9 @@ _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
 OPENAI_URL = "https://api.openai.com/v1"
 
-# The model that `foreask up` starts. It may write questions, which are filtered, but no answers, and it rewrites no user's
-# question: of "Does orjson support PyPy?" it makes "You can use it to test the moon on your computer.", in 4 to 40 s.
+# The model that `foreask up` starts. It may write questions, which are filtered. It writes no answers and rewrites no
+# user's question: of "Does orjson support PyPy?" it makes "You can use it to test the moon on your computer.", in 4 to
+# 40 seconds.
 EMBEDDED_LLM = "smollm2-135m"
 
 T = TypeVar("T", str, SecretStr)
@@ -147,7 +148,9 @@ class Tuning(BaseModel):
     )
     embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
     embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
-    embedding_max_in_flight: PositiveInt = Field(4, description="batches of 32 chunks that one index worker has in work")
+    embedding_max_in_flight: PositiveInt = Field(
+        4, description="batches of 32 chunks that one index worker has in work"
+    )
     similarity_floor: float | None = Field(
         None, ge=-1, le=1, description="a question less similar to its own chunk is dropped; default by model"
     )
@@ -311,14 +314,17 @@ def _weight(pair: str) -> tuple[str, float]:
     return tenant, float(weight)
 
 
-def load() -> Settings:
+def load(**values: Any) -> Settings:
     """Read the settings.
 
+    Args:
+        values: fields that are set here, whatever the environment says.
+
     Raises:
-        InvalidInput: one cannot be used; the message names it without its value, which may be a secret.
+        InvalidInput: a setting cannot be used; the message names it without its value, which may be a secret.
     """
     try:
-        return Settings()
+        return Settings(**values)
     except SettingsError as error:
         raise InvalidInput(str(error)) from None
     except ValidationError as error:

@@ -10,8 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from embedded.stack import Stack
-from shared.domain.records import Collection, Document, NewDocument
-from shared.ingest.parse.questions import ReadyQuestion
+from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
 from shared.services import build
 from shared.services.all import AllServices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, get_args
+from typing import Any, Literal
 
 import structlog
 import uvloop
@@ -11,17 +11,17 @@ from celery import signals
 
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
+from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.process import gc, logging
-from shared.services import WorkerRole
 from shared.settings import Settings, load, require
 from workers import scheduler
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
-ROLES = (*get_args(WorkerRole), "scheduler")
+ROLES = (*WORK_QUEUES, "scheduler")
 
 
-def main(role: WorkerRole | str) -> None:
+def main(role: WorkQueue | Literal["scheduler"]) -> None:
     """Run until asked to end."""
     settings = load()
     logging.configure(settings, role)
@@ -31,7 +31,7 @@ def main(role: WorkerRole | str) -> None:
         work(role, settings)
 
 
-def work(role: WorkerRole, settings: Settings) -> None:
+def work(role: WorkQueue, settings: Settings) -> None:
     loop = WorkerLoop(role, settings)
     app = celery_app(require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
     queues = register(app, loop)
@@ -63,6 +63,6 @@ if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in ROLES:  # noqa: PLR2004
         sys.exit(f"usage: python -m workers {'|'.join(ROLES)}")
     try:
-        main(sys.argv[1])
+        main(sys.argv[1])  # type: ignore[arg-type]  # one of ROLES
     except ForeaskError as error:
         sys.exit(error.message)

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from shared.services import WorkerRole, build
+from shared.domain.queues import WorkQueue
+from shared.services import build
 from shared.services.worker import WorkerServices
 from shared.settings import Settings
 from workers.watchdog import Watchdog
@@ -27,7 +28,7 @@ class WorkerLoop:
         InvalidInput: a setting that the role needs is missing.
     """
 
-    def __init__(self, role: WorkerRole, settings: Settings) -> None:
+    def __init__(self, role: WorkQueue, settings: Settings) -> None:
         self.role = role
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)

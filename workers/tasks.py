@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from celery import Celery
 
-from shared.broker.wakeups import Queue
 from shared.domain.errors import Transient
+from shared.domain.queues import Queue
 from shared.ingest.drain import Drain, DrainLimits
 from workers.loop import WorkerLoop
 

@@ -35,7 +35,7 @@ from api.schemas import (
     StageExplanation,
 )
 from shared.domain.errors import ForeaskError, InvalidInput
-from shared.providers.chat import Usage
+from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import STAGES, Query, Retrieval, RetrievedChunk, Weights
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion

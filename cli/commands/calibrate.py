@@ -34,7 +34,7 @@ def calibrate(
     without labels is: the scale of the embedding model, and what each channel finds of the collection's own questions.
     No language model is called.
     """
-    from cli import output  # noqa: PLC0415 - loaded when needed, so that help is quick
+    from cli import output
 
     if reset and questions is not None:
         raise typer.BadParameter("--reset takes no file of labelled questions.")
@@ -51,9 +51,9 @@ def calibrate(
 
 
 def _labelled(path: Path) -> list[dict[str, Any]]:
-    import orjson  # noqa: PLC0415
+    import orjson
 
-    from shared.domain.errors import InvalidInput  # noqa: PLC0415
+    from shared.domain.errors import InvalidInput
 
     rows = []
     try:

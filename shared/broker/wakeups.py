@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Literal
 
 import structlog
 from celery import Celery
@@ -14,10 +13,7 @@ from kombu.exceptions import KombuError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-WorkQueue = Literal["parse", "generate", "index"]
-WORK_QUEUES: tuple[WorkQueue, ...] = ("parse", "generate", "index")
-Queue = Literal["parse", "generate", "index", "calibrate"]
-QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate")  # who indexes answers the last, between two drains
+from shared.domain.queues import QUEUES, WORK_QUEUES, Queue, WorkQueue
 
 # A ring that is still in the queue will be answered by a claim that begins later than now, so it stands for everything
 # that is committed already; and rings wait only where every worker is busy. More would only fill the broker.

@@ -16,7 +16,7 @@ from shared.domain.records import (
     NewChunk,
 )
 from shared.domain.retry import Decision
-from shared.providers.chat import Usage
+from shared.domain.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,6 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
-from shared.ingest.parse.questions import ReadyQuestion
-
 
 class DocumentState(StrEnum):
     QUEUED = "queued"
@@ -79,6 +77,14 @@ class Collection:
     def is_labelled(self) -> bool:
         """Whether somebody has calibrated it by questions whose answers they know."""
         return self.calibration is not None and self.calibration.get("source", "labelled") == "labelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyQuestion:
+    """A question that came with its document; `quote` is the passage that answers it, where the caller names one."""
+
+    text: str
+    quote: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from shared.broker.wakeups import WORK_QUEUES, WorkQueue
+from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.ledger.database import Database
 
 _RATE_WINDOW = timedelta(minutes=1)

@@ -12,9 +12,16 @@ from sqlalchemy import RowMapping
 
 from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
-from shared.domain.records import AcceptedQuestion, ChunkToGenerate, ChunkToIndex, DocumentToParse, Lease, NewChunk
+from shared.domain.records import (
+    AcceptedQuestion,
+    ChunkToGenerate,
+    ChunkToIndex,
+    DocumentToParse,
+    Lease,
+    NewChunk,
+    ReadyQuestion,
+)
 from shared.domain.retry import Dead, Retry
-from shared.ingest.parse.questions import ReadyQuestion
 from shared.ledger.collections import options_of
 
 

@@ -15,14 +15,14 @@ from uuid import UUID
 from sqlalchemy import exc, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.broker.wakeups import WORK_QUEUES, WorkQueue
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.queues import WORK_QUEUES, WorkQueue
+from shared.domain.rates import Rates
 from shared.domain.records import ChunkToGenerate, ChunkToIndex, DocumentToParse, FinishableDocument, Lease, Sweep
 from shared.domain.retry import Dead
 from shared.ledger import claims, feedback, rows
 from shared.ledger import statements as sql
 from shared.ledger.database import Database
-from shared.providers.limiter.rates import Rates
 
 NO_LIMITS = Rates()
 _ANY = 2**62  # a tenant that is named without limits has none, whatever others have

@@ -8,20 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.errors import Refused, Unavailable
+from shared.domain.usage import Usage
 
 if TYPE_CHECKING:
-    from shared.providers.provider import Provider  # whoever only names a model does not load the client of one
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens that a provider says it billed."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+    from shared.providers.provider import Provider  # who only names a model does not load the client of one
 
 
 @dataclass(frozen=True, slots=True)

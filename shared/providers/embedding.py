@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shared.domain.errors import Permanent, Refused, Unavailable
+from shared.domain.vectors import Vectors
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider
-
-Vectors = NDArray[np.float32]
 
 _CHARS_PER_TOKEN = 3  # on the safe side for English (about 4); packing needs no more than an estimate
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from shared.domain.errors import InvalidInput
 from shared.providers.embedding import estimated_tokens
 
 
@@ -29,7 +30,7 @@ class OwnTokenizer:
     """A model's `tokenizer.json`.
 
     Raises:
-        ValueError: the file is not one, with what to do about it.
+        InvalidInput: the file is none; the message says what to do.
     """
 
     exact = True
@@ -40,10 +41,11 @@ class OwnTokenizer:
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing narrower
-            raise ValueError(
+            raise InvalidInput(
                 f"FOREASK_LLM_TOKENIZER: {path} cannot be read as a tokenizer.json ({error});"
                 " give the file of that name from the model's repository, or leave the setting out to have tokens"
-                " estimated."
+                " estimated.",
+                field="llm_tokenizer",
             ) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

@@ -18,8 +18,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from shared.domain.errors import BadReply
+from shared.domain.usage import Usage
 from shared.ingest.generate.replies import MalformedReply, json_in
-from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
+from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 
 MAX_QUERIES = 8
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from shared.domain.queues import WorkQueue
 from shared.services.parts import Parts
 from shared.settings import Settings
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from shared.services.scheduler import SchedulerServices
     from shared.services.worker import WorkerServices
 
-WorkerRole = Literal["parse", "generate", "index"]
-Role = Literal["api", "scheduler", "all"] | WorkerRole
+Role = Literal["api", "scheduler", "all"] | WorkQueue
 
 
 @overload
@@ -30,7 +30,7 @@ def build(role: Literal["scheduler"], settings: Settings) -> AbstractAsyncContex
 @overload
 def build(role: Literal["all"], settings: Settings) -> AbstractAsyncContextManager[AllServices]: ...
 @overload
-def build(role: WorkerRole, settings: Settings) -> AbstractAsyncContextManager[WorkerServices]: ...
+def build(role: WorkQueue, settings: Settings) -> AbstractAsyncContextManager[WorkerServices]: ...
 @asynccontextmanager
 async def build(role: Role, settings: Settings) -> AsyncIterator[Any]:
     """Make what a role needs; nothing is contacted before it is used.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from shared.domain.rates import Rates
 from shared.providers.limiter.limiter import ProviderLimits
-from shared.providers.limiter.rates import Rates
 from shared.providers.limiter.script import provider_id
 from shared.settings import Settings
 

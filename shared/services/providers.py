@@ -61,9 +61,7 @@ def reranker_of(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
         timeout=2 * tuning.rerank_budget,  # a query that waits gives up before
     )
     stack.push_async_callback(provider.aclose)
-    return Reranker(
-        provider, settings.rerank_model, budget=tuning.rerank_budget, candidates=tuning.rerank_candidates
-    )
+    return Reranker(provider, settings.rerank_model, budget=tuning.rerank_budget, candidates=tuning.rerank_candidates)
 
 
 def llm_limiter_of(settings: Settings, chat: ChatModel, stack: AsyncExitStack) -> Limiter:

@@ -18,7 +18,7 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from shared.domain.errors import Permanent, Unavailable
-from shared.providers.embedding import Vectors
+from shared.domain.vectors import Vectors
 from shared.vectors.points import Point
 
 _RETRY_AFTER = timedelta(seconds=2)

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.records import AcceptedQuestion, ChunkToIndex
-from shared.providers.embedding import Vectors
+from shared.domain.vectors import Vectors
 from shared.text.bm25 import document_vector
 
 _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids must not change between releases

@@ -19,12 +19,8 @@ SETTINGS = {
     "llm_max_in_flight": 12,
     "llm_timeout": 4,
     "embedding_timeout": 4,
-    "lease": 3,
-    "drain": 5,
+    "tuning": {"lease": 3, "drain": 5, "retry_base": 0.2, "retry_ceiling": 2, "reconcile_every": 0.5},
     "grace": 5,
-    "retry_base": 0.2,
-    "retry_ceiling": 2,
-    "reconcile_every": 0.5,
     "log_level": "info",
     "calibrate": False,  # what it embeds would be counted as a scenario's
 }

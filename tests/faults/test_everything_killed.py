@@ -21,7 +21,7 @@ def wait_for_calls(provider, count):
 def test_it_finishes_by_itself_and_pays_twice_at_most_what_was_in_flight(tmp_path):
     provider = ScriptedProvider(latency_seconds=0.3)
     documents = corpus(documents=40)
-    settings = provider.settings(llm_max_in_flight=IN_FLIGHT, lease=3)
+    settings = provider.settings(llm_max_in_flight=IN_FLIGHT, tuning={"lease": 3})
     try:
         first = Deployment(settings, tmp_path)
         first.start()

@@ -8,12 +8,12 @@ from sqlalchemy import text
 
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, ParseOutcome
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
+from shared.domain.rates import Rates
 from shared.domain.records import NewChunk
 from shared.domain.retry import Retry
+from shared.domain.usage import Usage
 from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
 from shared.ledger import Work
-from shared.providers.chat import Usage
-from shared.providers.limiter.rates import Rates
 from shared.vectors.points import chunk_id
 from tests.conftest import Library
 

@@ -8,8 +8,9 @@ import pytest
 from aiohttp import web
 
 from shared.domain.errors import RateLimited, Refused, Unavailable
+from shared.domain.usage import Usage
 from shared.ingest.generate import BadQuestions, ChunkInput, GenerationOptions, generate_questions
-from shared.providers.chat import OpenAIChat, Usage
+from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider as Client
 from tests.provider import Provider, Script
 

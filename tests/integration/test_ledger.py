@@ -11,9 +11,9 @@ from shared.domain.errors import Conflict, NotFound
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.records import ChunkState, DocumentState, NewChunk
 from shared.domain.retry import Dead, Retry
+from shared.domain.usage import Usage
 from shared.ingest.generate import ChunkInput, GenerationOptions, content_key
 from shared.ledger import Work
-from shared.providers.chat import Usage
 
 NOW = timedelta()
 

@@ -13,14 +13,15 @@ import pytest
 from redis.asyncio import Redis
 
 from shared.domain.errors import Unavailable
+from shared.domain.rates import Rates, Window
+from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.parse.stage import parse_stage
-from shared.providers.chat import ChatRequest, Message, OpenAIChat, Usage
+from shared.providers.chat import ChatRequest, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
 from shared.providers.limiter.limiter import Limiter, ProviderLimits
 from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
-from shared.providers.limiter.rates import Rates, Window
 from shared.providers.provider import Provider
 
 

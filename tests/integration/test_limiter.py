@@ -16,10 +16,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from shared.domain.errors import KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
 from shared.providers.limiter.limiter import QUERY, Limiter, ProviderLimits
-from shared.providers.limiter.rates import Rates, Window
 
 SHORT = Window(seconds=3.0, burst_seconds=0.05, jitter_seconds=0.05)
 DOWN = Unavailable("down", component="llm", answered=True)

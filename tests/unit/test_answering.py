@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from shared.domain.errors import BadReply
-from shared.providers.chat import Completion, Usage
+from shared.domain.usage import Usage
+from shared.providers.chat import Completion
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage
 from shared.query.answer.extractive import LEAD, MAX_SENTENCES, answer_floor
 

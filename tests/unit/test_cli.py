@@ -63,13 +63,13 @@ def test_no_server_is_one_sentence(command, capsys, monkeypatch):
 def test_a_setting_that_cannot_be_used_is_named_and_not_shown(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_API_KEYS", "acme:short-secret")
-    monkeypatch.setenv("FOREASK_MAX_ATTEMPTS", "many-secrets")
+    monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "many-secrets")
 
     code, _, err = foreask(capsys, monkeypatch, "up")
 
     assert code == 1
     assert "FOREASK_API_KEYS" in err
-    assert "FOREASK_MAX_ATTEMPTS" in err
+    assert "FOREASK_TUNING__MAX_ATTEMPTS" in err
     assert "secret" not in err
     assert err.count("\n") == 1
 

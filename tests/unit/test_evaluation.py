@@ -10,8 +10,8 @@ from evaluation.labelled import LabelledPassage
 from evaluation.layouts import EmbeddedPassage, Footprint, collection, embedded, points
 from evaluation.metrics import METRICS, scores
 from shared.domain.errors import InvalidInput
+from shared.domain.usage import Usage
 from shared.ingest.generate import GeneratedQuestions
-from shared.providers.chat import Usage
 from shared.query.answer import Answer
 from shared.query.calibrate.significance import interval, p_value
 from tests.labelled import write, write_lines

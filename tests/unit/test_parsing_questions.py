@@ -1,5 +1,6 @@
+from shared.domain.records import ReadyQuestion
 from shared.ingest.parse.document import Chunk
-from shared.ingest.parse.questions import ReadyQuestion, assign
+from shared.ingest.parse.questions import assign
 
 CHUNKS = tuple(
     Chunk(ordinal, text, path, (0, 1), None)

@@ -20,9 +20,9 @@ def settings():
 
 
 def test_a_bare_number_is_seconds(monkeypatch):
-    monkeypatch.setenv("FOREASK_LEASE", "2.5")
+    monkeypatch.setenv("FOREASK_TUNING__LEASE", "2.5")
 
-    assert settings().lease == timedelta(seconds=2.5)
+    assert settings().tuning.lease == timedelta(seconds=2.5)
 
 
 def test_openai_variables_are_honoured_where_ours_are_absent(monkeypatch):

@@ -16,10 +16,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
 from shared.ingest.generate.replies import MalformedReply, questions_in
 from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
-from shared.providers.chat import ChatModel, ChatRequest, Message, Usage
+from shared.providers.chat import ChatModel, ChatRequest, Message
 from shared.text.sentences import sentences
 
 DEFAULT_COUNT = 6

@@ -7,12 +7,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from shared.domain.vectors import Vectors
 from shared.ingest.generate.types import ChunkInput
-
-Vectors = NDArray[np.float32]
 
 MIN_CHARS, MAX_CHARS = 8, 300
 QUESTION_MARKS = "?\uff1f\u061f;"  # Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon)

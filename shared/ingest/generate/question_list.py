@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, render
 from shared.ingest.generate.quality import is_question, normalise
 from shared.ingest.generate.replies import MalformedReply, questions_in
 from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
-from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
+from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
 
 MAX_REPAIRS = 2
 

@@ -14,11 +14,12 @@ from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome
 from shared.domain.records import ChunkToGenerate
 from shared.domain.retry import RetryPolicy, decide
+from shared.domain.usage import Usage
 from shared.ingest.drain import Stage
 from shared.ingest.generate import BadQuestions, ChunkInput, generate_questions
 from shared.ingest.generate.options import generation_options
 from shared.ledger.work import Work
-from shared.providers.chat import ChatModel, Usage
+from shared.providers.chat import ChatModel
 from shared.providers.limiter.limiter import Limiter
 from shared.providers.limiter.models import LimitedChat
 from shared.settings import Settings

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shared.domain.errors import BadReply
-from shared.providers.chat import Usage
+from shared.domain.usage import Usage
 
 Strategy = Literal["list", "per-question"]
 QuestionCount = int | Literal["auto"]

@@ -26,11 +26,12 @@ from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, FinishableDocument, Sweep
 from shared.domain.retry import RetryPolicy, decide
+from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
 from shared.ingest.generate import ChunkInput, FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ledger.feedback import Feedback
 from shared.ledger.work import Work
-from shared.providers.embedding import Embedder, Vectors, embed_each, pack
+from shared.providers.embedding import Embedder, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
@@ -198,8 +199,8 @@ async def _embed(
 
 
 async def _embed_all(indexer: Indexer, texts: Sequence[str]) -> list[Vectors | Permanent]:
-    settings = indexer.settings
-    ranges = pack(texts, max_inputs=settings.tuning.embedding_batch_size, max_tokens=settings.tuning.embedding_batch_tokens)
+    tuning = indexer.settings.tuning
+    ranges = pack(texts, max_inputs=tuning.embedding_batch_size, max_tokens=tuning.embedding_batch_tokens)
     parts = await asyncio.gather(*(embed_each(indexer.embedder, texts[r.start : r.stop]) for r in ranges))
     return [vector for part in parts for vector in part]
 

@@ -5,20 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import log
 
+from shared.domain.records import ReadyQuestion
 from shared.ingest.parse.document import Chunk
 
 _WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class ReadyQuestion:
-    """A question, and where it is known a passage of the text that answers it."""
-
-    text: str
-    quote: str | None = None
 
 
 def assign(questions: Iterable[ReadyQuestion], chunks: Sequence[Chunk]) -> list[list[ReadyQuestion]]:

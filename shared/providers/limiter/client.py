@@ -17,7 +17,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from shared.domain.errors import ForeaskError, RateLimited, Unavailable
-from shared.providers.limiter.rates import Bucket
+from shared.domain.rates import Bucket
 from shared.providers.limiter.script import (
     Blocked,
     Breaker,

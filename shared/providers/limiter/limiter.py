@@ -16,9 +16,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from shared.domain.errors import ForeaskError, KeyRefused, RateLimited, Stopping, TimedOut, Transient, Unavailable
+from shared.domain.rates import Bucket, Rates
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down
-from shared.providers.limiter.rates import Bucket, Rates
 from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms
 from shared.providers.limiter.usage import LimitUse
 

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from shared.providers.chat import ChatModel, ChatRequest, Completion, Message, Usage
-from shared.providers.embedding import Embedder, Vectors, estimated_tokens
+from shared.domain.usage import Usage
+from shared.domain.vectors import Vectors
+from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
+from shared.providers.embedding import Embedder, estimated_tokens
 from shared.providers.limiter.limiter import INGEST, Limiter, Patience
 
 PING = "ping"

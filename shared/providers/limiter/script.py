@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from redis.asyncio import Redis
 
-from shared.providers.limiter.rates import Bucket
+from shared.domain.rates import Bucket
 
 _PREFIX = "foreask:limits"
 _NOT_NOW, _OPEN, _TENANT = -1, -2, -10

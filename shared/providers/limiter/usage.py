@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from shared.domain.errors import Unavailable
-from shared.providers.limiter.rates import Rates
+from shared.domain.rates import Rates
 from shared.providers.limiter.script import Breaker, LimiterScript
 
 _SLOT_SECONDS = 10  # as in limiter.lua

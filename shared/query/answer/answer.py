@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from shared.providers.chat import Usage
+from shared.domain.usage import Usage
 
 Form = Literal["generative", "extractive"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from shared.domain.errors import BadReply
-from shared.providers.chat import ChatModel, Usage
+from shared.domain.usage import Usage
+from shared.providers.chat import ChatModel
 from shared.query.answer import prompts
 from shared.query.answer.answer import NOTHING_FOUND, Answer, Form, Passage, nothing_found
 from shared.query.answer.citations import CitationCleaner

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from shared.providers.embedding import Vectors
+from shared.domain.vectors import Vectors
 from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import Channel
 

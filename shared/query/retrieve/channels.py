@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import log
 from typing import Any
 
-from shared.providers.embedding import Vectors
+from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel, QuestionOrigin
 from shared.text.bm25 import MOST_OF_A_TERM, SparseVector
 from shared.vectors.index import Hit

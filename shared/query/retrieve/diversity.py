@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from shared.providers.embedding import Vectors
+from shared.domain.vectors import Vectors
 from shared.query.retrieve.fusion import Match
 
 CANDIDATES = 5  # for each chunk that is wanted

@@ -13,8 +13,9 @@ from uuid import UUID
 from qdrant_client import models
 
 from shared.domain.records import Collection, Weights
-from shared.providers.chat import Usage
-from shared.providers.embedding import Embedder, Vectors, pack
+from shared.domain.usage import Usage
+from shared.domain.vectors import Vectors
+from shared.providers.embedding import Embedder, pack
 from shared.providers.reranking import Reranker
 from shared.providers.tokens import Estimate, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps

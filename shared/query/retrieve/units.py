@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared.providers.embedding import Embedder, Vectors, pack
+from shared.domain.vectors import Vectors
+from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve.chunks import RetrievedChunk
 from shared.text.headings import common_path
 from shared.text.sentences import Sentence, sentences

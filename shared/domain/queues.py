@@ -1,0 +1,10 @@
+"""The queues of the broker; each wakes the workers of one kind of work."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+WorkQueue = Literal["parse", "generate", "index"]
+WORK_QUEUES: tuple[WorkQueue, ...] = ("parse", "generate", "index")
+Queue = Literal["parse", "generate", "index", "calibrate"]
+QUEUES: tuple[Queue, ...] = (*WORK_QUEUES, "calibrate")  # index workers serve the last, between two drains
