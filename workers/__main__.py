@@ -14,7 +14,6 @@ from shared.domain.errors import ForeaskError
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.process import gc, logging
 from shared.settings import Settings, load, require
-from workers import scheduler
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
@@ -26,6 +25,8 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
     settings = load()
     logging.configure(settings, role)
     if role == "scheduler":
+        from workers import scheduler  # noqa: PLC0415 - it imports what no worker needs
+
         uvloop.run(scheduler.run(settings))
     else:
         work(role, settings)
