@@ -19,8 +19,8 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from shared.domain.errors import BadReply
 from shared.domain.usage import Usage
-from shared.ingest.generate.replies import MalformedReply, json_in
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
+from shared.providers.json_replies import MalformedReply, json_in
 
 MAX_QUERIES = 8
 

@@ -1,6 +1,7 @@
 import pytest
 
-from shared.ingest.generate.replies import MalformedReply, questions_in
+from shared.ingest.generate.replies import questions_in
+from shared.providers.json_replies import MalformedReply
 
 TWO = ["What is a lease?", "Who rings the bell?"]
 JSON = '{"questions": ["What is a lease?", "Who rings the bell?"]}'

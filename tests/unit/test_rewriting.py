@@ -6,8 +6,8 @@ import pytest
 
 from shared.domain.errors import Unavailable
 from shared.domain.usage import Usage
-from shared.ingest.generate.replies import MalformedReply
 from shared.providers.chat import Completion
+from shared.providers.json_replies import MalformedReply
 from shared.query.rewrite import BadRewriting, Intent, RewriteOptions, RewrittenQuestion, read, request, rewrite
 from shared.query.time_budget import SkippedStep, within
 

@@ -18,9 +18,10 @@ from typing import Any
 
 from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import WORD_SYSTEM, WORD_TASK, WORD_TEMPLATE, render
-from shared.ingest.generate.replies import MalformedReply, questions_in
+from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Message
+from shared.providers.json_replies import MalformedReply
 from shared.text.sentences import sentences
 
 DEFAULT_COUNT = 6

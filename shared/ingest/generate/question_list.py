@@ -8,9 +8,10 @@ from typing import Any
 from shared.domain.usage import Usage
 from shared.ingest.generate.prompts import LIST_SYSTEM, LIST_TEMPLATE, delimited, render
 from shared.ingest.generate.quality import is_question, normalise
-from shared.ingest.generate.replies import MalformedReply, questions_in
+from shared.ingest.generate.replies import questions_in
 from shared.ingest.generate.types import BadQuestions, ChunkInput, GeneratedQuestions, GenerationOptions
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
+from shared.providers.json_replies import MalformedReply
 
 MAX_REPAIRS = 2
 

@@ -1,0 +1,50 @@
+"""The JSON in what a model wrote: lenient about the wrapping, strict about the JSON.
+
+A truncated reply is never taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_DECODER = json.JSONDecoder()
+_THINKING = re.compile(r"<think>.*?</think>", re.DOTALL)
+_OPENING = re.compile(r'[{\[]\s*["{}\[\]]')  # of JSON, and not of an aside [such as this]
+
+
+class MalformedReply(Exception):
+    """A reply without what the request wanted; the message says what is wrong with the reply."""
+
+
+def json_in(reply: str) -> list[Any]:
+    """Each JSON object or list in a model's reply, in a code fence, within prose or alone, in order.
+
+    Raises:
+        MalformedReply: the reply is empty, or the JSON is broken.
+    """
+    return list(_values(spoken(reply)))
+
+
+def spoken(reply: str) -> str:
+    """A model's reply without its thinking.
+
+    Raises:
+        MalformedReply: nothing is left.
+    """
+    text = _THINKING.sub("", reply).strip()
+    if not text:
+        raise MalformedReply("an empty reply")
+    return text
+
+
+def _values(text: str) -> Iterator[Any]:
+    position = 0
+    while (match := _OPENING.search(text, position)) is not None:
+        try:
+            value, position = _DECODER.raw_decode(text, match.start())  # the next search begins behind the value
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise MalformedReply("broken JSON") from error
+        yield value
