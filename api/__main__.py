@@ -20,7 +20,7 @@ _GRACEFUL_SECONDS = 10
 
 
 class _Server(uvicorn.Server):
-    """Tells the application that it is to end, so that those who follow events do not hold it up."""
+    """Tells the application that the process ends, so that clients that follow events do not hold it up."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
@@ -50,7 +50,7 @@ def main() -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
-    gc.settle()
+    gc.freeze()
     structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)
     _Server(config, app).run()
 

@@ -565,7 +565,7 @@ class RewriteBody(BodyModel):
     intent: bool = Field(default=False, description="what it asks for; told with `explain`, the order is the same")
     entities: bool = Field(default=False, description="the names in it; chunks that have them go up a little")
     budget_ms: int | None = Field(
-        None, ge=1, le=60_000, description="then it goes on without; default FOREASK_REWRITE_BUDGET"
+        None, ge=1, le=60_000, description="then it goes on without; default FOREASK_TUNING__REWRITE_BUDGET"
     )
 
     @property

@@ -42,7 +42,7 @@ def work(role: WorkQueue, settings: Settings) -> None:
         loop.stop()
 
     loop.run(loop.services.begin())
-    gc.settle()
+    gc.freeze()
     structlog.get_logger().info("worker.started", queue=role)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
     arguments = [

@@ -1,4 +1,4 @@
-"""Chat models: what is asked of them, what comes back, and the adapter to OpenAI-compatible endpoints."""
+"""Chat models: requests, completions, and the adapter to OpenAI-compatible endpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call. With a `schema` (JSON Schema, object root) the reply is asked for in strict JSON of that shape."""
+    """One call. With a `schema` (JSON Schema, object root) the request demands strict JSON of that shape."""
 
     messages: tuple[Message, ...]
     schema: Mapping[str, Any] | None = None
@@ -30,7 +30,7 @@ class ChatRequest:
     temperature: float | None = None
 
     def body(self, model: str) -> dict[str, Any]:
-        """The request as the chat completions API takes it; what it says is what is paid for."""
+        """The JSON of the chat completions API; a provider bills for its texts."""
         body: dict[str, Any] = {
             "model": model,
             "messages": [{"role": m.role, "content": m.content} for m in self.messages],
@@ -70,7 +70,11 @@ class ChatModel(Protocol):
         ...
 
     def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        """Yield the reply's text in pieces, and its usage at the end where the provider tells it."""
+        """Yield the reply's text in pieces, and its usage at the end where the provider reports it.
+
+        Raises:
+            Transient, Refused: as `complete`.
+        """
         ...
 
 

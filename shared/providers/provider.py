@@ -1,4 +1,4 @@
-"""The one border to OpenAI-compatible providers: its client, and its errors turned into ours."""
+"""The one border to OpenAI-compatible providers: their client, and its errors mapped to ours."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Provider:
     async def post_any(self, path: str, body: Mapping[str, Any]) -> Any:
         """Send one JSON request and return the reply's JSON value.
 
-        Goes below the SDK's typed resources: building and validating their models costs as much CPU as the HTTP call
-        (1.3 ms against 0.75 ms a call), and what comes back is validated by its reader anyway.
+        It goes below the SDK's typed resources: their models cost more CPU than the HTTP call (1.3 ms against 0.75 ms),
+        and the reader of the reply validates it anyway.
 
         Raises:
             RateLimited: 429.
@@ -118,18 +118,18 @@ def provider_errors(component: str) -> Iterator[None]:
 
 def _from_status(error: openai.APIStatusError, component: str) -> ForeaskError:
     status = error.status_code
-    said = f"the {component} provider answered {status}: {_first_line(error)}"
+    message = f"the {component} provider answered {status}: {_first_line(error)}"
     wait = retry_after(error.response.headers)
     if status == 429:  # noqa: PLR2004
         if error.code == "insufficient_quota":
             return RateLimited(f"the {component} provider's quota is used up", retry_after=wait or _QUOTA_PAUSE)
-        return RateLimited(said, retry_after=wait)
+        return RateLimited(message, retry_after=wait)
     if status in {401, 403}:
-        # Every call would fail alike: what is wrong is the configuration, not the chunk, so it waits for a person.
-        return KeyRefused(f"{said} (check its API key)", component=component, retry_after=_KEY_PAUSE)
+        # Every call would fail alike: the configuration is wrong, not the chunk, so the chunk waits for a person.
+        return KeyRefused(f"{message} (check its API key)", component=component, retry_after=_KEY_PAUSE)
     if status in _TRANSIENT_STATUSES or status >= 500:  # noqa: PLR2004
-        return Unavailable(said, component=component, retry_after=wait, answered=True)
-    return Refused(said)
+        return Unavailable(message, component=component, retry_after=wait, answered=True)
+    return Refused(message)
 
 
 def _first_line(error: openai.APIStatusError) -> str:
@@ -139,7 +139,10 @@ def _first_line(error: openai.APIStatusError) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> timedelta | None:
-    """The provider's own wish: `retry-after-ms`, else `retry-after` in seconds or as an HTTP date (RFC 9110 10.2.3)."""
+    """The pause that the provider asks for: `retry-after-ms`, else `retry-after` in seconds or as a date.
+
+    RFC 9110, 10.2.3.
+    """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return timedelta(milliseconds=milliseconds)

@@ -1,4 +1,4 @@
-"""Tokens: counted by the model's own tokenizer where that is known, else estimated."""
+"""Tokens: counted by the model's own tokenizer where its file is given, else estimated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shared.providers.embedding import estimated_tokens
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of texts; an estimate is rather too high than too low for English."""
+    """Counts the tokens of texts; an estimate is too high rather than too low for English."""
 
     @property
     def exact(self) -> bool: ...

@@ -3,7 +3,6 @@
 import asyncpg
 import pytest
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 from sqlalchemy import exc
 
 from api import schemas
@@ -37,7 +36,7 @@ async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services
 
 
 async def test_the_reason_of_a_full_broker_is_logged(services, full_broker, capsys):
-    with pytest.raises(ResponseError):
+    with pytest.raises(Unavailable, match="maxmemory"):
         await services.wakeups.ready()
     services.wakeups.wake("generate")
     await services.wakeups.aclose()
