@@ -1,1 +1,1 @@
-"""The HTTP API: uploads are accepted, progress is told, questions are answered."""
+"""The HTTP API: it accepts documents, reports their progress and answers questions."""

@@ -1,4 +1,4 @@
-"""The application: routes, errors and services put together."""
+"""The application: routes, error replies and services."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems
-from api.http.middleware import RequestFrontier
+from api.http.middleware import RequestMiddleware
 from api.query_log import QueryLogWriter
 from api.routes import (
     calibration,
@@ -33,14 +33,14 @@ document answers, and a query is matched question to question.
 This page is drawn from `/openapi.json`. Errors are problem details (RFC 9457) whose `detail` says what to do.
 """
 _TAGS = [
-    {"name": "documents", "description": "Handed in, followed, retried, deleted."},
+    {"name": "documents", "description": "Hand in, follow, retry and delete."},
     {"name": "collections", "description": "A tenant's named indexes; made on first use."},
-    {"name": "dead letters", "description": "What was given up: looked at, tried again, dropped."},
+    {"name": "dead letters", "description": "Failed documents and dead chunks: look at them, retry or discard them."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
     {"name": "feedback", "description": "Users' questions that become questions of chunks."},
-    {"name": "status", "description": "What waits, how fast it goes, and the limits."},
+    {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
-    {"name": "health", "description": "For whoever runs this; no key is needed."},
+    {"name": "health", "description": "For the operator; no key is needed."},
 ]
 
 
@@ -48,7 +48,7 @@ def create(settings: Settings) -> FastAPI:
     """Build the application; its lifespan connects what it needs.
 
     Raises:
-        InvalidInput: it would serve others than this machine without keys.
+        InvalidInput: it would serve other machines without keys.
     """
     auth.require_safe(settings)
     app = FastAPI(
@@ -63,7 +63,7 @@ def create(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.stopping = False
-    app.add_middleware(RequestFrontier)
+    app.add_middleware(RequestMiddleware)
     problems.install(app)
     openapi.install(app)
     for part in (
@@ -87,8 +87,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     async with build("api", settings) as services:
         app.state.services = services
-        app.state.known = CollectionCache(services.ledger.collections, settings.embedding_model or "")
-        app.state.asked = QueryLogWriter(services.ledger.queries, wanted=settings.query_retention_days > 0)
+        app.state.collection_cache = CollectionCache(services.ledger.collections, settings.embedding_model or "")
+        app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         services.wakeups.begin()
         yield
-        await app.state.asked.aclose()
+        await app.state.query_log.aclose()

@@ -1,4 +1,4 @@
-"""Collections that were seen a moment ago, so that an upload need not ask for its collection again."""
+"""A cache of collections: an upload looks its collection up at most every few seconds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ _MOST = 10_000
 
 
 class CollectionCache:
-    """The ledger's collections, each remembered for a few seconds; only those that are there are remembered.
+    """The ledger's collections, each remembered for a few seconds. Absent collections are not remembered.
 
     Args:
-        embedding_model: the one that is in use: a collection of another is of no use until it is set again.
+        collections: the ledger's.
+        embedding_model: the model in use. A collection of another model is refused until the setting names its model.
+        now: monotonic seconds.
     """
 
     def __init__(
@@ -26,44 +28,44 @@ class CollectionCache:
         self._collections = collections
         self._model = embedding_model
         self._now = now
-        self._seen: dict[tuple[str, str], tuple[float, Collection]] = {}
+        self._entries: dict[tuple[str, str], tuple[float, Collection]] = {}
 
-    async def ensured(self, tenant: str, name: str) -> Collection:
-        """Return the collection, made if there is none.
+    async def ensure(self, tenant: str, name: str) -> Collection:
+        """Return the collection, and make it if it is absent.
 
         Raises:
-            Conflict: it was built with another embedding model.
+            Conflict: the collection was built with another embedding model.
         """
-        collection = self._remembered(tenant, name)
+        collection = self._cached(tenant, name)
         if collection is None:
             collection = await self._collections.ensure(tenant, name, embedding_model=self._model)
             self.remember(collection)
-        return self._usable(collection)
+        return self._require_model(collection)
 
-    async def found(self, tenant: str, name: str) -> Collection | None:
-        """Return the collection if there is one.
+    async def find(self, tenant: str, name: str) -> Collection | None:
+        """Return the collection, or None if it is absent.
 
         Raises:
-            Conflict: it was built with another embedding model.
+            Conflict: the collection was built with another embedding model.
         """
-        collection = self._remembered(tenant, name)
+        collection = self._cached(tenant, name)
         if collection is None:
             collection = await self._collections.find(tenant, name)
             if collection is None:
                 return None
             self.remember(collection)
-        return self._usable(collection)
+        return self._require_model(collection)
 
     def remember(self, collection: Collection) -> None:
-        if len(self._seen) >= _MOST:
-            self._seen.clear()
-        self._seen[collection.tenant, collection.name] = (self._now() + _SECONDS, collection)
+        if len(self._entries) >= _MOST:
+            self._entries.clear()
+        self._entries[collection.tenant, collection.name] = (self._now() + _SECONDS, collection)
 
-    def _remembered(self, tenant: str, name: str) -> Collection | None:
-        until, collection = self._seen.get((tenant, name), (0.0, None))
+    def _cached(self, tenant: str, name: str) -> Collection | None:
+        until, collection = self._entries.get((tenant, name), (0.0, None))
         return collection if until > self._now() else None
 
-    def _usable(self, collection: Collection) -> Collection:
+    def _require_model(self, collection: Collection) -> Collection:
         if collection.embedding_model != self._model:
             raise Conflict(
                 f"The collection '{collection.name}' was built with the embedding model"

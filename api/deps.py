@@ -1,4 +1,4 @@
-"""What routes are given: the services of the process."""
+"""Dependencies of routes: the services of the process."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ async def _services(request: Request) -> ApiServices:
     return services
 
 
-async def _known(request: Request) -> CollectionCache:
-    known: CollectionCache = request.app.state.known
-    return known
+async def _collection_cache(request: Request) -> CollectionCache:
+    collection_cache: CollectionCache = request.app.state.collection_cache
+    return collection_cache
 
 
-async def _asked(request: Request) -> QueryLogWriter:
-    asked: QueryLogWriter = request.app.state.asked
-    return asked
+async def _query_log(request: Request) -> QueryLogWriter:
+    query_log: QueryLogWriter = request.app.state.query_log
+    return query_log
 
 
 ServicesDep = Annotated[ApiServices, Depends(_services)]
-CollectionCacheDep = Annotated[CollectionCache, Depends(_known)]
-QueryLogDep = Annotated[QueryLogWriter, Depends(_asked)]
+CollectionCacheDep = Annotated[CollectionCache, Depends(_collection_cache)]
+QueryLogDep = Annotated[QueryLogWriter, Depends(_query_log)]

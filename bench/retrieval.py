@@ -21,11 +21,11 @@ from uuid import uuid4
 import httpx
 import numpy as np
 
-from shared.domain.records import ChunkToIndex, CollectionOptions, Lease
+from shared.domain.chunks import ChunkContent
 from shared.ledger import Collections
 from shared.ledger.database import Database
 from shared.vectors.index import Index
-from shared.vectors.points import Point, points_of
+from shared.vectors.points import Point, PointContext, points_of
 from tests.deployment import Deployment, ScriptedProvider
 
 DIMENSIONS = 384
@@ -50,37 +50,23 @@ class Texts:
 
 def points(chunks: int, texts: Texts) -> Iterator[list[Point]]:
     generator = np.random.default_rng(7)
-    document = uuid4()
+    document_id = uuid4()
     for ordinal in range(chunks):
         vectors = generator.standard_normal((QUESTIONS + 1, DIMENSIONS)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        chunk = ChunkToIndex(
-            lease=Lease(uuid4(), 1, 1),
-            document_id=document,
+        context = PointContext(
             tenant="default",
-            collection_id=document,
-            index_name="",
-            embedding_model="",
-            options=CollectionOptions(),
-            external_id="document.md",
-            filename="document.md",
-            title="A document",
-            metadata={},
+            document_id=document_id,
+            chunk_id=uuid4(),
+            version=1,
             ordinal=ordinal,
-            text=texts.draw(WORDS_PER_CHUNK),
-            heading_path=("Part",),
-            span=(0, 100),
-            page=None,
-            section=None,
-            hidden=False,
-            questions=(),
-            ready_made=False,
-            error=None,
-            attempts=0,
-            lost_leases=0,
+            external_id="document.md",
             created_at=datetime.now(UTC),
+            filename="document.md",
         )
-        yield points_of(chunk, vectors[0], [texts.draw(9) for _ in range(QUESTIONS)], list(vectors[1:]))
+        content = ChunkContent.whole(texts.draw(WORDS_PER_CHUNK), "A document", ("Part",))
+        questions = [texts.draw(9) for _ in range(QUESTIONS)]
+        yield points_of(content, context, vectors[0], list(zip(questions, vectors[1:], strict=True)))
 
 
 async def fill(deployment: Deployment, chunks: int, texts: Texts) -> None:

@@ -1,4 +1,4 @@
-"""The API as the command line sees it: requests over HTTP, and its errors as sentences."""
+"""A client of the API: requests over HTTP, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _REJECTIONS: dict[int, type[InvalidInput | NotFound | TooLarge | Unauthorized]] 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One server-sent event."""
+    """A server-sent event; its data is JSON."""
 
     name: str
     data: Json
@@ -69,19 +69,26 @@ class Client:
         self._http.close()
 
     def upload(self, file: Path, external_id: str, collection: str, lane: str | None = None) -> Json:
-        """Hand in a file, and again a few times while the server is short of something."""
+        """Hand in a file. While the server is unavailable this waits and tries again, a few times.
+
+        Args:
+            file: the file to send.
+            external_id: the document's name.
+            collection: made on first use.
+            lane: `interactive` or `bulk`; None is the server's default.
+        """
         fields = {"collection": collection, "external_id": external_id} | ({"lane": lane} if lane else {})
 
         def send() -> Json:
             with file.open("rb") as content:
                 return self._json("POST", "/v1/documents", data=fields, files={"file": (file.name, content)})
 
-        return _patiently(send)
+        return _with_retries(send)
 
     def documents(self, collection: str | None = None, state: str | None = None) -> Iterator[Json]:
         """Yield every document, page by page."""
-        wanted = {"collection": collection, "state": state}
-        return self._items("/v1/documents", {name: value for name, value in wanted.items() if value is not None})
+        filters = {"collection": collection, "state": state}
+        return self._items("/v1/documents", {name: value for name, value in filters.items() if value is not None})
 
     def document(self, document_id: str) -> Json:
         return self._json("GET", f"/v1/documents/{document_id}")
@@ -90,7 +97,7 @@ class Client:
         return self._items(f"/v1/documents/{document_id}/chunks", {})
 
     def _items(self, path: str, query: Json) -> Iterator[Json]:
-        """Every item of a list, page by page."""
+        """Yield every item of a list, page by page."""
         query = query | {"limit": _PAGE}
         while True:
             page = self._json("GET", path, params=query)
@@ -105,22 +112,22 @@ class Client:
     def retry(self, document_id: str) -> Json:
         return self._json("POST", f"/v1/documents/{document_id}/retry")
 
-    def dead(self, wanted: Json) -> Iterator[Json]:
-        """Yield dead letters, newest first; `wanted` narrows them by collection, document_id and reason."""
-        return self._items("/v1/dead", wanted)
+    def dead(self, filters: Json) -> Iterator[Json]:
+        """Yield dead letters, newest first; `filters` may have collection, document_id and reason."""
+        return self._items("/v1/dead", filters)
 
-    def dead_reasons(self, wanted: Json) -> list[Json]:
-        reasons: list[Json] = self._json("GET", "/v1/dead/reasons", params=wanted)["items"]
+    def dead_reasons(self, filters: Json) -> list[Json]:
+        reasons: list[Json] = self._json("GET", "/v1/dead/reasons", params=filters)["items"]
         return reasons
 
     def dead_letter(self, letter_id: str) -> Json:
         return self._json("GET", f"/v1/dead/{quote(letter_id, safe='')}")
 
-    def retry_dead(self, wanted: Json) -> Json:
-        return self._json("POST", "/v1/dead/retry", json=wanted, timeout=_STREAM_TIMEOUT)
+    def retry_dead(self, filters: Json) -> Json:
+        return self._json("POST", "/v1/dead/retry", json=filters, timeout=_STREAM_TIMEOUT)
 
-    def discard_dead(self, wanted: Json) -> Json:
-        return self._json("POST", "/v1/dead/discard", json=wanted, timeout=_STREAM_TIMEOUT)
+    def discard_dead(self, filters: Json) -> Json:
+        return self._json("POST", "/v1/dead/discard", json=filters, timeout=_STREAM_TIMEOUT)
 
     def collections(self) -> list[Json]:
         return list(self._items("/v1/collections", {}))
@@ -146,12 +153,12 @@ class Client:
         return self._json("GET", "/v1/status")
 
     def verify_events(self, collection: str, *, repair: bool) -> Iterator[Event]:
-        """Compare a collection with Qdrant, and yield what is found while it is looked for."""
+        """Compare a collection with Qdrant, and yield findings and counts as they come."""
         path = f"/v1/collections/{quote(collection, safe='')}/verify"
         return self._events(path, {"repair": repair})
 
     def health(self) -> Json:
-        """Return the health of each part; the server answers 503 while one is down, which is an answer too."""
+        """Return the health of each part. Status 503 is an answer too: a part is down."""
         response = self._request("GET", "/health/ready")
         try:
             health: Json = response.json()
@@ -159,22 +166,22 @@ class Client:
             raise Unavailable(f"{self.url} is not a foreask server.", component="api") from error
         return health
 
-    def retrieve(self, wanted: Json) -> Json:
-        """Find chunks; `wanted` is the body of /v1/retrieve."""
-        return self._json("POST", "/v1/retrieve", json=wanted)
+    def retrieve(self, body: Json) -> Json:
+        """Find chunks; `body` is that of POST /v1/retrieve."""
+        return self._json("POST", "/v1/retrieve", json=body)
 
     def query(self, question: str, collection: str, **options: Any) -> Json:
-        """Ask, and return the whole answer at once; the options are those of the request."""
+        """Ask, and return the whole answer at once; `options` are further fields of POST /v1/query."""
         return self._json("POST", "/v1/query", json=_query(question, collection, options), timeout=_STREAM_TIMEOUT)
 
     def query_events(self, question: str, collection: str, **options: Any) -> Iterator[Event]:
-        """Ask, and yield what comes while it is being answered."""
+        """Ask, and yield the events of the answer as they come."""
         return self._events("/v1/query", _query(question, collection, options) | {"stream": True})
 
     def _events(self, path: str, body: Json) -> Iterator[Event]:
         accept = {"accept": "text/event-stream"}
         with (
-            self._reached(),
+            self._connection_errors(),
             self._http.stream("POST", path, json=body, headers=accept, timeout=_STREAM_TIMEOUT) as response,
         ):
             if response.is_error:
@@ -196,11 +203,12 @@ class Client:
         return response
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        with self._reached():
+        with self._connection_errors():
             return self._http.request(method, path, **options)
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def _connection_errors(self) -> Iterator[None]:
+        """Turn the errors of httpx into sentences that say what to do."""
         try:
             yield
         except httpx.ConnectError as error:
@@ -247,7 +255,7 @@ def _query(question: str, collection: str, options: Json) -> Json:
     return {"question": question, "collection": collection} | options
 
 
-def _patiently(send: Callable[[], Json]) -> Json:
+def _with_retries(send: Callable[[], Json]) -> Json:
     retrying = Retrying(
         retry=retry_if_exception_type(Transient), stop=stop_after_attempt(_UPLOAD_ATTEMPTS), wait=_wait, reraise=True
     )
@@ -255,10 +263,10 @@ def _patiently(send: Callable[[], Json]) -> Json:
 
 
 def _wait(state: RetryCallState) -> float:
-    """Seconds until the next attempt: what the server asked for, or longer and longer."""
+    """Return the seconds until the next attempt: exponential, but not less than the server's Retry-After."""
     error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, Transient) else None
-    return max(_BACKOFF(state), min(_LONGEST_WAIT_SECONDS, (asked or timedelta()).total_seconds()))
+    retry_after = error.retry_after if isinstance(error, Transient) else None
+    return max(_BACKOFF(state), min(_LONGEST_WAIT_SECONDS, (retry_after or timedelta()).total_seconds()))
 
 
 def _detail(response: httpx.Response) -> str:

@@ -1,4 +1,4 @@
-"""The demo: everything started, real documents ingested, questions asked of them, everything stopped."""
+"""The demo: start everything, ingest real documents, ask questions, stop everything."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from shared.domain.errors import Unavailable
 from shared.settings import Settings, load
 
 COLLECTION = "demo"
-FIRST = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # with the answers to what is asked below
-PATIENCE_SECONDS = 180.0  # a slow machine shows its answers before all is read
+FIRST = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # these have the answers to the questions below
+PATIENCE_SECONDS = 180.0  # a slow machine shows its answers before every document is ready
 QUESTIONS = (
     "Does HTTPX support HTTP/2?",
     "Does orjson support PyPy?",
     "How much faster is asyncpg than psycopg?",
-    "Who won the football World Cup in 1990?",  # which the documents do not say, and neither does the answer
+    "Who won the football World Cup in 1990?",  # the documents do not say, so the answer must not either
 )
 
 
 def run(data_dir: Path, console: Console) -> None:
-    """Run the demo; run again, it asks at once, for everything is there already."""
+    """Run the demo. A second run asks at once, because the documents are ready."""
     started = time.monotonic()
     launcher = Launcher(Plan(settings_for(data_dir), Crew(), port=0), console)
     announce_restarts(console)
@@ -47,14 +47,14 @@ def run(data_dir: Path, console: Console) -> None:
 
 
 def settings_for(data_dir: Path) -> Settings:
-    """Return settings under which nothing outside this machine is used or paid, whatever the environment says."""
-    own = dict.fromkeys(("database_url", "redis_url", "qdrant_url", "qdrant_api_key"))
+    """Return settings that use and pay for nothing outside this machine, whatever the environment says."""
+    engines = dict.fromkeys(("database_url", "redis_url", "qdrant_url", "qdrant_api_key"))
     models = dict.fromkeys(f"{kind}_{name}" for kind in ("llm", "embedding") for name in ("base_url", "model"))
-    return load(**own, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")
+    return load(**engines, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")
 
 
 def _key() -> str | None:
-    """The key, where the environment has the API ask for one."""
+    """Return the key of the environment; the API may require one."""
     import os
 
     return os.environ.get("FOREASK_API_KEY")
@@ -64,7 +64,7 @@ def _ingest(client: Client, data_dir: Path, console: Console) -> None:
     """Hand in the documents and wait until they are searchable.
 
     Raises:
-        Unavailable: none of them is.
+        Unavailable: no document could be ingested.
     """
     files = library.write(data_dir / "documents")
     batch = UploadBatch(len(files))
@@ -89,11 +89,11 @@ def _ingest(client: Client, data_dir: Path, console: Console) -> None:
         rest = f"{len(batch.unfinished())} of {len(files)} documents wait"
         output.say(console, f"{rest}: this machine is slow or busy. The next start goes on with them.")
     else:
-        output.say(console, f"{len(files)} documents, {chunks} chunks, {questions} questions kept: searchable.")
+        output.say(console, f"{len(files)} documents, {chunks} chunks, {questions} questions: searchable.")
 
 
 def _of_lane(files: dict[str, Path], lane: str) -> dict[str, Path]:
-    """What the answers stand in goes ahead of the rest."""
+    """Return the files of a lane. The documents with the answers are interactive, all others bulk."""
     return {name: path for name, path in files.items() if name.startswith(FIRST) == (lane == "interactive")}
 
 

@@ -1,4 +1,4 @@
-"""Which files a path on the command line means, and under which name each is handed in."""
+"""Files that a path on the command line selects, and the external id of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GLOB = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The files by external id, and how many were left out on which ground."""
+    """The files by external id, and how many were left out for which reason."""
 
     files: dict[str, Path]
     hidden: int = 0
@@ -28,20 +28,20 @@ def select(
 ) -> Selection:
     """Find the files of folders (recursively), globs and single paths.
 
-    Hidden files and folders inside a folder are left out; a hidden path that is named itself is taken. Patterns are
-    those of a shell, matched against the external id and against the bare name.
+    Hidden files and folders inside a folder are left out; a hidden path that was typed is taken. Patterns are those of
+    a shell. A file matches by its external id or by its bare name.
 
     Args:
         paths: as typed.
-        include: a file in a folder must match one of these, where there are any.
-        exclude: a file that matches one of these is left out.
-        here: what external ids are relative to; a path elsewhere keeps the name of its folder.
+        include: if any, a file must match one of these patterns.
+        exclude: a file that matches one of these patterns is left out.
+        here: the folder to which external ids are relative; a path elsewhere begins with the name of its folder.
 
     Raises:
         InvalidInput: a path matches nothing, or two files would have the same external id.
     """
     here = (here or Path.cwd()).resolve()
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     hidden = excluded = 0
     for root in _roots(paths):
         for path in _walk(root):
@@ -50,10 +50,10 @@ def select(
                 hidden += 1
             elif not _is_wanted(name, include, exclude):
                 excluded += 1
-            elif found.setdefault(name, path).resolve() != path.resolve():
-                message = f"{path} and {found[name]} would both be {name}: hand them in from a folder above both."
+            elif files.setdefault(name, path).resolve() != path.resolve():
+                message = f"{path} and {files[name]} would both be {name}: hand them in from a folder above both."
                 raise InvalidInput(message, field="paths")
-    return Selection(found, hidden, excluded)
+    return Selection(files, hidden, excluded)
 
 
 def _roots(paths: Sequence[str]) -> Iterator[Path]:

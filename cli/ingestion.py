@@ -1,4 +1,4 @@
-"""Handing in files, and following what the server makes of them."""
+"""Ingestion: files are handed in, and their documents followed until they end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from cli.client import Client, Json
@@ -16,20 +17,20 @@ from shared.domain.errors import ForeaskError, Transient
 UPLOADS_AT_ONCE = 8
 ACTIVE = ("queued", "parsing", "generating", "indexing")
 _FINAL = frozenset({"ready", "degraded", "failed"})
-_LOOK_UPS = 200  # documents asked for one by one in a round
+_LOOK_UPS = 200  # documents that one round reads one by one
 _SHORTEST_ROUND_SECONDS = 0.5
-_ROUND_SHARE = 5  # a round may take a fifth of the time, so that following a large corpus does not load the server
-_PATIENCE = 10  # rounds that the server may be away for
+_ROUND_SHARE = 5  # requests may take a fifth of the time, so that a large corpus does not load the server
+_PATIENCE = 10  # rounds for which the server may be away
 
 
 @dataclass(slots=True)
 class UploadBatch:
-    """What was handed in, and what is known of it.
+    """The files of one ingest, and their documents as last seen.
 
     Args:
         total: files to hand in.
-        refused: why, by external id, for those that the server did not take.
-        documents: the newest view of each that it took, by document id; what was said on upload at first.
+        refused: why the server refused a file, by external id.
+        documents: the newest view of each document, by document id; at first the reply to its upload.
     """
 
     total: int
@@ -59,7 +60,7 @@ class UploadBatch:
 def upload(
     client: Client, files: Mapping[str, Path], collection: str, lane: str | None, batch: UploadBatch
 ) -> Iterator[str]:
-    """Hand in the files, several at once; yield each external id once the server has answered for it."""
+    """Hand in the files, several at once; yield each external id when the server has taken or refused it."""
     pool = ThreadPoolExecutor(UPLOADS_AT_ONCE)
     try:
         running = {pool.submit(client.upload, path, name, collection, lane): name for name, path in files.items()}
@@ -83,16 +84,16 @@ def follow(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Count]:
-    """Yield how far the batch is until every document of it has ended.
+    """Yield counts of the batch until each document is in a final state.
 
     Raises:
-        Unavailable: the server was away for long.
+        Unavailable: the server was away for more than ten rounds.
     """
     away = 0
     while True:
         started = clock()
         try:
-            _look(client, batch, collection)
+            _refresh(client, batch, collection)
             away = 0
         except Transient:
             away += 1
@@ -104,20 +105,21 @@ def follow(
         sleep(max(_SHORTEST_ROUND_SECONDS, (clock() - started) * (_ROUND_SHARE - 1)))
 
 
-def _look(client: Client, batch: UploadBatch, collection: str) -> None:
-    """Bring the batch up to date: the active documents as lists, those that are on no list any more one by one."""
+def _refresh(client: Client, batch: UploadBatch, collection: str) -> None:
+    """Read the batch's documents again: active ones as lists, and one by one those that left the lists."""
     active = set[str]()
     for state in ACTIVE:
         for document in client.documents(collection, state):
             if document["id"] in batch.documents:
                 batch.documents[document["id"]] = document
                 active.add(document["id"])
-    unseen = (name for name, document in batch.documents.items() if name not in active and not _is_known(document))
-    for name in [name for _, name in zip(range(_LOOK_UPS), unseen, strict=False)]:
+    unseen = (name for name, document in batch.documents.items() if name not in active and not _is_final(document))
+    for name in list(islice(unseen, _LOOK_UPS)):
         batch.documents[name] = client.document(name)
 
 
-def _is_known(document: Json) -> bool:
+def _is_final(document: Json) -> bool:
+    # The reply to an upload has no counts, so its document is read once even if its state is final.
     return document["state"] in _FINAL and "chunks" in document
 
 

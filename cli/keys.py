@@ -1,4 +1,4 @@
-"""New API keys."""
+"""API keys, newly made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key for its holder, and the form of it that a server needs, from which it cannot be had."""
+    """A key for its holder, and the setting for the server: a hash, from which the key cannot be recovered."""
 
     tenant: str
     key: str

@@ -1,4 +1,4 @@
-"""How far the work is: a live bar on a terminal, a line now and then elsewhere."""
+"""Progress of work: a live bar on a terminal, elsewhere a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINE_EVERY_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How far a batch of documents is. A chunk is done when it is indexed or dead."""
+    """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded."""
 
     documents: int
     documents_done: int = 0
@@ -31,23 +31,23 @@ class Count:
 
 
 class Rate:
-    """Chunks per second over the last minute, and the time that the rest will take."""
+    """Chunks per second over the last minute, and the time for the rest."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
     def note(self, done: int) -> None:
         now = self._clock()
-        self._seen.append((now, done))
-        while self._seen[0][0] < now - _WINDOW_SECONDS:
-            self._seen.popleft()
+        self._samples.append((now, done))
+        while self._samples[0][0] < now - _WINDOW_SECONDS:
+            self._samples.popleft()
 
     @property
     def per_second(self) -> float:
-        if len(self._seen) < 2:  # noqa: PLR2004
+        if len(self._samples) < 2:  # noqa: PLR2004
             return 0.0
-        (start, before), (end, after) = self._seen[0], self._seen[-1]
+        (start, before), (end, after) = self._samples[0], self._samples[-1]
         return max(0.0, (after - before) / (end - start)) if end > start else 0.0
 
     def eta(self, rest: int) -> timedelta | None:
@@ -55,7 +55,7 @@ class Rate:
 
 
 class Meter:
-    """Shows counts as they come; `with` it."""
+    """Shows counts as they come; a context manager."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -84,7 +84,7 @@ class Meter:
             self._bars[0].stop()
 
     def show(self, count: Count) -> None:
-        if count.chunks:  # what was done before anything was known is nobody's pace
+        if count.chunks:  # chunks that were done before this ingest say nothing about its pace
             self._rate.note(count.chunks_done)
         failed = f"{count.failed} failed" if count.failed else ""
         if self._bars is None:
@@ -97,7 +97,7 @@ class Meter:
     def _pace(self, count: Count) -> str:
         if count.chunks == count.chunks_done:
             return ""
-        parts = [f"{count.chunks_generated} asked"]
+        parts = [f"{count.chunks_generated} generated"]
         if self._rate.per_second:
             parts.append(f"{self._rate.per_second:.1f}/s")
         eta = self._rate.eta(count.chunks - count.chunks_done)
@@ -120,7 +120,7 @@ class Meter:
 
 
 class Stages:
-    """Shows how far each of several stages is, as they come; `with` it."""
+    """Shows the progress of several stages; a context manager."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -153,6 +153,6 @@ class Stages:
             self._progress.update(task, completed=done, total=total)
             return
         now = self._clock()
-        if now >= self._lines.setdefault(stage, now + _LINE_EVERY_SECONDS):  # what is quickly done needs no line
+        if now >= self._lines.setdefault(stage, now + _LINE_EVERY_SECONDS):  # a quick stage prints none
             self._lines[stage] = now + _LINE_EVERY_SECONDS
             self._console.print(f"{stage} {done:,} of {total:,}", highlight=False, soft_wrap=True)

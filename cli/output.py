@@ -1,4 +1,4 @@
-"""What the commands print: answers, tables and the end of an ingest."""
+"""Output of the commands: answers, tables and the result of an ingest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from shared.domain.errors import Unavailable
 
 _STATES = ("queued", "parsing", "generating", "indexing", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
-VERIFIED = ("documents", "points", "missing", "stale", "orphaned", "repaired")
+_VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
 _SNIPPET_CHARS = 300
 
 
 def say(console: Console, text: str) -> None:
-    """Print a line as it is: no markup, no wrapping, so that it can be read by people and by programs."""
+    """Print a line without markup and wrapping, so that programs can read it too."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -32,7 +32,7 @@ def print_json(value: Any) -> None:
 
 
 def print_answer(console: Console, events: Iterable[Event], *, show_chunks: bool) -> Json:
-    """Print an answer while it comes, then what it cites; return the whole reply.
+    """Print an answer as it comes, then its sources; return the whole reply.
 
     Raises:
         Unavailable: the answer broke off.
@@ -71,7 +71,7 @@ def print_sources(console: Console, reply: Json, *, show_chunks: bool) -> None:
 
 
 def source(place: Json) -> str:
-    """Where a passage stands: the document, its headings, its page."""
+    """Name the place of a passage: its document, headings and page."""
     title, external_id = place.get("title"), place["external_id"]
     document = f"{title} ({external_id})" if title and title != external_id else external_id
     headings = [heading for heading in place["heading_path"] if heading != title]
@@ -90,7 +90,7 @@ def collections_table(collections: Iterable[Json]) -> Table:
 
 
 def print_documents(console: Console, documents: Iterable[Json]) -> None:
-    """Print a line for each document, whole whatever the width of the terminal: ids are to be copied."""
+    """Print a line for each document. Lines are not wrapped, so that ids can be copied."""
     for document in documents:
         chunks = document["chunks"]
         dead = f", {chunks['dead']} dead" if chunks["dead"] else ""
@@ -101,7 +101,7 @@ def print_documents(console: Console, documents: Iterable[Json]) -> None:
 
 
 def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> None:
-    """Print a document, then each chunk with its questions and what became of them."""
+    """Print a document, then each chunk with its questions and why any was dropped."""
     for name, value in document.items():
         say(console, f"{name:<16} {value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
     for chunk in chunks:
@@ -117,14 +117,14 @@ def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> 
 
 
 def status(health: Json, work: Json | None, collections: list[Json]) -> RenderableType:
-    """Return the health of each part, what waits and how fast it goes, the limits, and the collections."""
+    """Return tables of health, open work and its rate, limits, and collections."""
     parts = _table("part", "health")
     for name, state in health.get("components", {}).items():
         parts.add_row(name, _state(state))
-    shown: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
+    sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        shown += [_stages(work), _pace(work), _limits(work["limits"])]
-    return Group(*shown, collections_table(collections))
+        sections += [_stages(work), _pace(work), _limits(work["limits"])]
+    return Group(*sections, collections_table(collections))
 
 
 def _stages(work: Json) -> Table:
@@ -143,7 +143,7 @@ def _pace(work: Json) -> str:
 
 def _limits(limits: list[Json] | None) -> RenderableType:
     if limits is None:
-        return "limits: [red]unknown[/red], for the broker keeps them and is away"
+        return "limits: [red]unknown[/red], because the broker is away"
     table = _table("limit", "used", "in flight", "state")
     for limit in limits:
         used = f"{limit['used']:,}" + ("" if limit["per_minute"] is None else f" of {limit['per_minute']:,} a minute")
@@ -153,7 +153,7 @@ def _limits(limits: list[Json] | None) -> RenderableType:
 
 
 def _hold(limit: Json) -> str:
-    """What keeps calls back, beside the limit itself."""
+    """Say what holds calls back besides the limit."""
     if limit["breaker"] != "closed":
         return f"[red]breaker {limit['breaker']}: the provider fails[/red]"
     if limit["cooldown_seconds"]:
@@ -162,7 +162,7 @@ def _hold(limit: Json) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 40 s, 3 min, 2 h 5 min, 3 d 4 h."""
+    """Say seconds in the units that people use: 40 s, 3 min, 2 h 5 min, 3 d 4 h."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 90:  # noqa: PLR2004
         return f"{seconds:.0f} s"
@@ -174,10 +174,10 @@ def duration(seconds: float) -> str:
 
 
 def print_batch(console: Console, batch: UploadBatch) -> None:
-    """Print what became of an ingest: what was not taken, what failed, and the counts."""
+    """Print the result of an ingest: refused files, failed documents, and the counts."""
     failed = [document for document in batch.documents.values() if document["state"] in ("failed", "degraded")]
     if batch.refused or failed:
-        table = _table("document", "what", "why")
+        table = _table("document", "state", "reason")
         for name, reason in sorted(batch.refused.items()):
             table.add_row(escape(name), "[red]not taken[/red]", escape(reason))
         for document in failed:
@@ -190,15 +190,14 @@ def print_batch(console: Console, batch: UploadBatch) -> None:
 
 
 def print_dead(console: Console, letters: Iterable[Json], reasons: list[Json]) -> None:
-    """Print a line for each dead letter, whole whatever the width of the terminal, then the counts by reason."""
+    """Print a line for each dead letter, then counts by reason. Lines are not wrapped, so that ids can be copied."""
     for letter in letters:
         attempts = f"{letter['attempts']} attempt{'s' if letter['attempts'] != 1 else ''}"
-        what = letter["kind"] if letter["ordinal"] is None else f"chunk #{letter['ordinal']}"
+        kind = letter["kind"] if letter["ordinal"] is None else f"chunk #{letter['ordinal']}"
         name = f"{letter['collection']}/{letter['external_id']}"
-        say(console, f"{letter['id']}  {what:<9}  {name}  {letter['at'][:19]}  {attempts}  {letter['reason']}")
+        say(console, f"{letter['id']}  {kind:<9}  {name}  {letter['at'][:19]}  {attempts}  {letter['reason']}")
     for reason in reasons:
-        counts = settled_letters(reason)
-        say(console, f"{counts}: {reason['reason']}")
+        say(console, f"{letter_counts(reason)}: {reason['reason']}")
     if not reasons:
         say(console, "Nothing is dead.")
 
@@ -212,24 +211,25 @@ def print_dead_letter(console: Console, letter: Json) -> None:
 
 
 def print_accepted(console: Console, questions: Iterable[Json]) -> None:
-    """Print a line for each accepted question, whole whatever the width of the terminal."""
-    for own in questions:
+    """Print a line for each accepted question. Lines are not wrapped, so that ids can be copied."""
+    for question in questions:
         say(
             console,
-            f"{own['id']}  {own['state']:<8}  {own['external_id']}  {own['created_at'][:19]}  {own['question']}",
+            f"{question['id']}  {question['state']:<8}  {question['external_id']}  {question['created_at'][:19]}"
+            f"  {question['question']}",
         )
 
 
 def verification_table(verified: dict[str, Json]) -> Table:
-    """What was found in each collection."""
-    table = _table("collection", *VERIFIED)
+    """Return the counts of each collection's comparison."""
+    table = _table("collection", *_VERIFICATION_COUNTS)
     for name, counts in verified.items():
-        table.add_row(name, *(f"{counts[column]:,}" for column in VERIFIED))
+        table.add_row(name, *(f"{counts[column]:,}" for column in _VERIFICATION_COUNTS))
     return table
 
 
 def calibration_table(evidence: Json) -> Table:
-    """nDCG@10 of each channel alone, of equal weights and of those that were chosen, with their intervals."""
+    """Return nDCG@10 with its interval of each channel alone, of equal weights and of the chosen weights."""
     table = _table("channels", "nDCG@10", "95 % interval")
     chosen = ", ".join(f"{channel} {weight:g}" for channel, weight in evidence["weights"].items())
     rows = evidence["channels"] | {"all, equal": evidence["equal"], f"chosen: {chosen}": evidence["chosen"]}
@@ -242,10 +242,10 @@ def calibration_table(evidence: Json) -> Table:
     return table
 
 
-def settled_letters(counts: Json) -> str:
-    """Say how many documents and chunks, whichever there are."""
-    said = [f"{counts[n]} {n if counts[n] != 1 else n[:-1]}" for n in ("documents", "chunks") if counts[n]]
-    return " and ".join(said) or "nothing"
+def letter_counts(counts: Json) -> str:
+    """Say how many documents and chunks there are; a zero is left out."""
+    parts = [f"{counts[n]} {n if counts[n] != 1 else n[:-1]}" for n in ("documents", "chunks") if counts[n]]
+    return " and ".join(parts) or "nothing"
 
 
 def _table(*columns: str) -> Table:
@@ -256,8 +256,8 @@ def _table(*columns: str) -> Table:
 
 
 def _counts(documents: dict[str, int]) -> str:
-    shown = [f"{documents[state]} {_state(state)}" for state in _STATES if documents.get(state)]
-    return ", ".join(shown) or "none"
+    counts = [f"{documents[state]} {_state(state)}" for state in _STATES if documents.get(state)]
+    return ", ".join(counts) or "none"
 
 
 def _state(state: str) -> str:

@@ -36,7 +36,7 @@ def _become(uid: int, gid: int) -> None:
 
 def _exec_bound_to(parent: int, death_signal: int, command: list[str]) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # the parent died before the kernel knew of the request
         sys.exit(1)
     os.execv(command[0], command)  # noqa: S606
 

@@ -1,4 +1,4 @@
-"""Asking an engine over its own protocol whether it can serve."""
+"""Checks whether an engine can serve, over its protocol."""
 
 from __future__ import annotations
 

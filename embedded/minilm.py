@@ -72,7 +72,7 @@ _TOKENIZER = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
 
 
 def _inside(package: str, path: Path) -> Path:
-    """A file of an installed package that must not be imported: its own imports are not installed."""
+    """A file of an installed package. The package is not imported: its dependencies are not installed."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise SystemExit(f"The embedded embedding model is not installed: {package} is missing")

@@ -1,4 +1,4 @@
-"""Ports for engines, kept from one start to the next."""
+"""Ports for engines, the same from one start to the next."""
 
 from __future__ import annotations
 

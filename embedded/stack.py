@@ -30,7 +30,7 @@ class Stack:
     Args:
         settings: an engine is started only where these give no URL (and, for a model, no other model's name).
         data_dir: where the engines keep their data, logs and ports; one stack at a time.
-        engines: the engines that are wanted at all.
+        engines: the engines that the stack may start.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Stack:
         self.data_dir = (data_dir or settings.data_dir).resolve()
         self.settings = settings
         self.engines = tuple(engine for engine in ENGINES if engine in set(engines) and _absent(settings, engine))
-        self._given = settings
+        self._configured = settings
         self._lock: IO[str] | None = None
         self._supervisor: Supervisor | None = None
 
@@ -59,7 +59,7 @@ class Stack:
                 children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
             self._supervisor = Supervisor(children)
             self._supervisor.start()
-            self.settings = self._given.model_copy(update=self._urls(ports))
+            self.settings = self._configured.model_copy(update=self._urls(ports))
         except BaseException:
             self.stop()
             raise
@@ -119,11 +119,14 @@ class Stack:
         return filled
 
     def _providers_embedding(self) -> dict[str, Any]:
-        """Embeddings go where the LLM is unless told otherwise; an embedded LLM must not draw a provider's to it."""
-        given = self._given
-        if "embedding" in self.engines or given.embedding_base_url is not None:
+        """The embedding provider stays the default one beside an embedded LLM; else embeddings would follow the LLM."""
+        settings = self._configured
+        if "embedding" in self.engines or settings.embedding_base_url is not None:
             return {}
-        return {"embedding_base_url": OPENAI_URL, "embedding_api_key": given.embedding_api_key or given.llm_api_key}
+        return {
+            "embedding_base_url": OPENAI_URL,
+            "embedding_api_key": settings.embedding_api_key or settings.llm_api_key,
+        }
 
 
 def _absent(settings: Settings, engine: Engine) -> bool:

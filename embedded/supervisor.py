@@ -55,8 +55,8 @@ class Child:
         environment: variables on top of this process's own.
         directory: where it works; default: where this process does.
         user: (uid, gid) to run as, for programs that refuse root.
-        stop_signal: what asks it to end in order.
-        death_signal: what the kernel sends it when this process dies.
+        stop_signal: the signal that asks it to end in order.
+        death_signal: the signal that the kernel sends it when this process dies.
     """
 
     name: str
@@ -185,7 +185,7 @@ class _Watch:
                 break
             self._await_health(process)
             code = process.wait()
-            _signal_group(process, signal.SIGKILL)  # what it left behind would hold its port or its files
+            _signal_group(process, signal.SIGKILL)  # its leftover processes would hold its port or its files
             self.process = None
             if self._stopping.is_set() or self._failure is not None:
                 break

@@ -81,7 +81,7 @@ async def answers_of(tools: Tools, answerer: Answerer, labelled: LabelledSet, re
 
 async def _answer(tools: Tools, answerer: Answerer, question: str, chunks: Sequence[RetrievedChunk]) -> Answer:
     """Answer from chunks; an answer that was paid for is kept at once, until what would be sent is another."""
-    passages = [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
+    passages = [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
     async def answer() -> Answer:
         return await patiently(lambda: answerer.answer(question, passages), tools.settings.tuning.max_attempts)

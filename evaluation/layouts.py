@@ -18,10 +18,11 @@ import orjson
 
 from evaluation.labelled import LabelledPassage
 from evaluation.strategies import Layout
-from shared.domain.records import ChunkToIndex, Collection, CollectionOptions, Lease, Weights
+from shared.domain.chunks import ChunkContent
+from shared.domain.records import Collection, CollectionOptions, Weights
 from shared.domain.vectors import Vectors
 from shared.query.retrieve import Channel
-from shared.vectors.points import Point, chunk_id, points_of, with_questions
+from shared.vectors.points import Point, PointContext, chunk_id, points_of, with_questions
 
 TENANT = "evaluation"
 _NAMESPACE = UUID("0d8c7c1e-52a4-4a4e-9a43-5b1f7f0f6b7d")  # any fixed one
@@ -65,36 +66,19 @@ def points(
     vectors: Mapping[str, Vectors],
 ) -> list[Point]:
     """The points of a passage; what the provider would not embed has no vector."""
-    document = uuid5(collection.id, passage.id)
-    chunk = ChunkToIndex(
-        lease=Lease(chunk_id(collection.id, document, passage.text, 0), version=1, token=0),
-        document_id=document,
+    document_id = uuid5(collection.id, passage.id)
+    context = PointContext(
         tenant=collection.tenant,
-        collection_id=collection.id,
-        index_name=collection.index_name,
-        embedding_model=collection.embedding_model,
-        options=collection.options,
-        external_id=passage.id,
-        filename=None,
-        title=passage.title,
-        metadata={},
+        document_id=document_id,
+        chunk_id=chunk_id(collection.id, document_id, passage.text, 0),
+        version=1,
         ordinal=ordinal,
-        text=passage.text,
-        heading_path=(),
-        span=(0, len(passage.text)),
-        page=None,
-        section=None,
-        hidden=False,
-        questions=parts.questions,
-        ready_made=True,
-        error=None,
-        attempts=0,
-        lost_leases=0,
+        external_id=passage.id,
         created_at=collection.created_at,
     )
-    questions = [question for question in parts.questions if question in vectors]
-    text = None if parts.text is None else vectors.get(parts.text)
-    return points_of(chunk, text, questions, [vectors[question] for question in questions])
+    questions = [(question, vectors[question]) for question in parts.questions if question in vectors]
+    text_vector = None if parts.text is None else vectors.get(parts.text)
+    return points_of(ChunkContent.whole(passage.text, passage.title), context, text_vector, questions)
 
 
 @dataclass(slots=True)

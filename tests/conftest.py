@@ -16,6 +16,7 @@ from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.deployment import ScriptedProvider
+from tests.transitions import refuse_unknown_transitions
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,6 +61,7 @@ async def services(settings: Settings) -> AsyncIterator[AllServices]:
         await redis.flushall()  # what the limits remember of the provider
     async with build("all", settings) as services:
         await migrate(services.database.engine)
+        await refuse_unknown_transitions(services.database)
         async with services.database.begin() as connection:
             await connection.exec_driver_sql(
                 "TRUNCATE collections, documents, chunks, completions, sweeps, queries, accepted_questions"

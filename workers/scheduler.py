@@ -9,7 +9,6 @@ from datetime import timedelta
 import structlog
 
 from shared.domain.errors import ForeaskError
-from shared.ingest.index.stage import clean
 from shared.ledger.database import AdvisoryLock, try_lock
 from shared.services import build
 from shared.services.scheduler import SchedulerServices
@@ -57,12 +56,12 @@ async def reconcile(services: SchedulerServices) -> None:
             services.wakeups.wake(queue)
         if services.settings.calibrate and await services.ledger.calibrations.due():
             services.wakeups.wake("calibrate")
-        await clean(services.cleaner)
+        await services.cleaner.clean()
 
 
 async def tidy(services: SchedulerServices) -> None:
     """Delete uploads that a crash left without a document, and questions whose retention is over."""
-    await services.ledger.queries.purge(timedelta(days=services.settings.query_retention_days))
+    await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
     old = list(services.uploads.older_than(_ORPHAN_SECONDS))
     in_use = await services.ledger.documents.uploads_in_use(old)
     for name in set(old) - in_use:

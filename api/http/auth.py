@@ -1,4 +1,4 @@
-"""Who asks: the tenant follows from the key alone."""
+"""Authentication: the key alone decides the tenant."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
+import structlog
 from fastapi import Depends, Request
 
 from shared.domain.errors import InvalidInput, Unauthorized
@@ -17,7 +18,7 @@ TENANT_WITHOUT_KEYS = "default"
 
 
 def require_safe(settings: Settings) -> None:
-    """Refuse to serve others without keys.
+    """Refuse to serve other machines without keys.
 
     Raises:
         InvalidInput: no keys are set, and the API would listen on more than loopback.
@@ -34,10 +35,18 @@ async def tenant_of(request: Request) -> str:
     """Return the tenant that the request's key speaks for.
 
     Raises:
-        Unauthorized: there is no key, or one that is not known; or, where no keys are set, the request was made by a
-            page of another site in this machine's browser.
+        Unauthorized: the key is absent or unknown. Where no keys are set: the request came from a page of another site
+            in this machine's browser.
     """
-    settings: Settings = request.app.state.settings
+    tenant = _authenticate(request, request.app.state.settings)
+    structlog.contextvars.bind_contextvars(tenant=tenant)  # the request's log lines name it
+    return tenant
+
+
+Tenant = Annotated[str, Depends(tenant_of)]
+
+
+def _authenticate(request: Request, settings: Settings) -> str:
     if not settings.api_keys:
         _require_local(request)
         return TENANT_WITHOUT_KEYS
@@ -45,16 +54,13 @@ async def tenant_of(request: Request) -> str:
     if key is None:
         raise Unauthorized("Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
     digest = hashlib.sha256(key.encode()).digest()
-    found = None
-    for known in settings.api_keys:  # all of them, whichever fits, so that the time tells nothing
-        if compare_digest(known.sha256, digest):
-            found = known.tenant
-    if found is None:
-        raise Unauthorized("This key is not known.")
-    return found
-
-
-Tenant = Annotated[str, Depends(tenant_of)]
+    tenant = None
+    for api_key in settings.api_keys:  # every key is compared, so that the time says nothing about which one fits
+        if compare_digest(api_key.sha256, digest):
+            tenant = api_key.tenant
+    if tenant is None:
+        raise Unauthorized("The key is unknown.")
+    return tenant
 
 
 def _key(request: Request) -> str | None:
@@ -65,7 +71,7 @@ def _key(request: Request) -> str | None:
 
 
 def _require_local(request: Request) -> None:
-    # A name that resolves to loopback, or a form that posts to it, would let any web page speak for this user.
+    # A web page could reach loopback by a name that resolves to it, or by a form that posts to it.
     origin = request.headers.get("origin")
     hosts = [urlsplit(f"//{request.headers.get('host', '')}").hostname]
     if origin is not None:

@@ -1,4 +1,4 @@
-"""Request bodies: read while their bytes are counted, and turned into requests or into sentences about them."""
+"""Request bodies, read under a limit and turned into models; every refusal is a sentence for the caller."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def counted(request: Request, max_bytes: int, limit: str) -> AsyncIterator[bytes]:
-    """Yield the body's pieces; `limit` is the setting that is named to the caller.
+async def read_pieces(request: Request, max_bytes: int, limit: str) -> AsyncIterator[bytes]:
+    """Yield the body piece by piece, while its bytes are counted.
+
+    Args:
+        request: whose body it is.
+        max_bytes: the most bytes of the body.
+        limit: the setting behind `max_bytes`; the error names it.
 
     Raises:
-        TooLarge: more came than `max_bytes`, or is announced.
-        UnsupportedMedia: the body is compressed, so that its size could not be told.
+        TooLarge: more than `max_bytes` came, or Content-Length announces more.
+        UnsupportedMedia: the body is compressed, so that its true size is unknown until it is unpacked.
     """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMedia("Send the body without Content-Encoding.")
@@ -45,22 +50,22 @@ async def read_json(request: Request, model: type[M], max_bytes: int) -> M:
     """Read a JSON body.
 
     Raises:
-        UnsupportedMedia: it is not said to be JSON.
-        TooLarge: it has more than `max_bytes`.
-        Malformed: it is not JSON.
-        InvalidInput: it does not fit the model; `errors` names each field.
+        UnsupportedMedia: the Content-Type is not JSON.
+        TooLarge: the body has more than `max_bytes`.
+        MalformedRequest: the body is not JSON.
+        InvalidInput: the body does not fit the model; `errors` names each field.
     """
     if media_type(request) != "application/json":
         raise UnsupportedMedia("Send JSON, with `Content-Type: application/json`.")
-    body = b"".join([piece async for piece in counted(request, max_bytes, "FOREASK_MAX_JSON_BYTES")])
-    return checked(model, parsed(body))
+    body = b"".join([piece async for piece in read_pieces(request, max_bytes, "FOREASK_MAX_JSON_BYTES")])
+    return validate_as(model, parse_json(body))
 
 
-def parsed(body: bytes, field: str | None = None) -> Any:
+def parse_json(body: bytes, field: str | None = None) -> Any:
     """Parse JSON strictly: no NaN, no lone surrogates, no bombs of nesting, and no NUL, which PostgreSQL refuses.
 
     Raises:
-        Malformed: it is not JSON.
+        MalformedRequest: the body is not JSON.
         InvalidInput: a text has a NUL character.
     """
     try:
@@ -68,15 +73,15 @@ def parsed(body: bytes, field: str | None = None) -> Any:
     except orjson.JSONDecodeError as error:
         raise MalformedRequest(f"This is not JSON: {error.msg} at character {error.pos}.", field=field) from None
     if _NUL in body and _has_nul(value):
-        raise InvalidInput("A text has a NUL character (\\u0000), which cannot be kept: remove it.", field=field)
+        raise InvalidInput("A text has a NUL character (\\u0000), which cannot be stored: remove it.", field=field)
     return value
 
 
-def checked(model: type[M], value: Any) -> M:
+def validate_as(model: type[M], value: Any) -> M:
     """Turn parsed JSON into a request.
 
     Raises:
-        InvalidInput: it does not fit; `errors` names each field.
+        InvalidInput: the value does not fit the model; `errors` names each field.
     """
     try:
         return model.model_validate(value)
@@ -85,16 +90,16 @@ def checked(model: type[M], value: Any) -> M:
 
 
 def _has_nul(value: object) -> bool:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
+    unchecked = [value]
+    while unchecked:
+        item = unchecked.pop()
         if isinstance(item, str):
             if "\0" in item:
                 return True
         elif isinstance(item, dict):
-            waiting += [*item, *item.values()]
+            unchecked += [*item, *item.values()]
         elif isinstance(item, list):
-            waiting += item
+            unchecked += item
     return False
 
 

@@ -1,18 +1,15 @@
-"""The outermost layer: every request has an id, every reply its headers, and no failure shows the inside."""
+"""The outermost layer: it gives each request an id and each reply its headers, and hides the inside of failures."""
 
 from __future__ import annotations
 
 import re
-import traceback
 from uuid import uuid4
 
 import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http.problems import reply_to
-
-log = structlog.get_logger()
+from api.http.problems import log_crash, reply_to
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADERS = {
@@ -22,8 +19,8 @@ _HEADERS = {
 }
 
 
-class RequestFrontier:
-    """ASGI middleware; Starlette's base class for it costs a task and a queue for each request."""
+class RequestMiddleware:
+    """Plain ASGI: Starlette's base class for middleware costs a task and a queue for each request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -45,22 +42,16 @@ class RequestFrontier:
                     headers.setdefault(name, value)
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        with structlog.contextvars.bound_contextvars(request_id=request_id, tenant=None):  # auth sets the tenant
             try:
                 await self._app(scope, receive, send_on)
-            except Exception as error:  # noqa: BLE001  the border: nothing passes it
+            except Exception as error:  # noqa: BLE001  no exception may leave the application
                 log_crash(error, scope["path"])
                 if started:
                     raise ConnectionAbortedError("the reply was cut off") from None  # the server closes the connection
                 await reply_to(error, scope["path"])(scope, receive, send_on)
 
 
-def log_crash(error: Exception, path: str) -> None:
-    # Without the message, which may hold a caller's text; where it happened says enough.
-    frames = traceback.format_tb(error.__traceback__)[-12:]
-    log.error("request_crashed", kind=type(error).__name__, path=path, frames=frames)
-
-
 def _request_id(scope: Scope) -> str:
-    given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return given.decode() if _REQUEST_ID.fullmatch(given) else uuid4().hex
+    header = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return header.decode() if _REQUEST_ID.fullmatch(header) else uuid4().hex

@@ -1,37 +1,56 @@
-"""Multipart forms, read as they come: fields into memory, the file to where it is to be kept."""
+"""Multipart forms, read piece by piece: fields into memory, the file to disk."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from api.http.bodies import counted
+from api.http.bodies import parse_json, read_pieces, validate_as
 from api.http.problems import MalformedRequest
+from api.schemas.documents import DocumentFields
+from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
-from shared.storage.uploads import Upload, Uploads
+from shared.storage.uploads import Upload
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 _FIELDS = frozenset({"collection", "external_id", "title", "metadata", "questions", "lane"})
+_JSON_FIELDS = frozenset({"metadata", "questions"})
 _BOUNDARY_MAX = 256
 
 
-@dataclass(slots=True)
-class Form:
-    """What came; `upload` is in the store already, and whoever gives up must remove it."""
+@dataclass(frozen=True, slots=True)
+class DocumentForm:
+    """A form with one `file`, whose bytes are stored; `fields` are the other parts' bytes by name."""
 
-    fields: dict[str, bytes] = field(default_factory=dict)
-    upload: Upload | None = None
-    filename: str | None = None
-    media_type: str | None = None
+    fields: Mapping[str, bytes]
+    upload: Upload
+    filename: str | None
+    media_type: str | None
+
+    def document_fields(self) -> DocumentFields:
+        """Read the fields as JSON would have them; an empty field counts as absent.
+
+        Raises:
+            MalformedRequest: `metadata` or `questions` is not JSON.
+            InvalidInput: a field is not UTF-8, has a NUL character, or does not fit.
+        """
+        values: dict[str, object] = {}
+        for name, raw in self.fields.items():
+            if name in _JSON_FIELDS:
+                if raw.strip():
+                    values[name] = parse_json(raw, name)
+            elif value := _field_text(name, raw):
+                values[name] = value
+        return validate_as(DocumentFields, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,70 +60,62 @@ class _FormPart:
     media_type: str | None
 
 
-async def read_form(request: Request, uploads: Uploads, settings: Settings) -> Form:
-    """Read a form with one `file`, in whatever order its parts come.
+async def read_form(request: Request, guard: UploadGuard, settings: Settings) -> DocumentForm:
+    """Read a form with one `file`, in whatever order its parts come; the guard stores the file.
 
     Raises:
         TooLarge: the file, or the fields together, have more bytes than their limit.
-        Malformed: it is not a form, or it ends in the middle.
-        InvalidInput: there is no file, or a field that is not known or comes twice.
-
-    On every error the file is removed.
+        MalformedRequest: the body is not a form, or it ends in the middle.
+        InvalidInput: the file is absent or empty, or a field is unknown or comes twice.
+        Unavailable: the disk refused.
     """
-    form = Form()
-    try:
-        await _read(form, request, uploads, settings)
-        if form.upload is None:
-            raise InvalidInput("The form has no `file`.", field="file")
-    except BaseException:
-        if form.upload is not None:
-            uploads.remove(form.upload.name)
-        raise
-    return form
-
-
-async def _read(form: Form, request: Request, uploads: Uploads, settings: Settings) -> None:
     parts = _Parts(request, settings.max_upload_bytes + settings.max_json_bytes)
-    left = settings.max_json_bytes
+    fields: dict[str, bytes] = {}
+    rest = settings.max_json_bytes
+    file: tuple[_FormPart, Upload] | None = None
     while (part := await parts.next()) is not None:
         if part.name == "file":
-            if form.upload is not None:
+            if file is not None:
                 raise InvalidInput("A form has one `file`: send each document by itself.", field="file")
-            form.filename, form.media_type = part.filename, part.media_type
-            form.upload = await uploads.store(parts.content(), max_bytes=settings.max_upload_bytes)
-        elif part.name not in _FIELDS or part.name in form.fields:
-            known = ", ".join(("file", *sorted(_FIELDS)))
-            raise InvalidInput(f"A form has these fields, each once: {known}.", field=part.name[:100])
+            file = part, await guard.store(parts.content(), max_bytes=settings.max_upload_bytes)
+        elif part.name not in _FIELDS or part.name in fields:
+            allowed = ", ".join(("file", *sorted(_FIELDS)))
+            raise InvalidInput(f"A form has these fields, each once: {allowed}.", field=part.name[:100])
         else:
-            value = await _field(parts, left)
-            left -= len(value)
-            form.fields[part.name] = value
+            fields[part.name] = await _read_field(parts, rest)
+            rest -= len(fields[part.name])
+    if file is None:
+        raise InvalidInput("The form has no `file`.", field="file")
+    part, upload = file
+    if not upload.size_bytes:
+        raise InvalidInput("The file is empty.", field="file")
+    return DocumentForm(fields, upload, part.filename, part.media_type)
 
 
-async def _field(parts: _Parts, left: int) -> bytes:
+async def _read_field(parts: _Parts, max_bytes: int) -> bytes:
     value = bytearray()
     async for piece in parts.content():
         value += piece
-        if len(value) > left:
+        if len(value) > max_bytes:
             raise TooLarge("The form's fields have too many bytes (FOREASK_MAX_JSON_BYTES).")
     return bytes(value)
 
 
 class _Parts:
-    """The parts of a form one after the other, each with its content; nothing is held but the newest pieces."""
+    """The parts of a form one after the other, each with its content; only the newest pieces are in memory."""
 
     def __init__(self, request: Request, max_bytes: int) -> None:
-        self._stream = counted(request, max_bytes, "FOREASK_MAX_UPLOAD_BYTES")
+        self._stream = read_pieces(request, max_bytes, "FOREASK_MAX_UPLOAD_BYTES")
         self._events: deque[_FormPart | bytes | None] = deque()  # None ends a part
         self._headers: dict[bytes, bytes] = {}
         self._name, self._value = b"", b""
         self._ended = False
         callbacks: MultipartCallbacks = {
             "on_part_begin": self._headers.clear,
-            "on_header_field": self._header_field,
-            "on_header_value": self._header_value,
-            "on_header_end": self._header_end,
-            "on_headers_finished": self._headers_finished,
+            "on_header_field": self._add_to_name,
+            "on_header_value": self._add_to_value,
+            "on_header_end": self._end_header,
+            "on_headers_finished": self._begin_part,
             "on_part_data": lambda data, start, end: self._events.append(data[start:end]),
             "on_part_end": lambda: self._events.append(None),
             "on_end": self._end,
@@ -112,17 +123,17 @@ class _Parts:
         self._parser = MultipartParser(_boundary(request), callbacks)
 
     async def next(self) -> _FormPart | None:
-        """The next part, None at the end; what is left of the one before must have been read."""
-        event = await self._event()
+        """Return the next part, None at the end. The content of the part before must have been read."""
+        event = await self._next_event()
         assert event is None or isinstance(event, _FormPart)
         return event
 
     async def content(self) -> AsyncIterator[bytes]:
-        """The content of the part that `next` returned."""
-        while isinstance(event := await self._event(), bytes):
+        """Yield the content of the part that `next` returned, piece by piece."""
+        while isinstance(event := await self._next_event(), bytes):
             yield event
 
-    async def _event(self) -> _FormPart | bytes | None:
+    async def _next_event(self) -> _FormPart | bytes | None:
         while not self._events:
             piece = await anext(self._stream, None)
             if piece is None:
@@ -135,17 +146,17 @@ class _Parts:
                 raise MalformedRequest(f"This is not a form: {str(error)[:200]}.") from None
         return self._events.popleft()
 
-    def _header_field(self, data: bytes, start: int, end: int) -> None:
+    def _add_to_name(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]
 
-    def _header_value(self, data: bytes, start: int, end: int) -> None:
+    def _add_to_value(self, data: bytes, start: int, end: int) -> None:
         self._value += data[start:end]
 
-    def _header_end(self) -> None:
+    def _end_header(self) -> None:
         self._headers[self._name.lower()] = self._value
         self._name, self._value = b"", b""
 
-    def _headers_finished(self) -> None:
+    def _begin_part(self) -> None:
         _, options = parse_options_header(self._headers.get(b"content-disposition"))
         name, filename = options.get(b"name"), options.get(b"filename")
         if name is None:
@@ -153,9 +164,9 @@ class _Parts:
         kind = self._headers.get(b"content-type")
         self._events.append(
             _FormPart(
-                name=_text(name),
-                filename=None if filename is None else _text(filename),
-                media_type=None if kind is None else _text(kind),
+                name=_decode(name),
+                filename=None if filename is None else _decode(filename),
+                media_type=None if kind is None else _decode(kind),
             )
         )
 
@@ -171,8 +182,18 @@ def _boundary(request: Request) -> bytes:
     return boundary
 
 
-def _text(value: bytes) -> str:
+def _decode(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
         raise MalformedRequest("A part of the form has a name that is not UTF-8.") from None
+
+
+def _field_text(name: str, raw: bytes) -> str:
+    try:
+        value = raw.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput("The field is not UTF-8.", field=name) from None
+    if "\0" in value:
+        raise InvalidInput("The field has a NUL character: remove it.", field=name)
+    return value

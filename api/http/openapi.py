@@ -1,4 +1,4 @@
-"""The OpenAPI document, where routes read their bodies themselves."""
+"""The OpenAPI document. Routes read their bodies themselves, so FastAPI cannot see the bodies' models."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from api.schemas import (
-    CalibrateBody,
-    CollectionChange,
-    DeadLetterFilter,
-    DocumentBody,
-    FeedbackBody,
-    ProblemDetails,
-    QueryBody,
-    RetrieveBody,
-    VerifyBody,
-)
+from api.schemas.calibration import CalibrateBody
+from api.schemas.collections import CollectionChange
+from api.schemas.dead_letters import DeadLetterFilter
+from api.schemas.documents import DocumentBody
+from api.schemas.feedback import FeedbackBody
+from api.schemas.problems import ProblemDetails
+from api.schemas.queries import QueryBody, RetrieveBody
+from api.schemas.verification import VerifyBody
 
 _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")
@@ -69,9 +66,9 @@ def json_or_form(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Other replies than the usual one, and the statuses with which problems are told."""
-    told: dict[int | str, dict[str, Any]] = dict(other.items())
-    return told | problems(*statuses)
+    """Describe a route's other replies, and the statuses of its problem details."""
+    described: dict[int | str, dict[str, Any]] = dict(other.items())
+    return described | problems(*statuses)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -80,17 +77,17 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Have the application describe itself, once, when it is asked."""
+    """Have the application describe itself once, on the first request for its description."""
 
     def describe() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _described(app)
+            app.openapi_schema = _describe(app)
         return app.openapi_schema
 
     app.openapi = describe  # type: ignore[method-assign]
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _describe(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -110,16 +107,16 @@ def _described(app: FastAPI) -> dict[str, Any]:
     document["security"] = [{"bearer": []}, {"key": []}]
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            _own(operation)
+            _drop_fastapi_problem(operation)
             if path.startswith("/health/"):
                 operation["security"] = []
     return document
 
 
-def _own(operation: dict[str, Any]) -> None:
-    # FastAPI adds a form of its own for refused parameters, which does not occur here.
-    refused = operation["responses"].get("422", {}).get("content", {})
-    if "application/problem+json" not in refused:
+def _drop_fastapi_problem(operation: dict[str, Any]) -> None:
+    # FastAPI describes its own reply to refused parameters, which this server never sends.
+    content = operation["responses"].get("422", {}).get("content", {})
+    if "application/problem+json" not in content:
         operation["responses"].pop("422", None)
 
 

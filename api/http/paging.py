@@ -1,4 +1,4 @@
-"""Paging: opaque cursors over the key of the last item."""
+"""Paging: a cursor is the key of the last item, encoded so that callers do not build on it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ Limit = Annotated[int, Query(ge=1, le=200, description="the most items of a page
 Cursor = Annotated[str | None, Query(max_length=1000, description="`next_cursor` of the page before")]
 
 
-def cut(rows: Sequence[T], limit: int, key_of: Callable[[T], Sequence[object]]) -> tuple[Sequence[T], str | None]:
-    """Split `limit + 1` rows into a page and the cursor of the next one, None at the end."""
+def split_page(
+    rows: Sequence[T], limit: int, key_of: Callable[[T], Sequence[object]]
+) -> tuple[Sequence[T], str | None]:
+    """Split at most `limit + 1` rows into a page and the cursor of the next page, None at the end."""
     if len(rows) <= limit:
         return rows, None
     page = rows[:limit]
     return page, base64.urlsafe_b64encode(orjson.dumps(key_of(page[-1]))).decode().rstrip("=")
 
 
-def key_from(cursor: str | None, read: Callable[[Any], K]) -> K | None:
-    """Read a cursor's key.
+def read_cursor(cursor: str | None, read: Callable[[Any], K]) -> K | None:
+    """Return the key in a cursor; None without a cursor.
 
     Raises:
-        Malformed: it is not one of ours.
+        MalformedRequest: the cursor is not from this server.
     """
     if cursor is None:
         return None
@@ -42,10 +44,14 @@ def key_from(cursor: str | None, read: Callable[[Any], K]) -> K | None:
         raise MalformedRequest("This cursor is not one: leave it out to begin at the front.", field="cursor") from None
 
 
-def time_and_id(key: list[str]) -> tuple[datetime, UUID]:
-    """The key of lists that go by time."""
-    time, identity = key
+def read_time_and_id(key: list[str]) -> tuple[datetime, UUID]:
+    """Read the key of a list in order of time.
+
+    Raises:
+        ValueError: the key is not a time with its zone, and an id.
+    """
+    time, item_id = key
     at = datetime.fromisoformat(time)
-    if at.tzinfo is None or not 2000 <= at.year <= 3000:  # noqa: PLR2004  what PostgreSQL has no room for
+    if at.tzinfo is None or not 2000 <= at.year <= 3000:  # noqa: PLR2004  PostgreSQL refuses years far from these
         raise ValueError
-    return at, UUID(identity)
+    return at, UUID(item_id)

@@ -1,7 +1,8 @@
-"""Errors as RFC 9457 problem details: the one place where an error becomes a status."""
+"""Errors as RFC 9457 problem details; no other module turns an error into a status."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from api.http.replies import Json
+from api.http.replies import JsonReply
 from shared.domain.errors import (
     BadReply,
     Conflict,
@@ -36,11 +37,11 @@ log = structlog.get_logger()
 
 
 class MalformedRequest(InvalidInput):
-    """The request cannot even be read: broken JSON, a form that ends in the middle, a cursor that is none."""
+    """The request cannot even be read: broken JSON, a form that ends in the middle, a cursor that is not ours."""
 
 
 class UnsupportedMedia(InvalidInput):
-    """A body of a kind that this route does not take."""
+    """The body has a media type that this route does not take."""
 
 
 class InvalidFields(InvalidInput):
@@ -61,7 +62,7 @@ class ProblemKind:
 
 _UNEXPECTED = ProblemKind(500, "internal", "Something went wrong inside")
 
-# An error's own class decides, else the nearest class that it derives from.
+# An error's class decides, or else its nearest parent in this table.
 KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     MalformedRequest: ProblemKind(400, "malformed", "The request cannot be read"),
     Unauthorized: ProblemKind(401, "unauthorized", "A key is needed"),
@@ -74,7 +75,7 @@ KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     Refused: ProblemKind(502, "refused", "A provider refused the request"),
     BadReply: ProblemKind(502, "bad-reply", "A model's reply could not be used"),
     Permanent: ProblemKind(502, "bad-gateway", "A part behind the API refused the request"),
-    # A provider's limit is not the caller's: 429 would tell callers that they had asked too often.
+    # The limit is the provider's: status 429 would say that the caller had sent too many requests.
     RateLimited: ProblemKind(503, "rate-limited", "A provider asks for fewer requests"),
     Unavailable: ProblemKind(503, "unavailable", "A part that this needs is not available"),
     Transient: ProblemKind(503, "unavailable", "A part that this needs is not available"),
@@ -87,7 +88,7 @@ def kind_of(error: ForeaskError) -> ProblemKind:
 
 
 def problem_of(error: Exception, instance: str | None = None) -> dict[str, Any]:
-    """The problem details of an error; one that is not ours shows nothing of itself."""
+    """Return the problem details of an error. An unexpected error shows nothing of the inside."""
     if not isinstance(error, ForeaskError):
         return _problem(_UNEXPECTED, "This is a fault of the server; its log has more under the request id.", instance)
     problem = _problem(kind_of(error), error.message, instance)
@@ -112,30 +113,45 @@ def reply_to(error: Exception, instance: str | None = None) -> Response:
 
 
 def invalid_fields(errors: Sequence[Any]) -> InvalidFields:
-    """Turn pydantic's list into ours: a dotted field and a sentence each, never the value, which may be a text."""
+    """Turn pydantic's errors into a dotted field and a sentence each, without the value: it may be a caller's text."""
     return InvalidFields([{"field": _field(e["loc"]), "message": _message(e)} for e in errors])
 
 
 def install(app: FastAPI) -> None:
-    """Have every error of the application leave it as problem details."""
-
-    async def ours(request: Request, error: Exception) -> Response:
-        if isinstance(error, (Transient, Permanent)):
-            log.warning("request_failed", kind=type(error).__name__, path=request.url.path)
-        return reply_to(error, request.url.path)
-
-    async def fields(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        errors = [{**e, "loc": e["loc"][1:]} for e in error.errors()]  # the first is `query` or `path`
-        return reply_to(invalid_fields(errors), request.url.path)
-
-    app.add_exception_handler(ForeaskError, ours)
-    app.add_exception_handler(RequestValidationError, fields)
-    app.add_exception_handler(HTTPException, _routing)
-    app.add_exception_handler(ClientDisconnect, _gone)
+    """Have the application answer every error with problem details."""
+    app.add_exception_handler(ForeaskError, _reply_to_error)
+    app.add_exception_handler(RequestValidationError, _reply_to_invalid_parameters)
+    app.add_exception_handler(HTTPException, _reply_to_routing)
+    app.add_exception_handler(ClientDisconnect, _reply_to_disconnect)
 
 
-async def _routing(request: Request, error: Exception) -> Response:
+def log_failure(error: Exception, path: str) -> None:
+    """Log an error that is not the caller's fault; the log line has the request's id and tenant."""
+    if isinstance(error, ForeaskError):
+        log.warning("request.failed", kind=type(error).__name__, path=path)
+    else:
+        log_crash(error, path)
+
+
+def log_crash(error: Exception, path: str) -> None:
+    # The message may hold a caller's text, so only the frames are logged.
+    frames = traceback.format_tb(error.__traceback__)[-12:]
+    log.error("request.crashed", kind=type(error).__name__, path=path, frames=frames)
+
+
+async def _reply_to_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, (Transient, Permanent)):
+        log_failure(error, request.url.path)
+    return reply_to(error, request.url.path)
+
+
+async def _reply_to_invalid_parameters(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [{**e, "loc": e["loc"][1:]} for e in error.errors()]  # the first part is `query` or `path`
+    return reply_to(invalid_fields(errors), request.url.path)
+
+
+async def _reply_to_routing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     details = {
@@ -147,7 +163,7 @@ async def _routing(request: Request, error: Exception) -> Response:
     return _reply(_problem(kind, detail, request.url.path), dict(error.headers or {}))
 
 
-async def _gone(request: Request, _: Exception) -> Response:
+async def _reply_to_disconnect(request: Request, _: Exception) -> Response:
     return reply_to(MalformedRequest("The client went away before its request was whole."), request.url.path)
 
 
@@ -162,7 +178,7 @@ def _problem(kind: ProblemKind, detail: str, instance: str | None) -> dict[str, 
 
 
 def _reply(problem: dict[str, Any], headers: dict[str, str]) -> Response:
-    return Json(problem, problem["status"], headers, media_type="application/problem+json")
+    return JsonReply(problem, problem["status"], headers, media_type="application/problem+json")
 
 
 def _field(location: Sequence[object]) -> str:
@@ -182,5 +198,5 @@ def _message(error: Mapping[str, Any]) -> str:
 
 def _sentence(errors: Sequence[Mapping[str, str]]) -> str:
     first = errors[0]
-    said = f"{first['field']}: {first['message']}" if first["field"] else first["message"]
-    return said if len(errors) == 1 else f"{said} ({len(errors) - 1} more in `errors`)"
+    sentence = f"{first['field']}: {first['message']}" if first["field"] else first["message"]
+    return sentence if len(errors) == 1 else f"{sentence} ({len(errors) - 1} more in `errors`)"

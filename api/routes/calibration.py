@@ -1,4 +1,4 @@
-"""Calibration of a collection: by questions whose answers are known, or by itself."""
+"""Calibration of a collection, by labelled questions or by its own questions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from api.deps import CollectionCacheDep, ServicesDep
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
-from api.http.replies import Json
-from api.schemas import CalibrateBody, CalibrationView, CollectionName, LabelledQuestion
+from api.http.replies import JsonReply
+from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQuestion
+from api.schemas.common import CollectionName
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.records import Collection
 from shared.services.api import ApiServices
@@ -27,42 +28,48 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"])
     openapi_extra=json_body(CalibrateBody),
 )
 async def calibrate(
-    request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep
+    request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
-    """Choose the weights of a collection's channels by questions whose answers are known, and keep them.
+    """Choose the weights of a collection's channels by labelled questions, and save them.
 
-    Equal weights stay unless others are better by more than chance. Without questions they stay, and what each channel
-    finds is measured with the collection's own questions. Either way the background of the embedding model is measured,
-    and scores are put on one scale by it. No language model is called.
+    Equal weights stay unless others are better by more than chance. Without labelled questions they stay too, and each
+    channel is measured with the collection's own questions. Both ways measure the baseline similarity of the embedding
+    model, by which scores are put on one scale. No language model is called.
     """
     body = await read_json(request, CalibrateBody, services.settings.max_json_bytes)
-    collection = await known.found(tenant, name) or await services.ledger.collections.get(tenant, name)
+    collection = await collection_cache.find(tenant, name) or await services.ledger.collections.get(tenant, name)
     if body.questions is None:
         if collection.is_labelled:
             raise Conflict(f"'{name}' is calibrated by labelled questions: DELETE its calibration first.")
         changed = await services.calibrator.by_itself(collection)
     else:
         relevant = await _relevant(body.questions, collection, services)
-        asked = [labelled.question for labelled in body.questions]
-        changed = await services.calibrator.by_labels(collection, list(zip(asked, relevant, strict=True)))
-    known.remember(changed)
-    return Json(CalibrationView(**(changed.calibration or {})))
+        questions = [labelled.question for labelled in body.questions]
+        changed = await services.calibrator.by_labels(collection, list(zip(questions, relevant, strict=True)))
+    collection_cache.remember(changed)
+    return JsonReply(CalibrationView(**(changed.calibration or {})))
 
 
 @router.delete("/{name}/calibration", status_code=204, responses=problems(401, 404, 422, 503))
-async def forget(name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep) -> Response:
+async def forget(
+    name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
+) -> Response:
     """Go back to equal weights."""
     collection = await services.ledger.collections.get(tenant, name)
-    known.remember(await services.ledger.calibrations.keep(collection, None, over_labelled=True))
+    collection_cache.remember(await services.ledger.calibrations.save(collection, None, replace_labelled=True))
     return Response(status_code=204)
 
 
 async def _relevant(
     questions: Sequence[LabelledQuestion], collection: Collection, services: ApiServices
 ) -> list[set[str]]:
-    """The chunks that answer each question; a document's are all of them."""
+    """Return the chunks that answer each question; a document stands for all its chunks.
+
+    Raises:
+        InvalidInput: the collection has no document of that external id.
+    """
     names = sorted({name for labelled in questions for name in labelled.external_ids})
-    chunks = await services.ledger.documents.chunk_ids(collection, names)
+    chunks = await services.ledger.documents.live_chunk_ids(collection, names)
     unknown = next((name for name in names if name not in chunks), None)
     if unknown is not None:
         raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")

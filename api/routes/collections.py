@@ -1,4 +1,4 @@
-"""Collections: listed, looked at, made and changed."""
+"""Routes of collections: list, show, make, change and reindex."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from api.http import paging
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems, replies
-from api.http.replies import Json
-from api.schemas import (
-    CalibrationView,
+from api.http.replies import JsonReply
+from api.schemas.calibration import CalibrationView
+from api.schemas.collections import (
     CollectionChange,
-    CollectionName,
     CollectionOptionsView,
     CollectionPage,
     CollectionView,
     ReindexReply,
 )
+from api.schemas.common import CollectionName
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.records import Collection, CollectionOptions, DocumentState
 from shared.settings import Settings
@@ -40,57 +40,59 @@ async def page(
     tenant: Tenant, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List collections by name."""
-    after = paging.key_from(cursor, _name) or ""
+    after = paging.read_cursor(cursor, _name) or ""
     rows = await services.ledger.collections.page(tenant, after=after, limit=limit + 1)
-    collections, following = paging.cut(rows, limit, lambda collection: (collection.name,))
-    return Json(CollectionPage(items=await _views(collections, services), next_cursor=following))
+    collections, following = paging.split_page(rows, limit, lambda collection: (collection.name,))
+    return JsonReply(CollectionPage(items=await _views(collections, services), next_cursor=following))
 
 
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
 async def get(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
     """Look at a collection: its options, and how much is in it."""
     (view,) = await _views([await services.ledger.collections.get(tenant, name)], services)
-    return Json(view)
+    return JsonReply(view)
 
 
 @router.put(
     "/{name}",
     response_model=CollectionView,
     responses=replies(
-        {201: {"model": CollectionView, "description": "It was made"}}, *(400, 401, 409, 413, 415, 422, 503)
+        {201: {"model": CollectionView, "description": "The collection was made"}}, *(400, 401, 409, 413, 415, 422, 503)
     ),
     openapi_extra=json_body(CollectionChange),
 )
 async def put(
-    request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep
+    request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
-    """Make a collection, or replace its options; they hold for documents that are parsed from then on."""
+    """Make a collection, or replace its options; they apply to documents that are parsed from then on."""
     change = await read_json(request, CollectionChange, services.settings.max_json_bytes)
     _require_sizes_fit(change, services.settings)
-    before = await known.found(tenant, name)
+    before = await collection_cache.find(tenant, name)
     collection = await services.ledger.collections.ensure(
         tenant,
         name,
         embedding_model=services.settings.embedding_model or "",
         options=CollectionOptions(**change.model_dump()),
     )
-    known.remember(collection)
+    collection_cache.remember(collection)
     (view,) = await _views([collection], services)
-    return Json(view, 200 if before else 201)
+    return JsonReply(view, 200 if before else 201)
 
 
 @router.post(
     "/{name}/reindex", status_code=202, response_model=ReindexReply, responses=problems(401, 404, 409, 422, 503)
 )
-async def reindex(name: CollectionName, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep) -> Response:
-    """Parse, ask and index every document anew; until a document is done, queries see it as it was.
+async def reindex(
+    name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
+) -> Response:
+    """Parse every document anew, generate its questions and index it. Until then queries see the document as it was.
 
-    What is asked as before is paid for already; what a changed prompt, model or division makes new is called for.
+    Questions of an unchanged chunk, prompt and model are reused: the language model is called for the others alone.
     """
-    collection = await known.found(tenant, name) or await services.ledger.collections.get(tenant, name)
+    collection = await collection_cache.find(tenant, name) or await services.ledger.collections.get(tenant, name)
     documents = await services.ledger.documents.reindex(collection)
     services.wakeups.wake("parse")
-    return Json(ReindexReply(documents=documents), 202)
+    return JsonReply(ReindexReply(documents=documents), 202)
 
 
 def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
@@ -110,7 +112,7 @@ def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
 
 
 async def _views(collections: Sequence[Collection], services: ServicesDep) -> list[CollectionView]:
-    documents = await services.ledger.collections.counts([c.id for c in collections])
+    documents = await services.ledger.collections.document_counts([c.id for c in collections])
     points = await _points(collections, services.index)
     return [
         CollectionView(
@@ -127,7 +129,7 @@ async def _views(collections: Sequence[Collection], services: ServicesDep) -> li
 
 
 async def _points(collections: Sequence[Collection], index: Index) -> list[int | None]:
-    """How many points each collection has, None where Qdrant does not say so soon enough."""
+    """Return how many points each collection has; None if Qdrant does not answer within two seconds."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def count(collection: Collection) -> int | None:

@@ -1,4 +1,4 @@
-"""Dead letters: listed, looked at, tried again, dropped."""
+"""Routes of dead letters: list, count, show, retry and discard."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from api.http import paging
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
-from api.http.replies import Json
-from api.schemas import (
-    CollectionName,
+from api.http.replies import JsonReply
+from api.schemas.common import CollectionName
+from api.schemas.dead_letters import (
     DeadLetterFilter,
     DeadLetterHistory,
     DeadLetterPage,
@@ -35,7 +35,7 @@ router = APIRouter(prefix="/v1/dead", tags=["dead letters"])
 AnyCollection = Annotated[CollectionName | None, Query()]
 AnyDocument = Annotated[UUID | None, Query()]
 AnyReason = Annotated[Reason | None, Query()]
-_SETTLING = (400, 401, 404, 413, 415, 422, 503)
+_RESOLVING_STATUSES = (400, 401, 404, 413, 415, 422, 503)
 
 
 @router.get("", response_model=DeadLetterPage, responses=problems(400, 401, 422, 503))
@@ -51,11 +51,11 @@ async def page(
 ) -> Response:
     """List failed documents and dead chunks, newest first."""
     choice = Choice(document_id, collection, reason)
-    after = paging.key_from(cursor, paging.time_and_id)
-    rows = await services.ledger.dead.page(tenant, choice, after=after, limit=limit + 1)
-    letters, following = paging.cut(rows, limit, lambda letter: (letter.at.isoformat(), str(letter.id)))
+    after = paging.read_cursor(cursor, paging.read_time_and_id)
+    rows = await services.ledger.dead_letters.page(tenant, choice, after=after, limit=limit + 1)
+    letters, following = paging.split_page(rows, limit, lambda letter: (letter.at.isoformat(), str(letter.id)))
     items = [DeadLetterView(**_fields(letter)) for letter in letters]
-    return Json(DeadLetterPage(items=items, next_cursor=following))
+    return JsonReply(DeadLetterPage(items=items, next_cursor=following))
 
 
 @router.get("/reasons", response_model=DeadReasons, responses=problems(401, 422, 503))
@@ -68,59 +68,59 @@ async def reasons(
     reason: AnyReason = None,
 ) -> Response:
     """Count dead letters by their reason."""
-    counts = await services.ledger.dead.reasons(tenant, Choice(document_id, collection, reason))
-    return Json(DeadReasons(items=[DeadReasonView(**dataclasses.asdict(count)) for count in counts]))
+    counts = await services.ledger.dead_letters.reasons(tenant, Choice(document_id, collection, reason))
+    return JsonReply(DeadReasons(items=[DeadReasonView(**dataclasses.asdict(count)) for count in counts]))
 
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
 async def get(letter_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
     """Look at a dead letter and the attempts that failed."""
-    letter = await services.ledger.dead.get(tenant, letter_id)
+    letter = await services.ledger.dead_letters.get(tenant, letter_id)
     history = [dataclasses.asdict(attempt) for attempt in letter.history]
-    return Json(DeadLetterHistory(**_fields(letter), history=history))
+    return JsonReply(DeadLetterHistory(**_fields(letter), history=history))
 
 
 @router.post(
     "/retry",
     status_code=202,
     response_model=DeadLettersResolved,
-    responses=problems(*_SETTLING),
+    responses=problems(*_RESOLVING_STATUSES),
     openapi_extra=json_body(DeadLetterFilter),
 )
 async def retry(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
-    """Give dead letters another round of attempts; what is paid for already is not called for again."""
-    chosen = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
-    settled = await services.ledger.dead.retry(tenant, _choice(chosen))
-    if settled.documents:
+    """Give dead letters another round of attempts. Questions that are paid for are not generated again."""
+    filter_ = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
+    resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
+    if resolved.documents:
         services.wakeups.wake("parse")
-    if settled.chunks:
+    if resolved.chunks:
         services.wakeups.wake("generate", "index")
-    return Json(DeadLettersResolved(**dataclasses.asdict(settled)), 202)
+    return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)), 202)
 
 
 @router.post(
     "/discard",
     response_model=DeadLettersResolved,
-    responses=problems(*_SETTLING),
+    responses=problems(*_RESOLVING_STATUSES),
     openapi_extra=json_body(DeadLetterFilter),
 )
 async def discard(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
     """Give dead letters up for good.
 
-    A chunk stays found by its text if it was. A failed document goes back to the version that queries see; one that
-    they never saw is deleted.
+    A chunk that queries find by its text stays. A failed document goes back to the version that queries see; a document
+    that queries never saw is deleted.
     """
-    chosen = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
-    if not (chosen.all or chosen.is_narrowed):
+    filter_ = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
+    if not (filter_.all or filter_.is_narrowed):
         raise InvalidInput(
             'This would discard every dead letter. Say which, or {"all": true} if that is what you want.', field="all"
         )
-    settled = await services.ledger.dead.discard(tenant, _choice(chosen))
-    return Json(DeadLettersResolved(**dataclasses.asdict(settled)))
+    resolved = await services.ledger.dead_letters.discard(tenant, _choice(filter_))
+    return JsonReply(DeadLettersResolved(**dataclasses.asdict(resolved)))
 
 
-def _choice(chosen: DeadLetterFilter) -> Choice:
-    return Choice(chosen.document_id, chosen.collection, chosen.reason, chosen.letter_id)
+def _choice(filter_: DeadLetterFilter) -> Choice:
+    return Choice(filter_.document_id, filter_.collection, filter_.reason, filter_.letter_id)
 
 
 def _fields(letter: DeadLetter) -> dict[str, object]:

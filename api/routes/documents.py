@@ -1,4 +1,4 @@
-"""Documents: handed in, listed, looked at, retried, deleted."""
+"""Routes of documents: hand in, list, show, retry and delete."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from api.deps import CollectionCacheDep, ServicesDep
 from api.http import paging
 from api.http.auth import Tenant
 from api.http.openapi import json_or_form, problems, replies
-from api.http.replies import Json
-from api.schemas import (
+from api.http.replies import JsonReply
+from api.schemas.common import CollectionName
+from api.schemas.documents import (
     AcceptedDocument,
     ChunkCounts,
     ChunkPage,
     ChunkQuestion,
     ChunkView,
-    CollectionName,
     DocumentBody,
     DocumentPage,
     DocumentView,
@@ -29,8 +29,7 @@ from api.schemas import (
     IngestUsage,
 )
 from shared.domain.errors import Transient
-from shared.domain.records import ChunkDetail as Chunk
-from shared.domain.records import Document, DocumentState
+from shared.domain.records import ChunkDetail, Document, DocumentState
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
@@ -46,13 +45,15 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
     ),
     openapi_extra=json_or_form(DocumentBody),
 )
-async def submit(request: Request, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep) -> Response:
+async def submit(
+    request: Request, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
+) -> Response:
     """Hand in a document, as a form with a `file` or as JSON.
 
-    202: it is durable and will be worked on; other content under the same `external_id` begins the next version,
-    and queries see the old one until the new one is whole. 200: the same content is there already.
+    202: the document is durable and will be worked on. Other content under the same `external_id` begins the next
+    version; queries see the old version until the new one is whole. 200: the same content is there already.
     """
-    submission = await intake.receive(request, tenant, services, known)
+    submission = await intake.receive(request, tenant, services, collection_cache)
     document = submission.document
     reply = AcceptedDocument(
         document_id=document.id,
@@ -61,7 +62,7 @@ async def submit(request: Request, tenant: Tenant, services: ServicesDep, known:
         collection=document.collection,
         external_id=document.external_id,
     )
-    return Json(reply, 202 if submission.accepted else 200, {"location": f"/v1/documents/{document.id}"})
+    return JsonReply(reply, 202 if submission.accepted else 200, {"location": f"/v1/documents/{document.id}"})
 
 
 @router.get("", response_model=DocumentPage, responses=problems(400, 401, 422, 503))
@@ -81,18 +82,18 @@ async def page(
         collection=collection,
         state=state,
         external_id=external_id,
-        after=paging.key_from(cursor, paging.time_and_id),
+        after=paging.read_cursor(cursor, paging.read_time_and_id),
         limit=limit + 1,
     )
-    documents, following = paging.cut(rows, limit, lambda d: (d.created_at.isoformat(), str(d.id)))
+    documents, following = paging.split_page(rows, limit, lambda d: (d.created_at.isoformat(), str(d.id)))
     items = [view(document, services.settings) for document in documents]
-    return Json(DocumentPage(items=items, next_cursor=following))
+    return JsonReply(DocumentPage(items=items, next_cursor=following))
 
 
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
 async def get(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
     """Look at a document and its progress."""
-    return Json(view(await services.ledger.documents.get(tenant, document_id), services.settings))
+    return JsonReply(view(await services.ledger.documents.get(tenant, document_id), services.settings))
 
 
 @router.get("/{document_id}/chunks", response_model=ChunkPage, responses=problems(400, 401, 404, 422, 503))
@@ -100,19 +101,19 @@ async def chunks(
     document_id: UUID, tenant: Tenant, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List a document's chunks in order, with their questions and what became of them."""
-    after = paging.key_from(cursor, _ordinal)
+    after = paging.read_cursor(cursor, _ordinal)
     rows = await services.ledger.documents.chunks(
         tenant, document_id, after=-1 if after is None else after, limit=limit + 1
     )
-    shown, following = paging.cut(rows, limit, lambda chunk: (chunk.ordinal,))
-    return Json(ChunkPage(items=[_chunk(row) for row in shown], next_cursor=following))
+    details, following = paging.split_page(rows, limit, lambda chunk: (chunk.ordinal,))
+    return JsonReply(ChunkPage(items=[_chunk(detail) for detail in details], next_cursor=following))
 
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def delete(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
-    """Delete a document: it is gone for every caller at once, and while Qdrant is away, as soon as it is back."""
+    """Delete a document. It is gone for every caller at once, its points in Qdrant as soon as Qdrant answers."""
     deleted = await services.ledger.documents.delete(tenant, document_id)
-    with suppress(Transient):  # the reconciler removes the points as well
+    with suppress(Transient):  # the scheduler removes the points when Qdrant is back
         await services.index.delete(deleted.index_name, deleted.tenant, deleted.id)
     return Response(status_code=204)
 
@@ -127,7 +128,7 @@ async def retry(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Res
         services.wakeups.wake("parse")
     else:
         services.wakeups.wake("generate", "index")
-    return Json(view(document, services.settings), 202)
+    return JsonReply(view(document, services.settings), 202)
 
 
 def view(document: Document, settings: Settings) -> DocumentView:
@@ -159,14 +160,14 @@ def view(document: Document, settings: Settings) -> DocumentView:
     )
 
 
-def _chunk(chunk: Chunk) -> ChunkView:
+def _chunk(chunk: ChunkDetail) -> ChunkView:
     return ChunkView(
         id=chunk.id,
         ordinal=chunk.ordinal,
-        text=chunk.text,
-        heading_path=list(chunk.heading_path),
-        span=chunk.span,
-        page=chunk.page,
+        text=chunk.content.text,
+        heading_path=list(chunk.content.heading_path),
+        span=chunk.content.span,
+        page=chunk.content.page,
         state=chunk.state,
         error=chunk.error,
         questions=[

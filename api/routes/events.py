@@ -1,4 +1,4 @@
-"""Progress as server-sent events."""
+"""The route of progress, as server-sent events."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http.auth import Tenant
+from api.http.event_stream import HEARTBEAT, EventStream, event, event_stream
 from api.http.openapi import replies
 from api.http.problems import problem_of
-from api.http.replies import HEARTBEAT, Events, encoded, event, event_stream
+from api.http.replies import encode
 from api.routes.documents import view
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
@@ -24,15 +25,15 @@ from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
-_EVERY_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
-# A row's time is that of its transaction's begin, and it is seen after its end.
+# A row has the time at which its transaction began, and is seen only after that transaction ended.
 _OVERLAP = timedelta(seconds=10)
 
 
 @router.get(
     "/events",
-    response_class=Events,
+    response_class=EventStream,
     responses=replies(
         {
             200: {
@@ -50,27 +51,27 @@ async def events(request: Request, tenant: Tenant, services: ServicesDep) -> Res
 
 
 async def _follow(request: Request, tenant: str, services: ApiServices) -> AsyncIterator[bytes]:
-    progress = _Progress(tenant, services)
-    spoke = time.monotonic()
+    feed = _ProgressFeed(tenant, services)
+    sent_at = time.monotonic()
     while not request.app.state.stopping:
-        for piece in await progress.changes():
+        for piece in await feed.changes():
             yield piece
-            spoke = time.monotonic()
-        if time.monotonic() - spoke >= _HEARTBEAT_SECONDS:
+            sent_at = time.monotonic()
+        if time.monotonic() - sent_at >= _HEARTBEAT_SECONDS:
             yield HEARTBEAT
-            spoke = time.monotonic()
-        await asyncio.sleep(_EVERY_SECONDS)
+            sent_at = time.monotonic()
+        await asyncio.sleep(_POLL_SECONDS)
 
 
-class _Progress:
-    """What one listener has been told."""
+class _ProgressFeed:
+    """The changes since the last poll, for one listener."""
 
     def __init__(self, tenant: str, services: ApiServices) -> None:
         self._tenant = tenant
         self._services = services
         self._since = datetime.now(UTC)
         self._counts: dict[str, Any] | None = None
-        self._told: dict[UUID, int] = {}  # a document's view as it was last sent, by its hash
+        self._sent: dict[UUID, int] = {}  # the hash of each document's view as it was last sent
 
     async def changes(self) -> list[bytes]:
         try:
@@ -79,8 +80,8 @@ class _Progress:
             return [event("error", problem_of(error, "/v1/events"))]
 
     async def _progress(self) -> list[bytes]:
-        counted = await self._services.ledger.documents.counts(self._tenant)
-        counts = {state.value: count for state, count in counted.items() if state is not DocumentState.DELETING}
+        by_state = await self._services.ledger.documents.counts(self._tenant)
+        counts = {state.value: count for state, count in by_state.items() if state is not DocumentState.DELETING}
         if counts == self._counts:
             return []
         self._counts = counts
@@ -88,13 +89,13 @@ class _Progress:
 
     async def _documents(self) -> list[bytes]:
         now = datetime.now(UTC)
-        documents = await self._services.ledger.documents.moved(self._tenant, since=self._since)
+        documents = await self._services.ledger.documents.changed_since(self._tenant, self._since)
         self._since = max(self._since, now - _OVERLAP)
-        told, pieces = {}, []
+        sent, pieces = {}, []
         for document in reversed(documents):
-            shown = view(document, self._services.settings)
-            told[document.id] = hash(encoded(shown))
-            if self._told.get(document.id) != told[document.id]:
-                pieces.append(event("document", shown))
-        self._told = told
+            document_view = view(document, self._services.settings)
+            sent[document.id] = hash(encode(document_view))
+            if self._sent.get(document.id) != sent[document.id]:
+                pieces.append(event("document", document_view))
+        self._sent = sent
         return pieces

@@ -1,4 +1,4 @@
-"""Feedback: users' questions become questions of the chunks that answered them; listed, and taken back."""
+"""Routes of feedback: accept a user's question for the chunk that answered it, list these questions, take one back."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from api.http import paging
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
-from api.http.replies import Json
-from api.schemas import AcceptedPage, AcceptedQuestionView, CollectionName, FeedbackBody, FeedbackReply
+from api.http.replies import JsonReply
+from api.schemas.common import CollectionName
+from api.schemas.feedback import AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
 
 router = APIRouter(prefix="/v1", tags=["feedback"])
 
@@ -28,21 +29,21 @@ router = APIRouter(prefix="/v1", tags=["feedback"])
 async def give(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
     """Say whether a chunk answered a question. If so, the question becomes one of the chunk; if not, it is taken back.
 
-    The chunk is indexed again for it, without a call to the language model; the document is searchable meanwhile.
+    The chunk is then indexed again, without a call to the language model. The document stays searchable.
     """
     body = await read_json(request, FeedbackBody, services.settings.max_json_bytes)
     feedback = services.ledger.feedback
     if body.helpful:
         most = services.settings.tuning.accepted_per_chunk
-        given = await feedback.accept(tenant, body.query_id, body.chunk_id, most=most)
+        result = await feedback.accept(tenant, body.query_id, body.chunk_id, most=most)
     else:
-        given = await feedback.take_back(tenant, body.query_id, body.chunk_id)
-    if given.due:
+        result = await feedback.take_back(tenant, body.query_id, body.chunk_id)
+    if result.due:
         services.wakeups.wake("index")
     reply = FeedbackReply(
-        outcome=given.outcome, chunk_id=body.chunk_id, question=given.question, accepted_id=given.accepted_id
+        outcome=result.outcome, chunk_id=body.chunk_id, question=result.question, accepted_id=result.accepted_id
     )
-    return Json(reply)
+    return JsonReply(reply)
 
 
 @router.get("/collections/{name}/accepted", response_model=AcceptedPage, responses=problems(400, 401, 404, 422, 503))
@@ -51,16 +52,18 @@ async def page(
 ) -> Response:
     """List users' questions that became questions of chunks, newest first."""
     collection = await services.ledger.collections.get(tenant, name)
-    after = paging.key_from(cursor, paging.time_and_id)
+    after = paging.read_cursor(cursor, paging.read_time_and_id)
     rows = await services.ledger.feedback.page(collection, after=after, limit=limit + 1)
-    shown, following = paging.cut(rows, limit, lambda own: (own.created_at.isoformat(), str(own.id)))
-    items = [AcceptedQuestionView(**dataclasses.asdict(own)) for own in shown]
-    return Json(AcceptedPage(items=items, next_cursor=following))
+    questions, following = paging.split_page(
+        rows, limit, lambda question: (question.created_at.isoformat(), str(question.id))
+    )
+    items = [AcceptedQuestionView(**dataclasses.asdict(question)) for question in questions]
+    return JsonReply(AcceptedPage(items=items, next_cursor=following))
 
 
 @router.delete("/collections/{name}/accepted/{accepted_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def remove(name: CollectionName, accepted_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
-    """Take an accepted question back; it stops matching with the scheduler's next passes."""
+    """Take an accepted question back; it stops matching after the scheduler's next passes."""
     collection = await services.ledger.collections.get(tenant, name)
     await services.ledger.feedback.remove(collection, accepted_id)
     return Response(status_code=204)

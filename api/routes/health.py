@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether what it needs answers. No key is needed."""
+"""Routes of health: whether the process lives, and whether the parts that it needs answer. No key is needed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.deps import ServicesDep
-from api.http.replies import Json
-from api.schemas import LiveReply, ReadyReply
+from api.http.replies import JsonReply
+from api.schemas.health import LiveReply, ReadyReply
 from shared.domain.errors import Permanent, Transient
 
 router = APIRouter(prefix="/health", tags=["health"])
@@ -23,7 +23,7 @@ _SECONDS = 2.0
 @router.get("/live", response_model=LiveReply)
 async def live() -> Response:
     """The process answers."""
-    return Json(LiveReply())
+    return JsonReply(LiveReply())
 
 
 @router.get(
@@ -34,9 +34,9 @@ async def live() -> Response:
 async def ready(services: ServicesDep) -> Response:
     """Name what is down.
 
-    200 `ready`, or `degraded` while the broker or Qdrant is down: uploads are still accepted and lose nothing, and
-    queries that cannot be answered say so themselves (503); taking every replica out of service would help neither.
-    503 `unavailable` while the ledger is down.
+    200 `ready`, or `degraded` while the broker or Qdrant is down. Uploads are then still accepted, and nothing is lost;
+    queries that cannot be answered end with 503. A load balancer that took every replica out of service would help
+    neither. 503 `unavailable` while the ledger is down.
     """
     checks = {
         "ledger": services.database.ping(),
@@ -46,11 +46,11 @@ async def ready(services: ServicesDep) -> Response:
     up = dict(zip(checks, await asyncio.gather(*map(_answers, checks.values())), strict=True))
     down = [name for name, answers in up.items() if not answers]
     if down:
-        log.warning("not_ready", down=down)
+        log.warning("readiness.failed", down=down)
     status = "unavailable" if "ledger" in down else "degraded" if down else "ready"
     components = {name: "up" if answers else "down" for name, answers in up.items()}
     health = ReadyReply.model_validate({"status": status, "components": components, "down": down})
-    return Json(health, 503 if "ledger" in down else 200)
+    return JsonReply(health, 503 if "ledger" in down else 200)
 
 
 async def _answers(check: Awaitable[None]) -> bool:

@@ -1,13 +1,12 @@
-"""Queries: the chunks that answer a question, and the answer."""
+"""Routes of queries: retrieve chunks, or answer a question from them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import fields
 
-import structlog
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -15,12 +14,11 @@ from api.collection_cache import CollectionCache
 from api.deps import CollectionCacheDep, QueryLogDep, ServicesDep
 from api.http.auth import Tenant
 from api.http.bodies import read_json
-from api.http.middleware import log_crash
+from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import json_body, problems, replies
-from api.http.problems import problem_of
-from api.http.replies import Json, event, event_stream
+from api.http.replies import JsonReply
 from api.query_log import QueryLogWriter
-from api.schemas import (
+from api.schemas.queries import (
     ChannelRankView,
     Citation,
     Explanation,
@@ -34,7 +32,8 @@ from api.schemas import (
     RewrittenQuestionView,
     StageExplanation,
 )
-from shared.domain.errors import ForeaskError, InvalidInput
+from shared.domain.chunks import CONTENT_FIELDS
+from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import STAGES, Query, Retrieval, RetrievedChunk, Weights
@@ -42,10 +41,10 @@ from shared.query.rewrite import RewriteOptions, RewrittenQuestion
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["queries"])
-log = structlog.get_logger()
 
 _INT64 = 2**63
-_SHOWN = tuple(f.name for f in fields(RetrievedChunk) if f.name != "channels")
+_CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
+_SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels"}
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
@@ -53,13 +52,17 @@ _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
     "/retrieve", response_model=RetrieveReply, responses=problems(*_STATUSES), openapi_extra=json_body(RetrieveBody)
 )
 async def retrieve(
-    request: Request, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep, asked: QueryLogDep
+    request: Request,
+    tenant: Tenant,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
+    query_log: QueryLogDep,
 ) -> Response:
     """Find the chunks that answer a question. A collection that does not exist has none."""
     body = await read_json(request, RetrieveBody, services.settings.max_json_bytes)
-    clock = _Clock()
-    retrieval = await _retrieve(body, tenant, services, known, asked)
-    return Json(_found(body, retrieval, clock))
+    stopwatch = _Stopwatch()
+    retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
+    return JsonReply(_retrieve_reply(body, retrieval, stopwatch))
 
 
 @router.post(
@@ -78,61 +81,62 @@ async def retrieve(
     openapi_extra=json_body(QueryBody),
 )
 async def query(
-    request: Request, tenant: Tenant, services: ServicesDep, known: CollectionCacheDep, asked: QueryLogDep
+    request: Request,
+    tenant: Tenant,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
+    query_log: QueryLogDep,
 ) -> Response:
-    """Answer a question from the documents alone, with citations. Where nothing is found, no model is called."""
+    """Answer a question from the documents alone, with citations. If no chunk is found, no model is called."""
     body = await read_json(request, QueryBody, services.settings.max_json_bytes)
-    clock = _Clock()
-    retrieval = await _retrieve(body, tenant, services, known, asked)
+    stopwatch = _Stopwatch()
+    retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
     if body.stream:
-        return event_stream(_streamed(body, retrieval, services.answerer_for(tenant), clock))
+        events = _answer_events(body, retrieval, services.answerer_for(tenant), stopwatch)
+        return event_stream(end_with_error(events, request.url.path))
     with retrieval.timed("answer"):
         answer = await services.answerer_for(tenant).answer(body.question, _passages(retrieval.chunks))
-    return Json(_answered(body, answer, retrieval, clock))
+    return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
 async def _retrieve(
-    body: RetrieveBody, tenant: str, services: ApiServices, known: CollectionCache, asked: QueryLogWriter
+    body: RetrieveBody, tenant: str, services: ApiServices, collection_cache: CollectionCache, query_log: QueryLogWriter
 ) -> Retrieval:
-    most = services.settings.tuning.top_k_max
-    if body.top_k > most:
-        raise InvalidInput(f"top_k is at most {most} (FOREASK_TUNING__TOP_K_MAX).", field="top_k")
-    _require_known_numbers(body.filter)
-    given = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
-    given["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
+    top_k_max = services.settings.tuning.top_k_max
+    if body.top_k > top_k_max:
+        raise InvalidInput(f"top_k is at most {top_k_max} (FOREASK_TUNING__TOP_K_MAX).", field="top_k")
+    _require_int64(body.filter)
+    parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
+    parameters["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
     if body.rewrite is not None:
-        given["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
-        given["rewrite_budget"] = body.rewrite.budget
-    wanted = Query(**given)
-    collection = await known.found(tenant, body.collection)
-    retrieval = await services.retriever.retrieve(collection, wanted)
+        parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
+        parameters["rewrite_budget"] = body.rewrite.budget
+    collection = await collection_cache.find(tenant, body.collection)
+    retrieval = await services.retriever.retrieve(collection, Query(**parameters))
     with retrieval.timed("record"):
-        chunks = [chunk.chunk_id for chunk in retrieval.chunks]
-        retrieval.query_id = await asked.name(collection, body.question, chunks) if body.record else None
+        chunk_ids = [chunk.chunk_id for chunk in retrieval.chunks]
+        retrieval.query_id = await query_log.record(collection, body.question, chunk_ids) if body.record else None
     return retrieval
 
 
-async def _streamed(body: QueryBody, retrieval: Retrieval, answerer: Answerer, clock: _Clock) -> AsyncIterator[bytes]:
-    """The answer as events; closing this, as a client's going away does, ends the model's call."""
-    yield event("retrieved", _found(body, retrieval, clock))
-    try:
-        with retrieval.timed("answer"):
-            async with aclosing(answerer.stream(body.question, _passages(retrieval.chunks))) as pieces:  # type: ignore[type-var]
-                async for piece in pieces:
-                    if isinstance(piece, Answer):
-                        answer = piece
-                    else:
-                        yield event("token", {"text": piece})
-        yield event("done", _answered(body, answer, retrieval, clock))
-    except Exception as error:  # noqa: BLE001  the reply has begun: only an event can still tell
-        if isinstance(error, ForeaskError):
-            log.warning("request_failed", kind=type(error).__name__, path="/v1/query")
-        else:
-            log_crash(error, "/v1/query")
-        yield event("error", problem_of(error, "/v1/query"))
+async def _answer_events(
+    body: QueryBody, retrieval: Retrieval, answerer: Answerer, stopwatch: _Stopwatch
+) -> AsyncGenerator[bytes, None]:
+    """Yield the chunks, the answer piece by piece, and the whole reply. Closing this ends the model's call."""
+    yield event("retrieved", _retrieve_reply(body, retrieval, stopwatch))
+    async with AsyncExitStack() as stack:
+        stack.enter_context(retrieval.timed("answer"))
+        pieces = answerer.stream(body.question, _passages(retrieval.chunks))
+        await stack.enter_async_context(aclosing(pieces))  # type: ignore[type-var]
+        async for piece in pieces:
+            if isinstance(piece, Answer):
+                answer = piece
+            else:
+                yield event("token", {"text": piece})
+    yield event("done", _query_reply(body, answer, retrieval, stopwatch))
 
 
-class _Clock:
+class _Stopwatch:
     def __init__(self) -> None:
         self._started = time.perf_counter()
 
@@ -141,14 +145,16 @@ class _Clock:
 
 
 def _passages(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
-    return [Passage(n, c.text, c.title, c.heading_path, c.score) for n, c in enumerate(chunks, 1)]
+    return [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
 
-def _found(body: RetrieveBody, retrieval: Retrieval, clock: _Clock) -> RetrieveReply:
-    return RetrieveReply(chunks=_chunks(body, retrieval.chunks), metadata=_metadata(body, retrieval, Usage(), clock))
+def _retrieve_reply(body: RetrieveBody, retrieval: Retrieval, stopwatch: _Stopwatch) -> RetrieveReply:
+    return RetrieveReply(
+        chunks=_chunks(body, retrieval.chunks), metadata=_metadata(body, retrieval, Usage(), stopwatch)
+    )
 
 
-def _answered(body: QueryBody, answer: Answer, retrieval: Retrieval, clock: _Clock) -> QueryReply:
+def _query_reply(body: QueryBody, answer: Answer, retrieval: Retrieval, stopwatch: _Stopwatch) -> QueryReply:
     return QueryReply(
         answer=answer.text,
         found=answer.found,
@@ -156,7 +162,7 @@ def _answered(body: QueryBody, answer: Answer, retrieval: Retrieval, clock: _Clo
         citations=[_citation(number, retrieval.chunks[number - 1]) for number in answer.cited],
         removed_citations=list(answer.removed_citations),
         chunks=_chunks(body, retrieval.chunks),
-        metadata=_metadata(body, retrieval, answer.usage, clock),
+        metadata=_metadata(body, retrieval, answer.usage, stopwatch),
     )
 
 
@@ -165,9 +171,9 @@ def _citation(number: int, chunk: RetrievedChunk) -> Citation:
         number=number,
         document_id=chunk.document_id,
         external_id=chunk.external_id,
-        title=chunk.title,
-        heading_path=list(chunk.heading_path),
-        page=chunk.page,
+        title=chunk.content.title,
+        heading_path=list(chunk.content.heading_path),
+        page=chunk.content.page,
         span=chunk.span,
         text=chunk.text,
         chunk_id=chunk.chunk_id,
@@ -180,18 +186,19 @@ def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[Retrie
 
 def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
     values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
+    values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
     places = {name: ChannelRankView(rank=place.rank, score=place.score) for name, place in chunk.channels.items()}
     return RetrievedChunkView(**values, channels=places if explain else None)
 
 
-def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, clock: _Clock) -> QueryMetadata:
+def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch: _Stopwatch) -> QueryMetadata:
     usage += retrieval.usage
     return QueryMetadata(
         query_id=retrieval.query_id,
         matched_questions=retrieval.matched_questions,
         unique_chunks=retrieval.unique_chunks,
         usage=QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens),
-        milliseconds=retrieval.milliseconds | {"total": clock.milliseconds()},
+        milliseconds=retrieval.milliseconds | {"total": stopwatch.milliseconds()},
         skipped=retrieval.skipped,
         explain=_explanation(body, retrieval) if body.explain else None,
     )
@@ -229,14 +236,18 @@ def _rewritten(rewritten: RewrittenQuestion) -> RewrittenQuestionView:
     )
 
 
-def _require_known_numbers(value: object) -> None:
-    """Refuse whole numbers that Qdrant has no room for."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
+def _require_int64(value: object) -> None:
+    """Refuse whole numbers that do not fit into Qdrant's 64 bits.
+
+    Raises:
+        InvalidInput: the filter has such a number.
+    """
+    unchecked = [value]
+    while unchecked:
+        item = unchecked.pop()
         if isinstance(item, dict):
-            waiting += item.values()
+            unchecked += item.values()
         elif isinstance(item, list):
-            waiting += item
+            unchecked += item
         elif isinstance(item, int) and not -_INT64 <= item < _INT64:
             raise InvalidInput("A number of the filter is too large.", field="filter")

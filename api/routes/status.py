@@ -1,4 +1,4 @@
-"""What waits, what is in work, how fast it goes, and how much of each limit is used."""
+"""The route of the status: open work, its rate, and the use of each limit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from starlette.responses import Response
 from api.deps import ServicesDep
 from api.http.auth import Tenant
 from api.http.openapi import problems
-from api.http.replies import Json
-from api.schemas import LimitView, StageView, StatusView
+from api.http.replies import JsonReply
+from api.schemas.status import LimitView, StageView, StatusView
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
 from shared.ledger.backlog import Waiting
@@ -21,14 +21,14 @@ router = APIRouter(prefix="/v1", tags=["status"])
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
 async def status(tenant: Tenant, services: ServicesDep) -> Response:
-    """The tenant's open work by stage, its dead letters, its rate, and the limits that hold it.
+    """Show the tenant's open work by stage, its dead letters, its rate, and the limits that slow it.
 
-    `limits` is null while the broker, which keeps them, is away. A provider's own limits are those of all tenants
-    together.
+    The broker has the limits' counts: `limits` is null while the broker is away. A provider's limits are shared by all
+    tenants.
     """
     counts = await services.ledger.documents.counts(tenant)
-    backlog = await services.ledger.backlogs.of(tenant)
-    return Json(
+    backlog = await services.ledger.backlogs.measure(tenant)
+    return JsonReply(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},
             stages={queue: _stage(waiting) for queue, waiting in backlog.stages.items()},

@@ -1,4 +1,4 @@
-"""The commands for users' questions that were accepted from feedback."""
+"""Commands of users' questions that were accepted from feedback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands for dead letters."""
+"""Commands of dead letters."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import typer
 
 from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
-dead_app = typer.Typer(help="Dead letters: what was given up; list, show, retry or discard it.", no_args_is_help=True)
+dead_app = typer.Typer(
+    help="Dead letters are failed documents and dead chunks; list, show, retry or discard them.", no_args_is_help=True
+)
 
 Letter = Annotated[str | None, typer.Argument(help="The id of one dead letter.", show_default=False)]
 AnyDocument = Annotated[str | None, typer.Option("--document", help="Only those of this document, by its id.")]
 AnyReason = Annotated[str | None, typer.Option(help="Only those with this reason, word for word.")]
-All = Annotated[bool, typer.Option("--all", help="Every one.")]
+All = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -33,14 +35,14 @@ def list_(
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """List failed documents and dead chunks, newest first, then how many died of each reason."""
+    """List failed documents and dead chunks, newest first, then how many there are of each reason."""
     from itertools import islice
 
     from cli import output
 
-    wanted = _wanted(collection=collection, document_id=document, reason=reason)
+    filters = _filters_of(collection=collection, document_id=document, reason=reason)
     with client_of(url, key) as client:
-        letters, reasons = list(islice(client.dead(wanted), limit)), client.dead_reasons(wanted)
+        letters, reasons = list(islice(client.dead(filters), limit)), client.dead_reasons(filters)
     if as_json:
         output.print_json({"letters": letters, "reasons": reasons})
     else:
@@ -66,10 +68,10 @@ def retry(
     key: Key = None,
 ) -> None:
     """Try dead letters again: one by its id, those of a document, collection or reason, or --all."""
-    wanted = _wanted(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
-    _require_choice(wanted, every=every)
+    filters = _filters_of(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
+    _require_choice(filters, every=every)
     with client_of(url, key) as client:
-        _say_settled("tried again", client.retry_dead(wanted or {"all": True}))
+        _say_resolved("tried again", client.retry_dead(filters or {"all": True}))
 
 
 def discard(
@@ -84,26 +86,26 @@ def discard(
     key: Key = None,
 ) -> None:
     """Give dead letters up for good; a document that was never searchable is deleted."""
-    wanted = _wanted(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
-    _require_choice(wanted, every=every)
+    filters = _filters_of(letter_id=letter_id, collection=collection, document_id=document, reason=reason)
+    _require_choice(filters, every=every)
     if not yes:
         typer.confirm("Give these up for good?", abort=True)
     with client_of(url, key) as client:
-        _say_settled("discarded", client.discard_dead(wanted or {"all": True}))
+        _say_resolved("discarded", client.discard_dead(filters or {"all": True}))
 
 
-def _wanted(**given: str | None) -> dict[str, str]:
-    return {name: value for name, value in given.items() if value is not None}
+def _filters_of(**options: str | None) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
-def _require_choice(wanted: dict[str, str], *, every: bool) -> None:
-    if bool(wanted) == every:
+def _require_choice(filters: dict[str, str], *, every: bool) -> None:
+    if bool(filters) == every:
         raise typer.BadParameter("Say which: an id, --document, --collection, --reason, or --all alone.")
 
 
-def _say_settled(what: str, settled: dict[str, int]) -> None:
+def _say_resolved(action: str, counts: dict[str, int]) -> None:
     from cli import output
 
-    print(f"{what}: {output.settled_letters(settled)}")
-    if settled["in_work"]:
-        print(f"left alone, because their documents are in work: {settled['in_work']} chunks")
+    print(f"{action}: {output.letter_counts(counts)}")
+    if counts["in_work"]:
+        print(f"left alone, because their documents are in work: {counts['in_work']} chunks")

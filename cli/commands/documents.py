@@ -1,4 +1,4 @@
-"""The commands that talk to a server."""
+"""Commands of documents and collections on a server."""
 
 from __future__ import annotations
 
@@ -44,16 +44,14 @@ def register(app: typer.Typer) -> None:
     accepted.register(app)
     verify.register(app)
     calibrate.register(app)
-    app.command(hidden=True)(retry)
-    app.command(hidden=True)(delete)
 
 
 def ingest(
-    paths: Annotated[list[str], typer.Argument(help="Files, folders (with all that is in them) or globs.")],
+    paths: Annotated[list[str], typer.Argument(help="Files, folders (with everything in them) or globs.")],
     *,
     collection: Collection = "default",
     lane: Annotated[Lane | None, typer.Option(help="`bulk` waits behind `interactive`.")] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until all is searchable.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until every document is searchable.")] = True,
     include: Annotated[list[str] | None, typer.Option(help="Take only files like this, e.g. '*.pdf'.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Leave out files like this.")] = None,
     url: Url = LOCAL,
@@ -61,8 +59,8 @@ def ingest(
 ) -> None:
     """Hand in files and follow them until they are searchable.
 
-    Hidden files in folders are left out. A file's path from here is its name: handed in again unchanged it costs
-    nothing, changed it replaces what was there. Exit code: 0, 1 when a file was not taken, 3 when a document failed.
+    Hidden files in folders are left out. A file's path from here is its name. An unchanged file costs nothing, and a
+    changed file replaces its document. Exit code: 0, 1 when a file was not taken, 3 when a document failed.
     """
     from cli import files, output
     from cli.ingestion import UploadBatch
@@ -98,7 +96,7 @@ def _ingest(
     from cli.ingestion import follow, upload
     from cli.meter import Meter
 
-    client.health()  # one sentence where no server is, not one for each file
+    client.health()  # without a server this is one error, not one for each file
     with Meter(console) as meter:
         for _ in upload(client, selection.files, collection, lane.value if lane else None, batch):
             meter.show(batch.count())
@@ -111,8 +109,8 @@ def _print_selection(console: Console, selection: Selection) -> None:
     from cli import output
 
     left_out = [
-        f"{count} {ground}"
-        for count, ground in ((selection.hidden, "hidden"), (selection.excluded, "by --include or --exclude"))
+        f"{count} {reason}"
+        for count, reason in ((selection.hidden, "hidden"), (selection.excluded, "by --include or --exclude"))
         if count
     ]
     note = f" (left out: {', '.join(left_out)})" if left_out else ""
@@ -120,12 +118,12 @@ def _print_selection(console: Console, selection: Selection) -> None:
 
 
 def status(
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it once, for programs.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show the status again every two seconds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Show health, what waits and how fast it goes, limits, and the collections. Exit code 1 while it is not ready."""
+    """Show health, open work and its rate, limits, and collections. Exit code 1 while the server is not ready."""
     from rich.live import Live
 
     from cli import output
@@ -136,8 +134,8 @@ def status(
             output.print_json(health | {"work": client.status() if _serves(health) else None})
             raise typer.Exit(0 if health.get("status") == "ready" else 1)
         if not watch:
-            state, shown = _status(client)
-            console_of().print(shown)
+            state, tables = _status(client)
+            console_of().print(tables)
             raise typer.Exit(0 if state == "ready" else 1)
         with Live(_status(client)[1], console=console_of(), auto_refresh=False) as live:
             try:
@@ -170,10 +168,10 @@ def collections(url: Url = LOCAL, key: Key = None) -> None:
 
 
 def reindex(collection: str, url: Url = LOCAL, key: Key = None) -> None:
-    """Parse, ask and index a collection anew; questions that are asked as before are not paid for again."""
+    """Parse a collection anew, generate its questions and index it; unchanged questions are not paid for again."""
     with client_of(url, key) as client:
         documents = client.reindex(collection)["documents"]
-        print(f"{documents} documents begin anew; until each is done, queries see it as it was. foreask status")
+        print(f"{documents} documents begin anew; until each is done, queries see it as it was: foreask status")
 
 
 @documents_app.callback()
@@ -198,7 +196,7 @@ def documents(
 
 
 def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
-    """Show a document, its chunks, and their questions with what became of them."""
+    """Show a document, its chunks, and their questions; a dropped question has its reason."""
     from cli import output
 
     with client_of(url, key) as client:
@@ -206,13 +204,13 @@ def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
 
 
 def retry(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
-    """Try again what failed in a document."""
+    """Try a failed document, or a document's dead chunks, again."""
     with client_of(url, key) as client:
         print(client.retry(document_id)["state"])
 
 
 def delete(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
-    """Delete a document and everything that was made of it."""
+    """Delete a document with its chunks, questions and points."""
     with client_of(url, key) as client:
         client.delete(document_id)
         print("deleted")

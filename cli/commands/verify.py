@@ -1,4 +1,4 @@
-"""The command that compares the ledger with Qdrant."""
+"""The command that compares Qdrant with the ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from cli.client import Client
 
-DIFFERS = 4
+DIFFERS = 4  # exit code
 
 
 def register(app: typer.Typer) -> None:
@@ -23,26 +23,30 @@ def register(app: typer.Typer) -> None:
 def verify(
     *,
     collection: AnyCollection = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what differs; no model is called.")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair what differs; the language model is not called.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print counts and findings as JSON.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Compare what is stored in Qdrant with what the ledger says, in one collection or all.
+    """Compare the points in Qdrant with the ledger, in one collection or all.
 
-    Exit code: 0 when nothing differs or all was mended, 4 when something differs.
+    Exit code: 0 when nothing differs or everything was repaired, 4 when something differs.
     """
     from cli import output
 
     console = console_of()
     with client_of(url, key) as client:
-        names = [collection] if collection else [known["name"] for known in client.collections()]
+        names = [collection] if collection else [each["name"] for each in client.collections()]
         verified = {name: _verify(client, console, name, repair=repair, quiet=as_json) for name in names}
     if as_json:
         output.print_json(verified)
     else:
         console.print(output.verification_table(verified))
-    if any(v["missing"] + v["stale"] + v["orphaned"] > v["repaired"] for v in verified.values()):
+    if any(
+        counts["missing"] + counts["stale"] + counts["orphaned"] > counts["repaired"] for counts in verified.values()
+    ):
         raise typer.Exit(DIFFERS)
 
 
@@ -54,14 +58,14 @@ def _verify(client: Client, console: Console, name: str, *, repair: bool, quiet:
     from shared.domain.errors import Unavailable
 
     findings: list[dict[str, Any]] = []
-    with nullcontext() if quiet else console.status(f"{name}: looking") as shown:
+    with nullcontext() if quiet else console.status(f"{name}: comparing") as status:
         for event in client.verify_events(name, repair=repair):
             if event.name == "finding":
                 findings.append(event.data)
                 if not quiet:
                     say(console, _line(event.data))
-            elif event.name == "progress" and shown:
-                shown.update(f"{name}: {event.data['documents']:,} documents, {event.data['points']:,} points")
+            elif event.name == "progress" and status:
+                status.update(f"{name}: {event.data['documents']:,} documents, {event.data['points']:,} points")
             elif event.name == "error":
                 raise Unavailable(str(event.data.get("detail", "The comparison broke off.")), component="api")
             elif event.name == "done":

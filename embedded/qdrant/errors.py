@@ -1,4 +1,4 @@
-"""What a request is answered when it is not answered with a result."""
+"""Replies of the embedded engine that are errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ApiError(Exception):
         self.message = message
 
 
-def not_found(what: str) -> ApiError:
-    return ApiError(404, f"Not found: {what}")
+def not_found(name: str) -> ApiError:
+    return ApiError(404, f"Not found: {name}")
 
 
 def wrong_input(message: str) -> ApiError:
@@ -27,13 +27,15 @@ def malformed(message: str) -> ApiError:
     return ApiError(400, f"Format error in JSON body: {message}")
 
 
-def unsupported(what: str) -> ApiError:
-    return ApiError(501, f"Not supported by the embedded engine: {what}. Give QDRANT_URL of a Qdrant server to use it.")
+def unsupported(feature: str) -> ApiError:
+    return ApiError(
+        501, f"Not supported by the embedded engine: {feature}. Give QDRANT_URL of a Qdrant server to use it."
+    )
 
 
 @contextmanager
 def engine_errors() -> Iterator[None]:
-    """Map what the engine raises, bare `Exception`s that only their text tells apart, to replies."""
+    """Map the engine's exceptions to replies: bare `Exception`s that only their text tells apart."""
     try:
         yield
     except ApiError:

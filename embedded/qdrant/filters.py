@@ -58,7 +58,7 @@ def optional_filter(value: object) -> engine.Filter | None:
 
 
 def parse_filter(value: object) -> engine.Filter:
-    """Raises ApiError 400 for what is no filter and 501, by name, for conditions that are not mapped."""
+    """The engine's filter. Raises ApiError 400 for a malformed filter, and 501 by name for an unsupported condition."""
     if not isinstance(value, dict):
         raise malformed("a filter must be an object")
     unknown = value.keys() - _CLAUSES
@@ -107,18 +107,18 @@ _CONDITIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def _field(value: dict[str, Any]) -> engine.FieldCondition:
-    given = {name: test for name, test in value.items() if test is not None and name != "key"}
-    for name in given.keys() - set(_FIELD_TESTS):
+    tests = {name: test for name, test in value.items() if test is not None and name != "key"}
+    for name in tests.keys() - set(_FIELD_TESTS):
         raise unsupported(f"the condition `{name}`")
-    if not given:
+    if not tests:
         raise wrong_input("at least one condition must be specified for a field")
-    if "match" in given:
-        given["match"] = _match(given["match"])
-    if "range" in given:
-        given["range"] = _range(given["range"])
-    if "values_count" in given:
-        given["values_count"] = engine.ValuesCount(**_bounds(given["values_count"]))
-    return engine.FieldCondition(value["key"], **given)
+    if "match" in tests:
+        tests["match"] = _match(tests["match"])
+    if "range" in tests:
+        tests["range"] = _range(tests["range"])
+    if "values_count" in tests:
+        tests["values_count"] = engine.ValuesCount(**_bounds(tests["values_count"]))
+    return engine.FieldCondition(value["key"], **tests)
 
 
 def _match(value: dict[str, Any]) -> Any:

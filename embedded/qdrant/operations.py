@@ -12,7 +12,7 @@ from embedded.qdrant.filters import optional_filter, parse_filter, point_ids
 from embedded.qdrant.schema import Json, Shape
 
 Operation = engine.UpdateOperation
-Counted = tuple[engine.UpdateOperation, int]  # and how many points it writes
+Counted = tuple[engine.UpdateOperation, int]  # with the number of points that it writes
 # The engine keeps the interpreter lock for a whole operation: larger ones would hold up queries for longer.
 OPERATION_POINTS = 64
 _MODES = {
@@ -23,16 +23,17 @@ _MODES = {
 
 
 def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
-    """Operations that insert or overwrite the points, in the order given.
+    """Operations that insert or overwrite the points, in their order.
 
     All points are checked before the first operation is made: the engine would apply those before a bad one.
 
     Args:
-        request: `points` or `batch`; with `update_filter` an existing point is overwritten only if it matches.
-        shape: what the vectors must look like.
+        request: `points`; with `update_filter` an existing point is overwritten only if it matches.
+        shape: the collection's vectors.
     """
     _refuse(request, "shard_key")
-    points = _batch_points(request["batch"], shape) if "batch" in request else _list_points(request["points"], shape)
+    _refuse(request, "batch")
+    points = _list_points(request["points"], shape)
     condition = optional_filter(request.get("update_filter"))
     mode = _MODES[request.get("update_mode") or "upsert"]
     slices = (points[start : start + OPERATION_POINTS] for start in range(0, len(points), OPERATION_POINTS))
@@ -46,19 +47,6 @@ def delete(request: Json) -> Iterator[Counted]:
 def set_payload(request: Json) -> Iterator[Counted]:
     arguments = (_payload(request), request.get("key"))
     return _selected(request, Operation.set_payload, Operation.set_payload_by_filter, *arguments)
-
-
-def overwrite_payload(request: Json) -> Iterator[Counted]:
-    arguments = (_payload(request), request.get("key"))
-    return _selected(request, Operation.overwrite_payload, Operation.overwrite_payload_by_filter, *arguments)
-
-
-def delete_payload(request: Json) -> Iterator[Counted]:
-    return _selected(request, Operation.delete_payload, Operation.delete_payload_by_filter, request["keys"])
-
-
-def clear_payload(request: Json) -> Iterator[Counted]:
-    return _selected(request, Operation.clear_payload, Operation.clear_payload_by_filter)
 
 
 def batch(request: Json, shape: Shape) -> list[Iterator[Counted]]:
@@ -75,13 +63,7 @@ def _one(operation: Json, shape: Shape) -> Iterator[Counted]:
     return _NAMED[name](request)
 
 
-_NAMED = {
-    "delete": delete,
-    "set_payload": set_payload,
-    "overwrite_payload": overwrite_payload,
-    "delete_payload": delete_payload,
-    "clear_payload": clear_payload,
-}
+_NAMED = {"delete": delete, "set_payload": set_payload}
 
 
 def _selected(request: Json, by_id: Any, by_filter: Any, *arguments: Any) -> Iterator[Counted]:
@@ -107,23 +89,6 @@ def _list_points(points: Any, shape: Shape) -> list[engine.Point]:
     return [engine.Point(_id(point["id"]), vectors(point["vector"], shape), point.get("payload")) for point in points]
 
 
-def _batch_points(batch: Json, shape: Shape) -> list[engine.Point]:
-    ids, columns = batch["ids"], batch["vectors"]
-    payloads = batch.get("payloads") or [None] * len(ids)
-    if isinstance(columns, dict):
-        rows = [
-            dict(zip(columns, row, strict=True)) for row in zip(*(columns[name] for name in columns), strict=True)
-        ] or [{} for _ in ids]
-    else:
-        rows = columns
-    if not len(ids) == len(rows) == len(payloads):
-        raise wrong_input("`ids`, `vectors` and `payloads` of a batch differ in length")
-    return [
-        engine.Point(_id(number), vectors(row, shape), payload or {})
-        for number, row, payload in zip(ids, rows, payloads, strict=True)
-    ]
-
-
 def _id(value: Any) -> Any:
     # The engine parses UUIDs itself; it would take true for 1.
     if value.__class__ is str or (value.__class__ is int and value >= 0):
@@ -131,11 +96,11 @@ def _id(value: Any) -> Any:
     raise malformed(f"value {value!r} is not a valid point ID, valid values are either an unsigned integer or a UUID")
 
 
-def vectors(given: Any, shape: Shape) -> Any:
+def vectors(named: Any, shape: Shape) -> Any:
     """A point's vectors for the engine, checked against the collection's: the engine checks too late."""
-    if given.__class__ is list:
-        return _dense("", given, shape)
-    return {name: _vector(name, vector, shape) for name, vector in given.items()}
+    if named.__class__ is list:
+        return _dense("", named, shape)
+    return {name: _vector(name, vector, shape) for name, vector in named.items()}
 
 
 def _vector(name: str, vector: Any, shape: Shape) -> Any:

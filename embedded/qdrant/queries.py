@@ -2,53 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import qdrant_edge as engine
 
-from embedded.qdrant.errors import malformed, not_found, unsupported
-from embedded.qdrant.filters import PointId, optional_filter, point_id
+from embedded.qdrant.errors import malformed, unsupported
+from embedded.qdrant.filters import optional_filter, point_id
 from embedded.qdrant.schema import Json
 
 DEFAULT_LIMIT = 10
-VectorOf = Callable[[PointId, str], Any]
-_DIRECTIONS = {"asc": engine.Direction.Asc, "desc": engine.Direction.Desc}
 
 
-def query_request(request: Json, vector_of: VectorOf) -> engine.QueryRequest:
-    """A request for the engine.
-
-    Args:
-        request: the body of `points/query`.
-        vector_of: the stored vector of (point id, vector name), for queries by id.
-    """
-    stage = _stage(request, vector_of)
+def query_request(request: Json) -> engine.QueryRequest:
+    """The engine's request for one search, an element of `points/query/batch`."""
+    for name in ("lookup_from", "shard_key", "prefetch"):
+        if request.get(name):
+            raise unsupported(f"`{name}` in a query")
     return engine.QueryRequest(
+        limit=_limit(request),
         offset=request.get("offset"),
+        query=_query(request.get("query"), request.get("using") or ""),
+        prefetches=None,
+        filter=optional_filter(request.get("filter")),
+        score_threshold=request.get("score_threshold"),
+        params=_params(request.get("params")),
         with_vector=with_vector(request),
         with_payload=with_payload(request, default=False),
-        **stage,
     )
-
-
-def _stage(request: Json, vector_of: VectorOf) -> Json:
-    """What a query and a prefetch have in common."""
-    for name in ("lookup_from", "shard_key"):
-        if request.get(name) is not None:
-            raise unsupported(f"`{name}` in a query")
-    conditions = request.get("filter")
-    query, example = _query(request.get("query"), request.get("using") or "", vector_of)
-    if example is not None:
-        conditions = {"must": [conditions or {}], "must_not": [{"has_id": [example]}]}
-    return {
-        "limit": _limit(request),
-        "query": query,
-        "prefetches": _prefetches(request.get("prefetch"), vector_of),
-        "filter": optional_filter(conditions),
-        "score_threshold": request.get("score_threshold"),
-        "params": _params(request.get("params")),
-    }
 
 
 def _limit(request: Json) -> int:
@@ -60,67 +41,33 @@ def _limit(request: Json) -> int:
     return limit
 
 
-def _prefetches(value: Any, vector_of: VectorOf) -> list[engine.Prefetch] | None:
-    if not value:
-        return None
-    return [engine.Prefetch(**_stage(item, vector_of)) for item in (value if isinstance(value, list) else [value])]
-
-
-def _query(value: Any, using: str, vector_of: VectorOf) -> tuple[Any, PointId | None]:
-    """The engine's query, and the point it was made from, which must not be its own answer."""
+def _query(value: Any, using: str) -> Any:
+    """The engine's query: nearest to a dense or a sparse vector, or None where the filter alone selects."""
     if value is None:
-        return None, None
-    if isinstance(value, dict) and "indices" not in value:
-        return _named_query(value, using, vector_of)
-    return _nearest(value, using, vector_of)
-
-
-def _named_query(value: Json, using: str, vector_of: VectorOf) -> tuple[Any, PointId | None]:
-    match value:
-        case {"nearest": target, **rest} if not any(rest.values()):
-            return _nearest(target, using, vector_of)
-        case {"fusion": "rrf"}:
-            return engine.Fusion.Rrf(k=2), None
-        case {"fusion": "dbsf"}:
-            return engine.Fusion.Dbsf(), None
-        case {"rrf": parameters}:
-            return engine.Fusion.Rrf(k=parameters.get("k") or 2, weights=parameters.get("weights")), None
-        case {"order_by": order}:
-            return order_by(order), None
-        case {"sample": "random"}:
-            return engine.Sample.Random, None
-    raise unsupported(f"the query `{', '.join(sorted(value))}`")
-
-
-def _nearest(target: Any, using: str, vector_of: VectorOf) -> tuple[Any, PointId | None]:
-    if isinstance(target, list):
-        return engine.Query.Nearest(target, using), None
-    if isinstance(target, dict) and "indices" in target:
-        return engine.Query.Nearest(engine.SparseVector(target["indices"], target["values"]), using), None
-    if isinstance(target, dict):
-        raise unsupported("inference: a query must be a vector or a point id")
-    example = point_id(target)
-    return engine.Query.Nearest(vector_of(example, using), using), example
+        return None
+    if isinstance(value, dict) and set(value) == {"nearest"}:
+        value = value["nearest"]
+    if isinstance(value, list):
+        return engine.Query.Nearest(value, using)
+    if isinstance(value, dict) and "indices" in value:
+        return engine.Query.Nearest(engine.SparseVector(value["indices"], value["values"]), using)
+    raise unsupported(f"the query `{', '.join(sorted(value)) if isinstance(value, dict) else value}`")
 
 
 def _params(value: Json | None) -> engine.SearchParams | None:
     if not value:
         return None
-    given = {name: item for name, item in value.items() if item is not None}
-    for name in given.keys() - {"hnsw_ef", "exact", "indexed_only", "idf"}:
+    params = {name: item for name, item in value.items() if item is not None}
+    for name in params.keys() - {"hnsw_ef", "exact", "indexed_only", "idf"}:
         raise unsupported(f"the search parameter `{name}`")
-    if "idf" in given:
-        given["idf"] = engine.IdfParams(optional_filter(given["idf"].get("corpus")))
-    return engine.SearchParams(**given)
-
-
-def order_by(value: Any) -> engine.OrderBy:
-    given = {"key": value} if isinstance(value, str) else value
-    direction = given.get("direction")
-    return engine.OrderBy(given["key"], _DIRECTIONS[direction] if direction else None, given.get("start_from"))
+    if "idf" in params:
+        params["idf"] = engine.IdfParams(optional_filter(params["idf"].get("corpus")))
+    return engine.SearchParams(**params)
 
 
 def scroll_request(request: Json) -> engine.ScrollRequest:
+    if request.get("order_by") is not None:
+        raise unsupported("`order_by` of a scroll")
     offset = request.get("offset")
     return engine.ScrollRequest(
         offset=None if offset is None else point_id(offset),
@@ -128,7 +75,7 @@ def scroll_request(request: Json) -> engine.ScrollRequest:
         filter=optional_filter(request.get("filter")),
         with_payload=with_payload(request, default=True),
         with_vector=with_vector(request),
-        order_by=None if request.get("order_by") is None else order_by(request["order_by"]),
+        order_by=None,
     )
 
 
@@ -137,80 +84,41 @@ def count_request(request: Json) -> engine.CountRequest:
     return engine.CountRequest(exact is None or exact, optional_filter(request.get("filter")))
 
 
-def facet_request(request: Json) -> engine.FacetRequest:
-    return engine.FacetRequest(
-        request["key"], _limit(request), bool(request.get("exact")), optional_filter(request.get("filter"))
-    )
-
-
 def with_vector(request: Json) -> Any:
     """Whether to return vectors, or which."""
     return request.get("with_vector") or False
 
 
 def with_payload(request: Json, *, default: bool) -> Any:
-    """Whether to return payload, or which fields; the engine cannot exclude, see `excluded`."""
+    """Whether to return payload, or which fields."""
     value = request.get("with_payload")
-    if value is None:
-        return default
     if isinstance(value, dict):
-        return value.get("include", True)
-    return value
+        raise unsupported("`with_payload` with `include` or `exclude`")
+    return default if value is None else value
 
 
-def excluded(request: Json) -> list[str]:
-    """The payload fields to leave out of the answer."""
-    value = request.get("with_payload")
-    return list(value.get("exclude") or ()) if isinstance(value, dict) else []
-
-
-def records(points: Iterable[Any], without: Iterable[str] = ()) -> list[Json]:
+def records(points: Iterable[Any]) -> list[Json]:
     """Records as REST returns them."""
-    return [_record(point, without) for point in points]
+    return [_record(point) for point in points]
 
 
-def scored(points: Iterable[Any], without: Iterable[str] = ()) -> list[Json]:
+def scored(points: Iterable[Any]) -> list[Json]:
     """Scored points as REST returns them, best first."""
-    return [{**_record(point, without), "version": point.version, "score": point.score} for point in points]
+    return [{**_record(point), "version": point.version, "score": point.score} for point in points]
 
 
-def _record(point: Any, without: Iterable[str]) -> Json:
+def _record(point: Any) -> Json:
     record = {"id": point.id}
-    payload, vector, order_value = point.payload, point.vector, point.order_value
+    payload, vector = point.payload, point.vector
     if payload is not None:
-        for field in without:
-            _drop(payload, field.split("."))
         record["payload"] = payload
     if vector is not None:
         record["vector"] = vector
-    if order_value is not None:
-        record["order_value"] = order_value
     return record
 
 
-def _drop(payload: Any, path: list[str]) -> None:
-    if not isinstance(payload, dict):
-        return
-    if len(path) == 1:
-        payload.pop(path[0], None)
-    else:
-        _drop(payload.get(path[0]), path[1:])
-
-
 def encode(value: Any) -> Any:
-    """What orjson cannot encode itself."""
+    """Encode a sparse vector, which orjson does not know."""
     if isinstance(value, engine.SparseVector):
         return {"indices": value.indices, "values": value.values}
     raise TypeError(f"{type(value).__name__} is not JSON serializable")
-
-
-def stored_vector(shard: engine.EdgeShard, identity: PointId, using: str) -> Any:
-    """The vector of a point, for a query by id."""
-    found = shard.retrieve([identity], False, [using])  # noqa: FBT003 - the engine's own signature
-    if not found:
-        raise not_found(f"No point with id {identity} found")
-    vector = found[0].vector
-    named = vector.get(using) if isinstance(vector, dict) else vector
-    if named is None:
-        raise not_found(f"No vector `{using}` at point {identity}")
-    return named

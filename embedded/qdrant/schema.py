@@ -1,4 +1,4 @@
-"""What a collection is made of: REST JSON to the engine's configuration and back."""
+"""The schema of a collection: REST JSON to the engine's configuration and back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INDEX_PARAMS = {
 
 @dataclass(frozen=True)
 class Shape:
-    """What a point's vectors must look like: dimensions by dense name, and the sparse names."""
+    """The vectors that a point may have: dimensions by dense name, and the sparse names."""
 
     dense: dict[str, int]
     multi: frozenset[str]
@@ -48,22 +48,13 @@ class Shape:
 
 
 def creation(request: Json) -> Json:
-    """The configuration to keep of a request to create a collection, without the fields given as null."""
-    kept = {name: value for name, value in request.items() if value is not None}
-    for name in kept.keys() - _CREATED - _IGNORED:
+    """The configuration in a request to create a collection, without the fields that are null."""
+    named = {name: value for name, value in request.items() if value is not None}
+    for name in named.keys() - _CREATED - _IGNORED:
         raise unsupported(f"`{name}` of a collection")
-    if not kept.get("vectors") and not kept.get("sparse_vectors"):
+    if not named.get("vectors") and not named.get("sparse_vectors"):
         raise malformed("a collection needs `vectors` or `sparse_vectors`")
-    return {name: value for name, value in kept.items() if name in _CREATED}
-
-
-def changed(config: Json, request: Json) -> Json:
-    """The configuration after a PATCH of its indexing and optimizing."""
-    given = {name: value for name, value in request.items() if value}
-    for name in given.keys() - {"hnsw_config", "optimizers_config", "metadata"}:
-        raise unsupported(f"a change of `{name}`")
-    merged = {name: {**config.get(name, {}), **_given(value)} for name, value in given.items()}
-    return {**config, **merged}
+    return {name: value for name, value in named.items() if name in _CREATED}
 
 
 def named_vectors(config: Json) -> dict[str, Json]:
@@ -98,22 +89,22 @@ _EDGE_OPTIMIZERS = frozenset(OPTIMIZERS) - {"flush_interval_sec"}
 
 
 def optimizers(config: Json) -> Json:
-    return {**OPTIMIZERS, **_given(config.get("optimizers_config") or {})}
+    return {**OPTIMIZERS, **_without_nulls(config.get("optimizers_config") or {})}
 
 
-def hnsw(given: Json) -> engine.HnswIndexConfig:
-    return engine.HnswIndexConfig(**{**HNSW, **_given(given)})
+def hnsw(fields: Json) -> engine.HnswIndexConfig:
+    return engine.HnswIndexConfig(**{**HNSW, **_without_nulls(fields)})
 
 
 def index_params(schema: object) -> Any:
-    """The engine's parameters for a payload index given by type name or by parameters."""
+    """The engine's parameters for a payload index named by its type or by parameters."""
     if schema is None:
         raise unsupported("a payload index without `field_schema`")
-    given = {"type": schema} if isinstance(schema, str) else dict(schema) if isinstance(schema, dict) else {}
-    kind = given.pop("type", None)
+    fields = {"type": schema} if isinstance(schema, str) else dict(schema) if isinstance(schema, dict) else {}
+    kind = fields.pop("type", None)
     if kind == "geo" or kind not in _INDEX_PARAMS:
         raise unsupported(f"a payload index of type `{kind}`") if kind else malformed("`field_schema` needs a type")
-    return _INDEX_PARAMS[kind](**{name: _index_value(name, value) for name, value in _given(given).items()})
+    return _INDEX_PARAMS[kind](**{name: _index_value(name, value) for name, value in _without_nulls(fields).items()})
 
 
 def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> Json:
@@ -133,9 +124,9 @@ def info(config: Json, shard: engine.ShardInfo, indexes: Json, status: str) -> J
                 "on_disk_payload": config.get("on_disk_payload", True),
                 **({"sparse_vectors": _sparse_vectors(config)} if _sparse_vectors(config) else {}),
             },
-            "hnsw_config": {**HNSW, **_given(config.get("hnsw_config") or {})},
+            "hnsw_config": {**HNSW, **_without_nulls(config.get("hnsw_config") or {})},
             "optimizer_config": optimizers(config),
-            "wal_config": {**WAL, **_given(config.get("wal_config") or {})},
+            "wal_config": {**WAL, **_without_nulls(config.get("wal_config") or {})},
             **({"metadata": config["metadata"]} if "metadata" in config else {}),
         },
         "payload_schema": {
@@ -157,14 +148,14 @@ def _sparse_vectors(config: Json) -> Json:
 
 
 def _dense(parameters: Json) -> engine.EdgeVectorParams:
-    given = _given(parameters)
-    for name in given.keys() - _VECTOR:
+    fields = _without_nulls(parameters)
+    for name in fields.keys() - _VECTOR:
         raise unsupported(f"`{name}` of a vector")
-    if "hnsw_config" in given:
-        given["hnsw_config"] = hnsw(given["hnsw_config"])
-    if "multivector_config" in given:
-        given["multivector_config"] = engine.MultiVectorConfig(engine.MultiVectorComparator.MaxSim)
-    return engine.EdgeVectorParams(**{name: _vector_value(name, value) for name, value in given.items()})
+    if "hnsw_config" in fields:
+        fields["hnsw_config"] = hnsw(fields["hnsw_config"])
+    if "multivector_config" in fields:
+        fields["multivector_config"] = engine.MultiVectorConfig(engine.MultiVectorComparator.MaxSim)
+    return engine.EdgeVectorParams(**{name: _vector_value(name, value) for name, value in fields.items()})
 
 
 def _vector_value(name: str, value: Any) -> Any:
@@ -179,11 +170,11 @@ def _vector_value(name: str, value: Any) -> Any:
 
 
 def _sparse(parameters: Json) -> engine.EdgeSparseVectorParams:
-    given = _given(parameters)
-    for name in given.keys() - _SPARSE:
+    fields = _without_nulls(parameters)
+    for name in fields.keys() - _SPARSE:
         raise unsupported(f"`{name}` of a sparse vector")
-    index = _given(given.get("index") or {})
-    modifier = given.get("modifier")
+    index = _without_nulls(fields.get("index") or {})
+    modifier = fields.get("modifier")
     return engine.EdgeSparseVectorParams(
         modifier=engine.Modifier.Idf if modifier == "idf" else None,
         **{name: value for name, value in index.items() if name in ("full_scan_threshold", "on_disk")},
@@ -208,5 +199,5 @@ def _member(kind: Any, name: str) -> Any:
     return member
 
 
-def _given(value: Json) -> Json:
+def _without_nulls(value: Json) -> Json:
     return {name: item for name, item in value.items() if item is not None}

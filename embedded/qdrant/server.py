@@ -16,9 +16,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from embedded.qdrant import operations, queries
-from embedded.qdrant.errors import ApiError, engine_errors, not_found, unsupported
-from embedded.qdrant.filters import point_id, point_ids
-from embedded.qdrant.groups import grouped
+from embedded.qdrant.errors import ApiError, engine_errors, unsupported
+from embedded.qdrant.filters import point_ids
 from embedded.qdrant.schema import Json, Shape
 from embedded.qdrant.shard import Shard, parse
 from embedded.qdrant.store import Store
@@ -99,34 +98,13 @@ class Api:
             self._store.create(request.path_params["name"], body)
         return True
 
-    async def change_collection(self, request: Request) -> bool:
-        await self._shard(request).change(parse(await request.body()))
-        return True
-
     async def delete_collection(self, request: Request) -> bool:
         return await self._store.delete(request.path_params["name"])
-
-    async def aliases(self, _: Request) -> Json:
-        return self._aliases(self._store.aliases.items())
-
-    async def collection_aliases(self, request: Request) -> Json:
-        name = request.path_params["name"]
-        return self._aliases((alias, target) for alias, target in self._store.aliases.items() if target == name)
-
-    async def change_aliases(self, request: Request) -> bool:
-        body = parse(await request.body())
-        with engine_errors():
-            self._store.change_aliases(body)
-        return True
 
     async def create_index(self, request: Request) -> Json:
         body = parse(await request.body())
         with engine_errors():
             await self._shard(request).create_index(body["field_name"], body.get("field_schema"))
-        return _done(request)
-
-    async def delete_index(self, request: Request) -> Json:
-        await self._shard(request).delete_index(request.path_params["field"])
         return _done(request)
 
     async def upsert(self, request: Request) -> Json:
@@ -138,15 +116,6 @@ class Api:
     async def set_payload(self, request: Request) -> Json:
         return await self._update(request, lambda body, _: operations.set_payload(body))
 
-    async def overwrite_payload(self, request: Request) -> Json:
-        return await self._update(request, lambda body, _: operations.overwrite_payload(body))
-
-    async def delete_payload(self, request: Request) -> Json:
-        return await self._update(request, lambda body, _: operations.delete_payload(body))
-
-    async def clear_payload(self, request: Request) -> Json:
-        return await self._update(request, lambda body, _: operations.clear_payload(body))
-
     async def batch(self, request: Request) -> list[Json]:
         count = await self._shard(request).update_batch(await request.body())
         return [_done(request)] * count
@@ -156,66 +125,25 @@ class Api:
         with engine_errors():
             payload = queries.with_payload(body, default=True)
             found = shard.engine.retrieve(point_ids(body["ids"]), payload, queries.with_vector(body))
-            return queries.records(found, queries.excluded(body))
-
-    async def point(self, request: Request) -> Json:
-        shard, given = self._shard(request), request.path_params["point"]
-        identity = point_id(int(given) if given.isdigit() else given)
-        found = shard.engine.retrieve([identity], True, True)  # noqa: FBT003 - the engine's own signature
-        if not found:
-            raise not_found(f"Point with id {given} does not exists!")
-        return queries.records(found)[0]
+            return queries.records(found)
 
     async def scroll(self, request: Request) -> Json:
         shard, body = await self._read(request)
         with engine_errors():
             points, offset = shard.engine.scroll(queries.scroll_request(body))
-            return {"points": queries.records(points, queries.excluded(body)), "next_page_offset": offset}
+            return {"points": queries.records(points), "next_page_offset": offset}
 
     async def count(self, request: Request) -> Json:
         shard, body = await self._read(request)
         with engine_errors():
             return {"count": shard.engine.count(queries.count_request(body))}
 
-    async def facet(self, request: Request) -> Json:
-        shard, body = await self._read(request)
-        with engine_errors():
-            hits = shard.engine.facet(queries.facet_request(body)).hits
-            return {"hits": [{"value": hit.value, "count": hit.count} for hit in hits]}
-
-    async def query(self, request: Request) -> Json:
-        shard, body = await self._read(request)
-        with engine_errors():
-            return {"points": queries.scored(_search(shard, body), queries.excluded(body))}
-
     async def query_batch(self, request: Request) -> list[Json]:
         shard, body = await self._read(request)
         with engine_errors():
-            searches = body["searches"]
-            requests = [queries.query_request(search, _vector_of(shard)) for search in searches]
+            requests = [queries.query_request(search) for search in body["searches"]]
             answers = shard.engine.query_batch(engine.QueryBatchRequest(requests))
-            return [
-                {"points": queries.scored(points, queries.excluded(search))}
-                for search, points in zip(searches, answers, strict=True)
-            ]
-
-    async def query_groups(self, request: Request) -> Json:
-        shard, body = await self._read(request)
-        with engine_errors():
-            groups = grouped(body, lambda plain: _search(shard, plain), lambda wanted: _count(shard, wanted))
-            identities = list({hit.id: None for hits in groups.values() for hit in hits})
-            payload = queries.with_payload(body, default=False)
-            found = shard.engine.retrieve(identities, payload, queries.with_vector(body))
-            records = {record["id"]: record for record in queries.records(found, queries.excluded(body))}
-        return {
-            "groups": [
-                {
-                    "id": group,
-                    "hits": [{**records[hit.id], "version": hit.version, "score": hit.score} for hit in hits],
-                }
-                for group, hits in groups.items()
-            ]
-        }
+            return [{"points": queries.scored(points)} for points in answers]
 
     async def _update(self, request: Request, make: Make) -> Json:
         await self._shard(request).update(await request.body(), make)
@@ -228,58 +156,28 @@ class Api:
     def _shard(self, request: Request) -> Shard:
         return self._store.shard(request.path_params["name"])
 
-    @staticmethod
-    def _aliases(pairs: Iterable[tuple[str, str]]) -> Json:
-        return {"aliases": [{"alias_name": alias, "collection_name": target} for alias, target in pairs]}
-
 
 def _done(request: Request) -> Json:
-    """Every update is applied before it is answered; who did not ask to wait is told no more than a server tells."""
+    """Every update is applied before its reply. A caller that did not wait reads no more than from a server."""
     waited = request.query_params.get("wait") == "true"
     return {"operation_id": 0, "status": "completed" if waited else "acknowledged"}
-
-
-def _search(shard: Shard, body: Json) -> list[Any]:
-    found: list[Any] = shard.engine.query(queries.query_request(body, _vector_of(shard)))
-    return found
-
-
-def _count(shard: Shard, wanted: Json) -> int:
-    counted: int = shard.engine.count(queries.count_request({"filter": wanted}))
-    return counted
-
-
-def _vector_of(shard: Shard) -> queries.VectorOf:
-    return lambda identity, using: queries.stored_vector(shard.engine, identity, using)
 
 
 _COLLECTION = "/collections/{name}"
 _POINTS = _COLLECTION + "/points"
 ROUTES: list[tuple[str, str, Handler]] = [
     ("GET", "/collections", Api.collections),
-    ("POST", "/collections/aliases", Api.change_aliases),
-    ("GET", "/aliases", Api.aliases),
     ("GET", _COLLECTION, Api.collection),
     ("PUT", _COLLECTION, Api.create_collection),
-    ("PATCH", _COLLECTION, Api.change_collection),
     ("DELETE", _COLLECTION, Api.delete_collection),
     ("GET", _COLLECTION + "/exists", Api.collection_exists),
-    ("GET", _COLLECTION + "/aliases", Api.collection_aliases),
     ("PUT", _COLLECTION + "/index", Api.create_index),
-    ("DELETE", _COLLECTION + "/index/{field:path}", Api.delete_index),
-    ("POST", _COLLECTION + "/facet", Api.facet),
     ("PUT", _POINTS, Api.upsert),
     ("POST", _POINTS, Api.retrieve),
     ("POST", _POINTS + "/delete", Api.delete_points),
     ("POST", _POINTS + "/payload", Api.set_payload),
-    ("PUT", _POINTS + "/payload", Api.overwrite_payload),
-    ("POST", _POINTS + "/payload/delete", Api.delete_payload),
-    ("POST", _POINTS + "/payload/clear", Api.clear_payload),
     ("POST", _POINTS + "/batch", Api.batch),
     ("POST", _POINTS + "/scroll", Api.scroll),
     ("POST", _POINTS + "/count", Api.count),
-    ("POST", _POINTS + "/query", Api.query),
     ("POST", _POINTS + "/query/batch", Api.query_batch),
-    ("POST", _POINTS + "/query/groups", Api.query_groups),
-    ("GET", _POINTS + "/{point}", Api.point),
 ]

@@ -47,11 +47,11 @@ class Shard:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        kept = orjson.loads((directory / CONFIGURATION).read_bytes())
-        self.config: Json = kept["config"]
-        self.indexes: Json = kept["indexes"]
-        self._number: int = kept["shard"]
-        self._optimized_points: int = kept["optimized_points"]
+        stored = orjson.loads((directory / CONFIGURATION).read_bytes())
+        self.config: Json = stored["config"]
+        self.indexes: Json = stored["indexes"]
+        self._number: int = stored["shard"]
+        self._optimized_points: int = stored["optimized_points"]
         self.shape = schema.shape(self.config)
         self._remove_leftovers()
         self.engine = engine.EdgeShard.load(str(self._engine_directory()))
@@ -99,29 +99,7 @@ class Shard:
             with engine_errors():
                 self._apply([(engine.UpdateOperation.create_field_index(field, schema.index_params(field_schema)), 0)])
             self.indexes[field] = field_schema
-            self._keep()
-
-        await self._write(apply)
-
-    async def delete_index(self, field: str) -> None:
-        def apply() -> None:
-            with engine_errors():
-                self._apply([(engine.UpdateOperation.delete_field_index(field), 0)])
-            self.indexes.pop(field, None)
-            self._keep()
-
-        await self._write(apply)
-
-    async def change(self, request: Json) -> None:
-        """Change indexing and optimizing; the next optimization builds what the new configuration asks for."""
-
-        def apply() -> None:
-            config = schema.changed(self.config, request)
-            with engine_errors():
-                schema.edge_config(config)
-            self.config = config
-            self._written_points = max(self._written_points, self.engine.info().points_count)
-            self._keep()
+            self._save()
 
         await self._write(apply)
 
@@ -141,7 +119,7 @@ class Shard:
             self._optimization = asyncio.get_running_loop().create_task(self._optimize())
 
     async def close(self) -> None:
-        """Flush and close; a running optimization is given up, for nothing depends on it."""
+        """Flush and close; a running optimization is abandoned, for nothing depends on it."""
         if self._optimization is not None:
             self._optimization.cancel()
             await asyncio.wait([self._optimization])
@@ -182,7 +160,7 @@ class Shard:
         return backlog >= (max(1, indexed / 8) if idle else max(BUSY_BACKLOG, indexed))
 
     def _thresholds(self, points: int) -> float:
-        """The size of some points' vectors, in indexing thresholds; 0 where no index is wanted."""
+        """The size of `points` points' vectors, in indexing thresholds; 0 where the collection has no index."""
         threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
         bytes_a_point = 4 * sum(self.shape.dense.values())
         if not threshold_kb or not self._wants_index() or not bytes_a_point:
@@ -196,7 +174,7 @@ class Shard:
         return max(0, int(self.engine.info().points_count) - self._optimized_points)
 
     async def _optimize(self) -> None:
-        """Optimize a copy elsewhere while this one serves, then replay on it what was written meanwhile, and swap."""
+        """Optimize a copy in another process while this shard serves, replay later writes on the copy, and swap."""
         target = self.directory / f"shard-{self._number + 1}"
         await self._write(lambda: self._copy(target))
         configuration = self.directory / CONFIGURATION
@@ -209,7 +187,7 @@ class Shard:
             if process.returncode is None:
                 process.kill()
         if code:
-            log.error("the optimizer failed", directory=str(target), code=code)
+            log.error("optimizer.failed", directory=str(target), code=code)
         await self._write(lambda: self._give_up(target) if code else self._take_over(target))
 
     def _copy(self, target: Path) -> None:
@@ -225,13 +203,13 @@ class Shard:
         optimized = engine.EdgeShard.load(str(target))
         points = optimized.info().points_count
         for operation in replayed:
-            with suppress(ApiError), engine_errors():  # what was refused the first time is refused again
+            with suppress(ApiError), engine_errors():  # the engine refuses again what it refused the first time
                 optimized.update(operation)
         optimized.flush()
         before = self._engine_directory()
         self._number += 1
         self._optimized_points = points
-        self._keep()
+        self._save()
         # A reader may be using the old engine now: it is closed when its last reader lets go of it.
         self.engine = optimized
         shutil.rmtree(before, ignore_errors=True)
@@ -248,14 +226,14 @@ class Shard:
             if path != self._engine_directory():
                 shutil.rmtree(path)
 
-    def _keep(self) -> None:
-        kept = {
+    def _save(self) -> None:
+        configuration = {
             "config": self.config,
             "indexes": self.indexes,
             "shard": self._number,
             "optimized_points": self._optimized_points,
         }
-        _write_configuration(self.directory, kept)
+        _write_configuration(self.directory, configuration)
 
 
 def parse(body: bytes) -> Json:
@@ -269,15 +247,12 @@ def parse(body: bytes) -> Json:
     return value
 
 
-def write_whole(path: Path, value: Json) -> None:
-    """Replace a JSON file whole or not at all."""
+def _write_configuration(directory: Path, configuration: Json) -> None:
+    """Replace the configuration whole or not at all."""
+    path = directory / CONFIGURATION
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        file.write(orjson.dumps(value))
+        file.write(orjson.dumps(configuration))
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-
-
-def _write_configuration(directory: Path, kept: Json) -> None:
-    write_whole(directory / CONFIGURATION, kept)

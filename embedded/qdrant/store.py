@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-import orjson
 import structlog
 
 from embedded.qdrant import schema
-from embedded.qdrant.errors import ApiError, not_found, unsupported, wrong_input
+from embedded.qdrant.errors import ApiError, not_found, wrong_input
 from embedded.qdrant.schema import Json
-from embedded.qdrant.shard import CONFIGURATION, Shard, write_whole
+from embedded.qdrant.shard import CONFIGURATION, Shard
 
 MAINTAIN_EVERY_SECONDS = 0.5
 MAX_NAME_BYTES = 200
@@ -29,18 +28,14 @@ class InUseError(Exception):
 
 
 class Store:
-    """The collections and aliases; opening it takes the data directory, or raises `InUseError`."""
+    """The collections; opening it takes the data directory, or raises `InUseError`."""
 
     def __init__(self, data_dir: Path) -> None:
         data_dir.mkdir(parents=True, exist_ok=True)
         self._lock = _owned(data_dir)
-        self._aliases_file = data_dir / "aliases.json"
-        self.aliases: dict[str, str] = (
-            orjson.loads(self._aliases_file.read_bytes()) if self._aliases_file.exists() else {}
-        )
         self._directory = data_dir / "collections"
         self._directory.mkdir(exist_ok=True)
-        self._shards = {unquote(path.name): Shard(path) for path in self._kept_directories()}
+        self._shards = {unquote(path.name): Shard(path) for path in self._collection_directories()}
         self._maintenance: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -58,11 +53,11 @@ class Store:
         return sorted(self._shards)
 
     def exists(self, name: str) -> bool:
-        return name in self._shards or name in self.aliases
+        return name in self._shards
 
     def shard(self, name: str) -> Shard:
-        """The collection of that name or alias; 404 where there is none."""
-        shard = self._shards.get(self.aliases.get(name, name))
+        """The collection of that name; 404 where there is none."""
+        shard = self._shards.get(name)
         if shard is None:
             raise not_found(f"Collection `{name}` doesn't exist!")
         return shard
@@ -77,57 +72,27 @@ class Store:
         self._shards[name] = Shard(directory)
 
     async def delete(self, name: str) -> bool:
-        """Delete the collection and the aliases to it; false where there is none."""
+        """Delete the collection; false where there is none."""
         shard = self._shards.pop(name, None)
         if shard is None:
             return False
-        self._keep_aliases({alias: target for alias, target in self.aliases.items() if target != name})
         (self._path(name) / CONFIGURATION).unlink()
         await shard.close()
         shutil.rmtree(self._path(name), ignore_errors=True)
         return True
 
-    def change_aliases(self, request: Json) -> None:
-        """Apply all actions, or none where one is refused."""
-        aliases = dict(self.aliases)
-        for action in request["actions"]:
-            self._change_alias(aliases, action)
-        self._keep_aliases(aliases)
-
-    def _change_alias(self, aliases: dict[str, str], action: Json) -> None:
-        match action:
-            case {"create_alias": {"collection_name": target, "alias_name": alias}}:
-                if target not in self._shards:
-                    raise not_found(f"Collection `{target}` doesn't exist!")
-                if alias in self._shards:
-                    raise ApiError(409, f"Wrong input: Collection `{alias}` already exists!")
-                aliases[alias] = target
-            case {"delete_alias": {"alias_name": alias}}:
-                aliases.pop(alias, None)
-            case {"rename_alias": {"old_alias_name": old, "new_alias_name": new}}:
-                if old not in aliases:
-                    raise not_found(f"Alias `{old}` doesn't exist!")
-                aliases[new] = aliases.pop(old)
-            case _:
-                raise unsupported(f"the alias action `{', '.join(action)}`")
-
-    def _keep_aliases(self, aliases: dict[str, str]) -> None:
-        if aliases != self.aliases:
-            write_whole(self._aliases_file, aliases)
-            self.aliases = aliases
-
     def _path(self, name: str) -> Path:
         return self._directory / quote(name, safe="").replace(".", "%2E")
 
-    def _kept_directories(self) -> list[Path]:
-        """Collections; what has no configuration was being made or deleted when the process died."""
-        kept = []
+    def _collection_directories(self) -> list[Path]:
+        """The folders of collections. One without configuration was being made or deleted when the process died."""
+        directories = []
         for path in sorted(self._directory.iterdir()):
             if (path / CONFIGURATION).exists():
-                kept.append(path)
+                directories.append(path)
             else:
                 shutil.rmtree(path)
-        return kept
+        return directories
 
     async def _maintain(self) -> None:
         while True:
@@ -136,7 +101,7 @@ class Store:
                 try:
                     await shard.maintain()
                 except Exception:
-                    log.exception("maintenance failed", collection=name)
+                    log.exception("maintenance.failed", collection=name)
 
 
 def _owned(data_dir: Path) -> IO[str]:

@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
+from shared.domain.chunks import ChunkContent
+
 
 class DocumentState(StrEnum):
     QUEUED = "queued"
@@ -144,10 +146,7 @@ class ChunkDetail:
 
     id: UUID
     ordinal: int
-    text: str
-    heading_path: tuple[str, ...]
-    span: tuple[int, int]
-    page: int | None
+    content: ChunkContent
     state: ChunkState
     error: str | None
     questions: tuple[Mapping[str, Any], ...]
@@ -216,13 +215,9 @@ class NewChunk:
 
     id: UUID
     ordinal: int
-    text: str
-    heading_path: tuple[str, ...]
-    span: tuple[int, int]
-    page: int | None
+    content: ChunkContent
     content_key: bytes
     ready_questions: tuple[str, ...] | None = None
-    section: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +228,7 @@ class ChunkToGenerate:
     document_id: UUID
     tenant: str
     options: CollectionOptions
-    text: str
-    title: str | None
-    heading_path: tuple[str, ...]
+    content: ChunkContent
     content_key: bytes
     attempts: int
     lost_leases: int
@@ -269,14 +262,9 @@ class ChunkToIndex:
     options: CollectionOptions
     external_id: str
     filename: str | None
-    title: str | None
     metadata: Mapping[str, Any]
     ordinal: int
-    text: str
-    heading_path: tuple[str, ...]
-    span: tuple[int, int]
-    page: int | None
-    section: tuple[int, int] | None
+    content: ChunkContent
     hidden: bool
     questions: tuple[str, ...]
     ready_made: bool

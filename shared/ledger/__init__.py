@@ -1,4 +1,4 @@
-"""The ledger: every unit of work is a row in PostgreSQL, and what it says is the truth."""
+"""The ledger: every unit of work is a row in PostgreSQL, and the row is the truth about it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Ledger:
     documents: Documents
     work: Work
     backlogs: Backlogs
-    dead: DeadLetters
+    dead_letters: DeadLetters
     audit: Audit
-    queries: QueryLog
+    query_log: QueryLog
     feedback: Feedback
     calibrations: Calibrations
 

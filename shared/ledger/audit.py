@@ -1,4 +1,4 @@
-"""What the ledger says must stand in Qdrant, and how what does not is brought back."""
+"""The audit: the points that Qdrant must hold by the ledger, and how a chunk is indexed again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,81 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.records import AcceptedState, ChunkState
+from shared.ledger import states
 from shared.ledger.database import Database
 
-_SETTLED = ("ready", "degraded", "failed")
+_SNAPSHOT = "id, external_id, state, version, live_version, updated_at"
+
+# The chunks of live versions, and how many points each must have.
+_CHUNKS = f"""
+    SELECT c.document_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
+           c.state IN ('{ChunkState.INDEXED}', '{ChunkState.DEAD}') AS required,
+           c.state = '{ChunkState.INDEXED}' AS text_required,
+           ARRAY(SELECT a.id FROM accepted_questions a
+                 WHERE a.chunk_id = c.id AND a.state = '{AcceptedState.INDEXED}') AS accepted,
+           ARRAY(SELECT a.id FROM accepted_questions a
+                 WHERE a.chunk_id = c.id
+                   AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.REMOVING}')) AS accepted_open
+    FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+"""
+
+# List the documents of a collection in the order of their external ids.
+_PAGE = text(f"""
+    SELECT {_SNAPSHOT} FROM documents
+    WHERE collection_id = :collection AND {states.exists()} AND external_id > :after
+    ORDER BY external_id LIMIT :limit
+""")
+
+# Read documents as they are now.
+_SNAPSHOTS = text(f"SELECT {_SNAPSHOT} FROM documents WHERE id = ANY(CAST(:ids AS uuid[]))")
+
+# Read and lock documents, in one order, so that two audits cannot deadlock.
+_LOCK = text(f"SELECT {_SNAPSHOT} FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR UPDATE")
+
+# List the chunks of documents' live versions in order.
+_EXPECTED = text(f"""
+    {_CHUNKS}
+    WHERE c.document_id = ANY(CAST(:ids AS uuid[]))
+      AND (CAST(:document AS uuid) IS NULL OR (c.document_id, c.ordinal) > (:document, CAST(:ordinal AS int)))
+    ORDER BY c.document_id, c.ordinal LIMIT :limit
+""")
+
+# Read chunks of live versions by their ids.
+_EXPECTED_BY_ID = text(f"{_CHUNKS} WHERE c.id = ANY(CAST(:chunks AS uuid[]))")
+
+# Find the versions below which sweeps will delete the points of documents.
+_SWEPT = text("""
+    SELECT document_id, max(below_version) AS below FROM sweeps
+    WHERE document_id = ANY(CAST(:ids AS uuid[])) GROUP BY document_id
+""")
+
+# Open chunks of live versions to the indexer again, if their questions are paid for or ready-made. Their points are
+# visible as soon as they are written, for the version is live.
+_INDEX_CHUNKS_AGAIN = text(f"""
+    UPDATE chunks c
+    SET {states.INDEX_CHUNK_AGAIN.sets()}, hidden = false, error = NULL, due_at = now(), settled_at = NULL,
+        {states.UNCLAIMED}
+    WHERE (c.id, c.version) IN (
+        SELECT c.id, c.version FROM chunks c
+        JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+        WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.id = ANY(CAST(:ids AS uuid[]))
+          AND {states.INDEX_AGAIN.applies("d")} AND {states.INDEX_CHUNK_AGAIN.applies("c")}
+          AND (c.ready_questions IS NOT NULL
+               OR EXISTS (SELECT 1 FROM completions p WHERE p.content_key = c.content_key)))
+    RETURNING c.id, c.document_id
+""")
+
+# Put the documents of such chunks in work again.
+_INDEX_DOCUMENTS_AGAIN = text(f"""
+    UPDATE documents SET {states.INDEX_AGAIN.sets()}, due_at = now(), updated_at = now(), {states.UNCLAIMED}
+    WHERE id = ANY(CAST(:ids AS uuid[]))
+""")
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentSnapshot:
-    """A document's row as it was at one moment; it has not changed while this is equal."""
+    """A document's row at one moment; an equal snapshot later means that the row has not changed."""
 
     id: UUID
     external_id: str
@@ -28,20 +95,21 @@ class DocumentSnapshot:
     updated_at: datetime
 
     @property
-    def is_settled(self) -> bool:
-        return self.state in _SETTLED
+    def is_final(self) -> bool:
+        """Whether no worker will change it by itself."""
+        return self.state in states.FINAL_DOCUMENTS
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedChunk:
     """A chunk of a live version.
 
     Args:
-        kept: how many of its questions have points.
+        passed: how many of its questions have points.
+        required: whether the points of its questions must be there; a discarded chunk needs none.
+        text_required: whether the point of its text must be there; a dead chunk may have none.
         accepted: the points of users' questions.
-        accepted_open: those of them that may be there already, or still.
-        required: whether these must be there: of a chunk that was discarded nothing must.
-        text_required: whether the point of its text must be there: a dead chunk may have none.
+        accepted_open: the points of users' questions that may be there already, or still.
     """
 
     document_id: UUID
@@ -56,22 +124,26 @@ class Expected:
 
 
 class LockedDocuments:
-    """Documents that nobody changes until the transaction ends."""
+    """Documents that nobody else changes until the transaction ends."""
 
     def __init__(self, connection: AsyncConnection, ids: frozenset[UUID]) -> None:
         self._connection = connection
         self.ids = ids
 
     async def index_again(self, chunks: Sequence[UUID]) -> set[UUID]:
-        """Have chunks indexed again from questions that are paid for; return those for which there are such."""
+        """Have chunks indexed again; return the chunks whose questions are paid for, which are due now."""
         return await index_again(self._connection, list(self.ids), chunks)
 
 
 async def index_again(connection: AsyncConnection, documents: Sequence[UUID], chunks: Sequence[UUID]) -> set[UUID]:
-    """Have chunks of documents that are locked and not in work indexed again; see `Held.index_again`."""
-    found = (await connection.execute(_INDEX_AGAIN, {"ids": list(documents), "chunks": list(chunks)})).all()
-    await connection.execute(_INDEXING, {"ids": sorted({row.document_id for row in found})})
-    return {row.id for row in found}
+    """Have chunks of locked documents indexed again; return the chunks that are due now.
+
+    A document in work is left alone. So is a chunk whose questions are not paid for: a call would be needed.
+    """
+    parameters = {"ids": list(documents), "chunks": list(chunks)}
+    due = (await connection.execute(_INDEX_CHUNKS_AGAIN, parameters)).all()
+    await connection.execute(_INDEX_DOCUMENTS_AGAIN, {"ids": sorted({row.document_id for row in due})})
+    return {row.id for row in due}
 
 
 class Audit:
@@ -84,93 +156,37 @@ class Audit:
         async with self._database.begin() as connection:
             return [DocumentSnapshot(**row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
 
-    async def standings(self, document_ids: Sequence[UUID]) -> dict[UUID, DocumentSnapshot]:
-        """Return documents by id; those that are gone are missing."""
+    async def snapshots(self, document_ids: Sequence[UUID]) -> dict[UUID, DocumentSnapshot]:
+        """Return documents by id; documents that do not exist any more are missing."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_STANDINGS, {"ids": list(document_ids)})).mappings()
+            rows = (await connection.execute(_SNAPSHOTS, {"ids": list(document_ids)})).mappings()
             return {row["id"]: DocumentSnapshot(**row) for row in rows}
 
     async def expected(
         self, document_ids: Sequence[UUID], *, after: tuple[UUID, int] | None = None, limit: int = 200
-    ) -> list[Expected]:
+    ) -> list[ExpectedChunk]:
         """Return the chunks of live versions in order, from behind (document, ordinal) on."""
         document, ordinal = after or (None, None)
         parameters = {"ids": list(document_ids), "document": document, "ordinal": ordinal, "limit": limit}
         async with self._database.begin() as connection:
-            return [Expected(**row) for row in (await connection.execute(_EXPECTED, parameters)).mappings()]
+            return [ExpectedChunk(**row) for row in (await connection.execute(_EXPECTED, parameters)).mappings()]
 
-    async def expected_of(self, chunk_ids: Sequence[UUID]) -> dict[UUID, Expected]:
-        """Return those of the given chunks that belong to a live version."""
+    async def expected_by_id(self, chunk_ids: Sequence[UUID]) -> dict[UUID, ExpectedChunk]:
+        """Return chunks of live versions by id; other chunks are missing."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_EXPECTED_OF, {"chunks": list(chunk_ids)})).mappings()
-            return {row["id"]: Expected(**row) for row in rows}
+            rows = (await connection.execute(_EXPECTED_BY_ID, {"chunks": list(chunk_ids)})).mappings()
+            return {row["id"]: ExpectedChunk(**row) for row in rows}
 
     async def swept_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
-        """Return the version below which a document's points are to be removed soon, where they are."""
+        """Return the version below which a sweep will delete a document's points; documents without one are missing."""
         async with self._database.begin() as connection:
             rows = await connection.execute(_SWEPT, {"ids": list(document_ids)})
             return {row.document_id: row.below for row in rows}
 
     @asynccontextmanager
-    async def holding(self, standings: Sequence[DocumentSnapshot]) -> AsyncIterator[LockedDocuments]:
-        """Keep documents as they are until the block ends; those that have changed since are not among them."""
+    async def locked(self, snapshots: Sequence[DocumentSnapshot]) -> AsyncIterator[LockedDocuments]:
+        """Lock documents until the block ends; a document that has changed since its snapshot is not among them."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_HOLD, {"ids": [s.id for s in standings]})).mappings()
+            rows = (await connection.execute(_LOCK, {"ids": [s.id for s in snapshots]})).mappings()
             now = {row["id"]: DocumentSnapshot(**row) for row in rows}
-            yield LockedDocuments(connection, frozenset(s.id for s in standings if now.get(s.id) == s))
-
-
-_STANDING = "id, external_id, state, version, live_version, updated_at"
-
-_PAGE = text(f"""
-    SELECT {_STANDING} FROM documents
-    WHERE collection_id = :collection AND state <> 'deleting' AND external_id > :after
-    ORDER BY external_id LIMIT :limit
-""")
-
-_STANDINGS = text(f"SELECT {_STANDING} FROM documents WHERE id = ANY(CAST(:ids AS uuid[]))")
-_HOLD = text(f"SELECT {_STANDING} FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR UPDATE")
-
-_CHUNKS = """
-    SELECT c.document_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
-           c.state IN ('indexed', 'dead') AS required, c.state = 'indexed' AS text_required,
-           ARRAY(SELECT a.id FROM accepted_questions a WHERE a.chunk_id = c.id AND a.state = 'indexed') AS accepted,
-           ARRAY(SELECT a.id FROM accepted_questions a
-                 WHERE a.chunk_id = c.id AND a.state IN ('waiting', 'removing')) AS accepted_open
-    FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
-"""
-
-_EXPECTED = text(f"""
-    {_CHUNKS}
-    WHERE c.document_id = ANY(CAST(:ids AS uuid[]))
-      AND (CAST(:document AS uuid) IS NULL OR (c.document_id, c.ordinal) > (:document, CAST(:ordinal AS int)))
-    ORDER BY c.document_id, c.ordinal LIMIT :limit
-""")
-
-_EXPECTED_OF = text(f"{_CHUNKS} WHERE c.id = ANY(CAST(:chunks AS uuid[]))")
-
-_SWEPT = text("""
-    SELECT document_id, max(below_version) AS below FROM sweeps
-    WHERE document_id = ANY(CAST(:ids AS uuid[])) GROUP BY document_id
-""")
-
-_UNCLAIMED = "attempts = 0, lost_leases = 0, lease_token = NULL, leased_by = NULL"
-
-# Its version is live: its points are to be seen as soon as they are written.
-_INDEX_AGAIN = text(f"""
-    UPDATE chunks c
-    SET state = 'generated', hidden = false, error = NULL, due_at = now(), settled_at = NULL, {_UNCLAIMED}
-    WHERE (c.id, c.version) IN (
-        SELECT c.id, c.version FROM chunks c
-        JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
-        WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.id = ANY(CAST(:ids AS uuid[]))
-          AND d.state IN ('ready', 'degraded') AND c.state IN ('indexed', 'dead')
-          AND (c.ready_questions IS NOT NULL
-               OR EXISTS (SELECT 1 FROM completions p WHERE p.content_key = c.content_key)))
-    RETURNING c.id, c.document_id
-""")
-
-_INDEXING = text(f"""
-    UPDATE documents SET state = 'indexing', due_at = now(), updated_at = now(), {_UNCLAIMED}
-    WHERE id = ANY(CAST(:ids AS uuid[]))
-""")
+            yield LockedDocuments(connection, frozenset(s.id for s in snapshots if now.get(s.id) == s))

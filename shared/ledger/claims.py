@@ -1,13 +1,12 @@
 """The statements that claim work: fair between tenants, uploads ahead of bulk, and suspects apart from everything else.
 
-Every claim shares the free slots out between the tenants that have something due: the next slot goes to the tenant that
+Every claim shares the free slots out between the tenants that have work due: the next slot goes to the tenant that
 holds the fewest for its weight. So one tenant's million chunks do not delay another's ten. Within a tenant the lane
-decides, then the age. And no tenant holds more chunks to ask than its own limits let begin within a minute: they would
-stand in slots that others could use.
+decides, then the age. No tenant holds more chunks to generate than its limits let begin within a minute: the chunks
+would stand in slots that others could use.
 
-What was in work when its worker ended is due again, and so is what ended it. Work whose lease has ended twice is a
-suspect from then on: it is claimed alone, by a drain that holds nothing else, so that it proves itself innocent or ends
-its worker without company.
+When a worker dies its rows are due again, the one that killed it too. A row that lost two leases is a suspect: a drain
+that holds nothing else claims it alone. It succeeds and is cleared, or kills only that worker.
 """
 
 from __future__ import annotations
@@ -15,18 +14,20 @@ from __future__ import annotations
 from sqlalchemy import TextClause, text
 
 from shared.domain.poison import SUSPECT_AFTER
+from shared.domain.records import AcceptedState, ChunkState
+from shared.ledger import states
 
-# How often work was in a worker that ended: the leases that a claim has seen end, and the one that it sees now.
+# How many leases of a row have ended: the leases that earlier claims counted, and the lease that this claim takes over.
 _LOST_LEASES = "w.lost_leases + (w.leased_by IS NOT NULL)::int"
 
 
-def _places(table: str, open_: str) -> str:
-    """The tenants that have anything open, each found by one look into the index, and their lanes."""
+def _places(table: str, is_open: str) -> str:
+    """Return the tables of tenants that have open work, each found by one look into the index, and of their lanes."""
     return f"""
         tenants(tenant) AS (
-            SELECT min(w.tenant) FROM {table} w WHERE {open_}
+            SELECT min(w.tenant) FROM {table} w WHERE {is_open}
             UNION ALL
-            SELECT (SELECT min(w.tenant) FROM {table} w WHERE {open_} AND w.tenant > t.tenant)
+            SELECT (SELECT min(w.tenant) FROM {table} w WHERE {is_open} AND w.tenant > t.tenant)
             FROM tenants t WHERE t.tenant IS NOT NULL
         ),
         places AS (
@@ -34,21 +35,21 @@ def _places(table: str, open_: str) -> str:
         )"""
 
 
-def _fair(table: str, open_: str, columns: str, only: str = "TRUE") -> str:
-    """The common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
+def _fair(table: str, is_open: str, columns: str, only: str = "TRUE") -> str:
+    """Return the common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
 
-    With many tenants none is asked for more rows than four times its share, so that few are locked in vain.
+    With many tenants no tenant yields more rows than four times its share, so that few rows are locked in vain.
     """
     return f"""
-    WITH RECURSIVE {_places(table, open_)},
+    WITH RECURSIVE {_places(table, is_open)},
     held AS (
         SELECT w.tenant, count(*) AS rows FROM {table} w
-        WHERE {open_} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
+        WHERE {is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
     ), candidates AS (
         SELECT p.tenant, w.*
         FROM places p CROSS JOIN LATERAL (
             SELECT {columns}, w.lane, w.due_at FROM {table} w
-            WHERE {open_} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
+            WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
               AND {_LOST_LEASES} < {SUSPECT_AFTER} AND {only}
             ORDER BY w.due_at
             LIMIT least(CAST(:limit AS int), 8 * CAST(:limit AS int) / (SELECT count(*)::int FROM places) + 1)
@@ -68,46 +69,48 @@ def _fair(table: str, open_: str, columns: str, only: str = "TRUE") -> str:
     )"""
 
 
-def _suspect(table: str, open_: str, columns: str, only: str = "TRUE") -> str:
-    """As `_fair`, with the suspects alone, the one that has waited longest first."""
+def _suspect(table: str, is_open: str, columns: str, only: str = "TRUE") -> str:
+    """Return the same for suspects alone, the one that has waited longest first."""
     return f"""
     WITH due AS (
         SELECT {columns} FROM {table} w
-        WHERE {open_} AND w.lost_leases > 0 AND {_LOST_LEASES} >= {SUSPECT_AFTER} AND w.due_at <= now() AND {only}
+        WHERE {is_open} AND w.lost_leases > 0 AND {_LOST_LEASES} >= {SUSPECT_AFTER} AND w.due_at <= now() AND {only}
         ORDER BY w.due_at LIMIT CAST(:limit AS int)
         FOR UPDATE SKIP LOCKED
     )"""
 
 
+# The columns that a claim sets.
 _LEASED = (
     f"""due_at = now() + :lease, lease_token = nextval('fencing'), leased_by = :worker, lost_leases = {_LOST_LEASES}"""
 )
 
-# What is open to each claim, in the words of its partial index.
-_TO_PARSE = "w.state IN ('queued', 'parsing')"
-_TO_GENERATE = "w.state = 'generating'"
-_TO_INDEX = "w.state = 'generated'"
+_TO_PARSE = states.is_in(states.TO_PARSE, "w")
+_TO_GENERATE = states.is_in(states.TO_GENERATE, "w")
+_TO_INDEX = states.is_in(states.TO_INDEX, "w")
 
+# Claim documents to be parsed.
 _DOCUMENTS = ("documents", _TO_PARSE, "w.id")
 _CLAIM_DOCUMENTS = f"""
     UPDATE documents w
-    SET state = 'parsing', {_LEASED}, updated_at = now()
+    SET {states.CLAIM_DOCUMENT.sets()}, {_LEASED}, updated_at = now()
     FROM due, collections c
     WHERE w.id = due.id AND c.id = w.collection_id
     RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, w.upload, w.filename, w.title,
               w.media_type, w.ready_questions, w.attempts, w.lost_leases, w.live_version
 """
 
-# Content that another worker is paying for right now is left alone, and within one claim each content comes once.
+# Claim chunks whose questions are to be generated. Content that another worker is paying for is left alone, and one
+# claim takes each content once.
 _CHUNKS_TO_GENERATE = (
     "chunks",
     _TO_GENERATE,
     "w.id, w.version, w.content_key",
-    """NOT EXISTS (
+    f"""NOT EXISTS (
               SELECT 1 FROM chunks o
-              WHERE o.content_key = w.content_key AND o.state = 'generating' AND o.leased_by IS NOT NULL
+              WHERE o.content_key = w.content_key AND o.state = '{ChunkState.GENERATING}' AND o.leased_by IS NOT NULL
                 AND (o.id, o.version) <> (w.id, w.version)
-              OFFSET 0)""",  # kept from becoming a join: one look into the index for each row of a few
+              OFFSET 0)""",  # OFFSET keeps it from becoming a join: a few rows need one look into the index each
 )
 _CLAIM_TO_GENERATE = f"""
     , once AS (
@@ -117,11 +120,15 @@ _CLAIM_TO_GENERATE = f"""
     SET {_LEASED}
     FROM once, documents d JOIN collections l ON l.id = d.collection_id
     WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
-    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, l.options, w.text, d.title, w.heading_path,
-              w.content_key, w.attempts, w.lost_leases
+    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, l.options, w.content, w.content_key,
+              w.attempts, w.lost_leases
 """
 
-_ACCEPTED = "FROM accepted_questions a WHERE a.chunk_id = w.id AND a.state IN ('waiting', 'indexed') ORDER BY a.id"
+_ACCEPTED = f"""
+    FROM accepted_questions a
+    WHERE a.chunk_id = w.id AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.INDEXED}') ORDER BY a.id"""
+
+# Claim chunks to be indexed, with their questions and those that users asked.
 _CHUNKS_TO_INDEX = ("chunks", _TO_INDEX, "w.id, w.version")
 _CLAIM_TO_INDEX = f"""
     UPDATE chunks w
@@ -129,8 +136,7 @@ _CLAIM_TO_INDEX = f"""
     FROM due, documents d JOIN collections l ON l.id = d.collection_id
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.embedding_model, l.options, d.external_id, d.filename, d.title, d.metadata, w.ordinal, w.text,
-              w.heading_path, w.span_start, w.span_end, w.page, w.section_start, w.section_end, w.hidden,
+              l.embedding_model, l.options, d.external_id, d.filename, d.metadata, w.ordinal, w.content, w.hidden,
               w.ready_questions IS NOT NULL AS ready_made,
               coalesce(w.ready_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
@@ -142,7 +148,7 @@ _CLAIM_TO_INDEX = f"""
 
 
 def _both(of: tuple[str, ...], update: str) -> dict[bool, TextClause]:
-    """The claim of ordinary work, and under True that of suspects."""
+    """Return the claim of ordinary work under False, and the claim of suspects under True."""
     return {False: text(_fair(*of) + update), True: text(_suspect(*of) + update)}
 
 
@@ -151,16 +157,17 @@ CLAIM_TO_GENERATE = _both(_CHUNKS_TO_GENERATE, _CLAIM_TO_GENERATE)
 CLAIM_TO_INDEX = _both(_CHUNKS_TO_INDEX, _CLAIM_TO_INDEX)
 
 
-def _is_due(table: str, open_: str) -> str:
-    """Whether anything may be claimed; what waits for its time is not looked at row by row."""
+def _is_due(table: str, is_open: str) -> str:
+    """Return the expression whether any row may be claimed; rows that wait for their time are not read one by one."""
     return f"""(
-        WITH RECURSIVE {_places(table, open_)}
+        WITH RECURSIVE {_places(table, is_open)}
         SELECT EXISTS (
             SELECT 1 FROM places p CROSS JOIN LATERAL (
                 SELECT 1 FROM {table} w
-                WHERE {open_} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now() LIMIT 1) w))"""
+                WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now() LIMIT 1) w))"""
 
 
+# See which stages have rows that may be claimed.
 DUE = text(f"""
     SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_GENERATE)} AS generate,
            {_is_due("chunks", _TO_INDEX)} AS index

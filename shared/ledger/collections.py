@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import RowMapping, func, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import RowMapping, text
 
 from shared.domain.errors import NotFound
 from shared.domain.records import Collection, CollectionOptions
-from shared.ledger import tables as t
+from shared.ledger import states
 from shared.ledger.database import Database
+
+# Write a collection, or replace the options of the one of that name. An update that changes nothing still returns the
+# row, whoever wrote it.
+_ENSURE = text("""
+    INSERT INTO collections AS c (id, tenant, name, options, embedding_model, index_name)
+    VALUES (:id, :tenant, :name, coalesce(CAST(:options AS jsonb), '{}'), :embedding_model, :index_name)
+    ON CONFLICT (tenant, name) DO UPDATE SET options = coalesce(CAST(:options AS jsonb), c.options)
+    RETURNING *
+""")
+
+# Read a collection by its name.
+_FIND = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name")
+
+# List a tenant's collections in order of name.
+_PAGE = text("SELECT * FROM collections WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit")
+
+# Count the documents of collections by state.
+_COUNTS = text(f"""
+    SELECT collection_id, state, count(*) FROM documents
+    WHERE collection_id = ANY(CAST(:ids AS uuid[])) AND {states.exists()} GROUP BY collection_id, state
+""")
 
 
 class Collections:
@@ -23,35 +44,30 @@ class Collections:
     async def ensure(
         self, tenant: str, name: str, *, embedding_model: str, options: CollectionOptions | None = None
     ) -> Collection:
-        """Return the collection, made if there is none; given options replace those it has."""
+        """Return the collection, made if there is none; `options` replace those of an older one."""
         collection_id = uuid4()
-        values = {
+        parameters = {
             "id": collection_id,
             "tenant": tenant,
             "name": name,
-            "options": options_json(options or CollectionOptions()),
+            "options": json.dumps(_options_json(options)) if options else None,
             "embedding_model": embedding_model,
             "index_name": f"foreask-{collection_id.hex}",
         }
-        statement = insert(t.collections).values(values)
-        # An update that changes nothing still returns the row that is there, whoever made it.
-        changed = {"options": statement.excluded.options} if options else {"name": name}
-        statement = statement.on_conflict_do_update(index_elements=["tenant", "name"], set_=changed)
         async with self._database.begin() as connection:
-            row = (await connection.execute(statement.returning(t.collections))).mappings().one()
+            row = (await connection.execute(_ENSURE, parameters)).mappings().one()
         return collection_of(row)
 
     async def find(self, tenant: str, name: str) -> Collection | None:
-        statement = select(t.collections).where(t.collections.c.tenant == tenant, t.collections.c.name == name)
         async with self._database.begin() as connection:
-            row = (await connection.execute(statement)).mappings().one_or_none()
+            row = (await connection.execute(_FIND, {"tenant": tenant, "name": name})).mappings().one_or_none()
         return collection_of(row) if row else None
 
     async def get(self, tenant: str, name: str) -> Collection:
         """Return the collection.
 
         Raises:
-            NotFound: this tenant has none of that name.
+            NotFound: the tenant has no collection of that name.
         """
         collection = await self.find(tenant, name)
         if collection is None:
@@ -59,27 +75,16 @@ class Collections:
         return collection
 
     async def page(self, tenant: str, *, after: str = "", limit: int = 50) -> list[Collection]:
-        """Return a tenant's collections in order of name."""
-        statement = (
-            select(t.collections)
-            .where(t.collections.c.tenant == tenant, t.collections.c.name > after)
-            .order_by(t.collections.c.name)
-            .limit(limit)
-        )
+        """Return a tenant's collections in order of name, from behind `after` on."""
+        parameters = {"tenant": tenant, "after": after, "limit": limit}
         async with self._database.begin() as connection:
-            return [collection_of(row) for row in (await connection.execute(statement)).mappings()]
+            return [collection_of(row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
 
-    async def counts(self, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
+    async def document_counts(self, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
         """Return how many documents of each state each collection has."""
-        d = t.documents.c
-        statement = (
-            select(d.collection_id, d.state, func.count())
-            .where(d.collection_id.in_(collection_ids), d.state != "deleting")
-            .group_by(d.collection_id, d.state)
-        )
         counts: dict[UUID, dict[str, int]] = {i: {} for i in collection_ids}
         async with self._database.begin() as connection:
-            for collection_id, state, count in await connection.execute(statement):
+            for collection_id, state, count in await connection.execute(_COUNTS, {"ids": list(collection_ids)}):
                 counts[collection_id][state] = count
         return counts
 
@@ -97,10 +102,9 @@ def collection_of(row: RowMapping) -> Collection:
     )
 
 
-def options_json(options: CollectionOptions) -> dict[str, Any]:
-    return {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
-
-
 def options_of(value: Mapping[str, Any]) -> CollectionOptions:
-    known = {f.name for f in dataclasses.fields(CollectionOptions)}
-    return CollectionOptions(**{name: v for name, v in value.items() if name in known})
+    return CollectionOptions(**value)
+
+
+def _options_json(options: CollectionOptions) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(options).items() if value is not None}

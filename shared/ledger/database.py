@@ -1,4 +1,4 @@
-"""The connection to PostgreSQL, and its failures turned into ours."""
+"""The connections to PostgreSQL, the locks that processes take in it, and its failures turned into ours."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import asyncpg
+import orjson
 import tenacity
 from sqlalchemy import event, exc, text
 from sqlalchemy.engine import make_url
@@ -34,10 +35,14 @@ _LOST = (
     OSError,
     asyncio.TimeoutError,
 )
+# Bound the time of every transaction, where the server can: from version 17 on.
 _SET_BOUND = """
 SELECT set_config('transaction_timeout', $1, false) WHERE current_setting('server_version_num')::int >= 170000
 """
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+
+# Wait for a lock, which the end of the transaction releases.
+_LOCK = text("SELECT pg_advisory_xact_lock(:number)")
 
 # Take a lock if it is free, which the end of the transaction releases.
 _TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
@@ -49,14 +54,16 @@ _PING = text("SELECT 1")
 class AdvisoryLock(IntEnum):
     """What one process does at a time. Any numbers do, as long as all processes take the same ones."""
 
+    MIGRATION = 7_065_011
     RECONCILIATION = 7_065_012
+    CALIBRATION = 7_065_013
 
 
 class Collided(Unavailable):
-    """Two transactions stood in each other's way and PostgreSQL ended this one: the same again will do."""
+    """PostgreSQL ended this transaction because another one stood in its way: the same transaction again will do."""
 
 
-# For what somebody waits for: workers come back by themselves.
+# For requests that somebody waits for: workers come back by themselves.
 again_after_collision = tenacity.retry(
     retry=tenacity.retry_if_exception_type(Collided),
     stop=tenacity.stop_after_attempt(4),
@@ -71,28 +78,29 @@ class Database:
     Args:
         url: `postgresql://user:password@host:port/name`.
         pool_size: connections that one process may hold.
-        patience: how long a transaction may take; None is as long as it takes.
+        patience: how long a transaction may take; None sets no bound.
     """
 
     def __init__(self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE) -> None:
-        most = 0.0 if patience is None else patience.total_seconds()
+        bound = 0.0 if patience is None else patience.total_seconds()
         self.engine: AsyncEngine = create_async_engine(
             make_url(url).set(drivername="postgresql+asyncpg"),
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=10,
             pool_recycle=1800,
+            json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             # Plans depend on how many rows are due, which changes by orders of magnitude within minutes.
             connect_args={
                 "timeout": 10,
-                "command_timeout": most + 5 if most else None,
+                "command_timeout": bound + 5 if bound else None,
                 "server_settings": {
                     "plan_cache_mode": "force_custom_plan",
                     "idle_in_transaction_session_timeout": "15s",
                 },
             },
         )
-        event.listen(self.engine.sync_engine, "connect", partial(_bound, most))
+        event.listen(self.engine.sync_engine, "connect", partial(_set_bound, bound))
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
@@ -101,8 +109,8 @@ class Database:
         Raises:
             Collided: another transaction stood in the way; nothing was committed.
             Unavailable: PostgreSQL cannot be reached or went away; nothing was committed, unless it went away during
-                the commit itself, which is why every statement of the ledger can be applied twice.
-            Permanent: PostgreSQL has no place for a value, such as a NUL in a text.
+                the commit itself. Every statement of the ledger can be applied twice for that reason.
+            Permanent: PostgreSQL cannot store a value, such as a NUL in a text.
         """
         try:
             async with self.engine.begin() as connection:
@@ -136,6 +144,11 @@ class Database:
         await self.engine.dispose()
 
 
+async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
+    """Wait for a lock and hold it until the transaction ends."""
+    await connection.execute(_LOCK, {"number": which})
+
+
 async def try_lock(connection: AsyncConnection, which: AdvisoryLock) -> bool:
     """Take a lock until the transaction ends, and return whether it was free."""
     return bool((await connection.execute(_TRY_LOCK, {"number": which})).scalar())
@@ -144,18 +157,18 @@ async def try_lock(connection: AsyncConnection, which: AdvisoryLock) -> bool:
 def _unavailable(error: BaseException) -> Unavailable:
     cause = error.orig.__cause__ if isinstance(error, exc.DBAPIError) and error.orig else None
     if isinstance(cause, asyncpg.InsufficientResourcesError):
-        message = f"the ledger (PostgreSQL) is short of something: {cause}"  # no row of ours stands in these
+        message = f"the ledger (PostgreSQL) is short of something: {cause}"  # these messages quote no row of ours
     else:
         message = f"the ledger (PostgreSQL) is not available: {type(cause or error).__name__}"
     return Unavailable(message, component="ledger", retry_after=_RETRY_AFTER)
 
 
-def _bound(seconds: float, connection: Any, _: object) -> None:
+def _set_bound(seconds: float, connection: Any, _: object) -> None:
     """Have the server end transactions that take too long.
 
-    A process that stands still, or whose machine is gone without a word, lets go of what it locked. The server's bound
-    on idle transactions does not see one that stands still while it prepares a statement; this one does, from version
-    17 on.
+    A process may stand still or lose its machine while it holds locks; the bound releases them. The server's bound on
+    idle transactions misses a process that stands still while it prepares a statement; this bound does not. PostgreSQL
+    has it from version 17 on.
     """
     cursor = connection.cursor()
     cursor.execute(_SET_BOUND, (f"{seconds:g}s",))

@@ -1,19 +1,19 @@
-"""Documents as their owners see them: handed in, looked at, retried, deleted."""
+"""Documents as their owners see them: submitted, listed, retried, reindexed, deleted."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-import orjson
-from sqlalchemy import RowMapping, Select, func, select, text, tuple_, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import (
     ChunkDetail,
@@ -25,28 +25,142 @@ from shared.domain.records import (
     NewDocument,
     Progress,
 )
-from shared.ledger import tables as t
+from shared.ledger import states
 from shared.ledger.database import Collided, Database, again_after_collision
-from shared.ledger.dead_letters import chosen_document, revive_chunks, revive_documents
+from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
 
-_d = t.documents.c
-_UNCLAIMED: dict[str, Any] = {"attempts": 0, "lost_leases": 0, "lease_token": None, "leased_by": None, "error": None}
-_NEXT_VERSION = func.greatest(_d.version, _d.discarded_version) + 1  # PostgreSQL leaves NULL out
+# `greatest` leaves NULL out: most documents have no discarded version.
+_NEXT_VERSION = "version = greatest(d.version, d.discarded_version) + 1"
 
+# A document that waits for its next version, with no trace of the attempts at the last one.
+_DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
 
-# Made once: put together for each document it took a third of the CPU of handing one in.
-_INSERT = (
-    insert(t.documents)
-    .on_conflict_do_nothing(index_elements=["collection_id", "external_id"], index_where=text("state <> 'deleting'"))
-    .returning(t.documents)
-)
+_VISIBLE = f"""
+    SELECT d.*, l.name AS collection
+    FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.tenant = :tenant AND {states.exists("d")}
+"""
+
+# Write a new document; return no row where its collection has one of that external id.
+_INSERT = text(f"""
+    INSERT INTO documents (id, tenant, collection_id, external_id, filename, title, media_type, metadata,
+                           ready_questions, upload, size_bytes, content_hash, lane, state)
+    VALUES (:id, :tenant, :collection_id, :external_id, :filename, :title, :media_type, CAST(:metadata AS jsonb),
+            CAST(:ready_questions AS jsonb), :upload, :size_bytes, :content_hash, :lane, {states.SUBMIT.target()})
+    ON CONFLICT (collection_id, external_id) WHERE {states.exists()} DO NOTHING
+    RETURNING *
+""")
+
+# Lock the document that has an external id.
+_LOCK_SAME_NAME = text(f"""
+    SELECT * FROM documents
+    WHERE collection_id = :collection_id AND external_id = :external_id AND {states.exists()} FOR UPDATE
+""")
+
+# Delete the chunks of a version that was never finished.
+_DELETE_UNFINISHED_CHUNKS = text("""
+    DELETE FROM chunks WHERE document_id = :id AND version > coalesce(CAST(:live_version AS int), 0)
+""")
+
+# Begin the next version of a locked document with other content.
+_REPLACE = text(f"""
+    UPDATE documents d
+    SET {states.REPLACE.sets()}, {_NEXT_VERSION}, filename = :filename, title = :title, media_type = :media_type,
+        metadata = CAST(:metadata AS jsonb), ready_questions = CAST(:ready_questions AS jsonb), upload = :upload,
+        size_bytes = :size_bytes, content_hash = :content_hash, lane = :lane, {_DUE_ANEW}
+    WHERE d.id = :id
+    RETURNING d.*
+""")
+
+# Read one document.
+_GET = text(f"{_VISIBLE} AND d.id = :id")
+
+# Read and lock one document.
+_GET_LOCKED = text(f"{_VISIBLE} AND d.id = :id FOR UPDATE OF d")
+
+# List documents, the newest first; a filter that is NULL lets everything through.
+_PAGE = text(f"""
+    {_VISIBLE}
+      AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
+      AND (CAST(:state AS text) IS NULL OR d.state = :state)
+      AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
+      AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, CAST(:after AS uuid)))
+    ORDER BY d.created_at DESC, d.id DESC LIMIT :limit
+""")
+
+# List the documents that may have changed, the latest change first. Work on a chunk does not touch its document's row,
+# so every document with open chunks counts as changed.
+_CHANGED = text(f"""
+    {_VISIBLE} AND ({states.is_in(states.OPEN_DOCUMENTS, "d")} OR d.updated_at > :since)
+    ORDER BY d.updated_at DESC LIMIT :limit
+""")
+
+# Count the chunks of the newest versions by state, and what they cost.
+_PROGRESS = text(f"""
+    SELECT d.id, count(*) AS total,
+           count(*) FILTER (WHERE c.state IN ('{ChunkState.GENERATED}', '{ChunkState.INDEXED}')) AS generated,
+           count(*) FILTER (WHERE c.state = '{ChunkState.INDEXED}') AS indexed,
+           count(*) FILTER (WHERE c.state = '{ChunkState.DEAD}') AS dead,
+           count(*) FILTER (WHERE c.state = '{ChunkState.DISCARDED}') AS discarded,
+           sum(c.questions_passed)::int AS questions,
+           sum(c.prompt_tokens)::int AS prompt_tokens,
+           sum(c.completion_tokens)::int AS completion_tokens,
+           sum(c.calls)::int AS calls
+    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.version
+    WHERE d.id = ANY(CAST(:ids AS uuid[]))
+    GROUP BY d.id
+""")
+
+# List the chunks of one version with their questions; before the filter has run those are the model's, unjudged.
+_CHUNKS = text("""
+    SELECT c.id, c.ordinal, c.content, c.state, c.error, c.questions,
+           coalesce(c.ready_questions, p.questions, '{}') AS raw_questions
+    FROM chunks c LEFT JOIN completions p ON p.content_key = c.content_key
+    WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after
+    ORDER BY c.ordinal LIMIT :limit
+""")
+
+# List the chunks of live versions by the external ids of their documents.
+_LIVE_CHUNK_IDS = text(f"""
+    SELECT d.external_id, c.id
+    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
+    WHERE d.collection_id = :collection AND d.tenant = :tenant AND {states.exists("d")}
+      AND d.external_id = ANY(CAST(:external_ids AS text[]))
+""")
+
+# Hide a document from its owner. Its version rises: a late writer of the last one is refused.
+_DELETE = text(f"""
+    UPDATE documents d SET {states.DELETE.sets()}, {_NEXT_VERSION}, {_DUE_ANEW}
+    FROM collections l
+    WHERE d.id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
+    RETURNING d.id, d.tenant, l.index_name, d.version, d.live_version
+""")
+
+# Delete the chunks of a document that is being deleted.
+_DELETE_CHUNKS = text("DELETE FROM chunks WHERE document_id = :id")
+
+# Delete the accepted questions of a document that is being deleted.
+_DELETE_ACCEPTED = text("DELETE FROM accepted_questions WHERE document_id = :id")
+
+# Begin the next version of every document that is in no worker's hands, in the bulk lane.
+_REINDEX = text(f"""
+    UPDATE documents d SET {states.REINDEX.sets()}, {_NEXT_VERSION}, lane = 1, {_DUE_ANEW}
+    WHERE d.collection_id = :collection AND {states.REINDEX.applies("d")}
+    RETURNING d.id
+""")
+
+# Count a tenant's documents by state.
+_COUNTS = text("SELECT state, count(*) FROM documents WHERE tenant = :tenant GROUP BY state")
+
+# Of some uploads, list those that a document needs.
+_UPLOADS_IN_USE = text("SELECT upload FROM documents WHERE upload = ANY(CAST(:uploads AS text[]))")
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What became of a document that was handed in.
+    """The result of a submission.
 
-    `accepted` is false where the same content is there already; `obsolete_upload` is no longer needed by any document.
+    `accepted` is false where the document has this content already; `obsolete_upload` is needed by no document.
     """
 
     document: Document
@@ -60,40 +174,35 @@ class Documents:
 
     @again_after_collision
     async def submit(self, new: NewDocument) -> Submission:
-        """Write a document's row, or begin its next version where other content stands under its external id.
+        """Write a document's row, or begin its next version where its external id has other content.
 
-        Idempotent: handing in the same again changes nothing. The document is durable when this returns; it is not yet
+        Idempotent: the same submission again changes nothing. The document is durable when this returns; it is not yet
         parsed.
         """
         async with self._database.begin() as connection:
             inserted = await _insert(connection, new)
             if inserted is not None:
                 return Submission(_document(inserted, new.collection.name), accepted=True, obsolete_upload=None)
-            found = select(t.documents).where(
-                _d.collection_id == new.collection.id, _d.external_id == new.external_id, _d.state != "deleting"
-            )
-            row = (await connection.execute(found.with_for_update())).mappings().one_or_none()
+            name = {"collection_id": new.collection.id, "external_id": new.external_id}
+            row = (await connection.execute(_LOCK_SAME_NAME, name)).mappings().one_or_none()
             if row is None:
                 raise Collided("the document was deleted meanwhile", component="ledger")
             if row["content_hash"] == new.content_hash:
                 document = _document(row, new.collection.name)
                 return Submission(document, accepted=False, obsolete_upload=new.upload)
-            row_after = await _supersede(connection, row, new)
-            document = _document(row_after, new.collection.name)
+            document = _document(await _replace(connection, row, new), new.collection.name)
             return Submission(document, accepted=True, obsolete_upload=row["upload"])
 
     async def get(self, tenant: str, document_id: UUID) -> Document:
         """Return a document with its progress.
 
         Raises:
-            NotFound: this tenant has none of that id.
+            NotFound: the tenant has no document of that id.
         """
-        statement = _visible(tenant).where(_d.id == document_id)
         async with self._database.begin() as connection:
-            row = (await connection.execute(statement)).mappings().one_or_none()
-            if row is None:
-                raise _not_found(document_id)
-            return await _with_progress(connection, row)
+            row = await _get(connection, tenant, document_id)
+            (document,) = await _with_progress(connection, [row])
+        return document
 
     async def page(
         self,
@@ -105,67 +214,58 @@ class Documents:
         after: tuple[datetime, UUID] | None = None,
         limit: int = 50,
     ) -> list[Document]:
-        """Return documents with their progress, newest first, from behind `after` on."""
-        statement = _visible(tenant).order_by(_d.created_at.desc(), _d.id.desc()).limit(limit)
-        if collection is not None:
-            statement = statement.where(t.collections.c.name == collection)
-        if state is not None:
-            statement = statement.where(_d.state == state)
-        if external_id is not None:
-            statement = statement.where(_d.external_id == external_id)
-        if after is not None:
-            statement = statement.where(tuple_(_d.created_at, _d.id) < tuple_(*after))
+        """Return documents with their progress, the newest first, from behind `after` on."""
+        at, document_id = after or (None, None)
+        filters = {"tenant": tenant, "collection": collection, "state": state, "external_id": external_id}
+        parameters = filters | {"at": at, "after": document_id, "limit": limit}
         async with self._database.begin() as connection:
-            rows = (await connection.execute(statement)).mappings().all()
-            progress = await _progress(connection, [row["id"] for row in rows])
-        return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
+            rows = (await connection.execute(_PAGE, parameters)).mappings().all()
+            return await _with_progress(connection, rows)
 
-    async def chunk_ids(self, collection: Collection, external_ids: Sequence[str]) -> dict[str, set[str]]:
-        """Return the ids of documents' chunks as queries see them, by the external id; those not there are missing."""
-        d, c = t.documents.c, t.chunks.c
-        statement = (
-            select(d.external_id, c.id)
-            .join_from(t.documents, t.chunks, c.document_id == d.id)
-            .where(d.collection_id == collection.id, d.tenant == collection.tenant)
-            .where(d.external_id.in_(external_ids), d.state != DocumentState.DELETING)
-            .where(c.version == d.live_version)
-        )
-        found: dict[str, set[str]] = {}
+    async def changed_since(self, tenant: str, since: datetime, *, limit: int = 200) -> list[Document]:
+        """Return documents that changed since then or are in work, with their progress, the latest change first."""
+        parameters = {"tenant": tenant, "since": since, "limit": limit}
         async with self._database.begin() as connection:
-            for external_id, chunk_id in await connection.execute(statement):
-                found.setdefault(external_id, set()).add(str(chunk_id))
-        return found
+            rows = (await connection.execute(_CHANGED, parameters)).mappings().all()
+            return await _with_progress(connection, rows)
 
     async def chunks(self, tenant: str, document_id: UUID, *, after: int = -1, limit: int = 50) -> list[ChunkDetail]:
-        """Return the chunks of a document's newest version in order, from behind ordinal `after` on."""
+        """Return the chunks of a document's newest version in order, from behind ordinal `after` on.
+
+        Raises:
+            NotFound: the tenant has no document of that id.
+        """
         async with self._database.begin() as connection:
-            row = (await connection.execute(_visible(tenant).where(_d.id == document_id))).mappings().one_or_none()
-            if row is None:
-                raise _not_found(document_id)
+            row = await _get(connection, tenant, document_id)
             parameters = {"id": document_id, "version": row["version"], "after": after, "limit": limit}
             return [_chunk(chunk) for chunk in (await connection.execute(_CHUNKS, parameters)).mappings()]
 
+    async def live_chunk_ids(self, collection: Collection, external_ids: Sequence[str]) -> dict[str, set[str]]:
+        """Return the ids of documents' chunks as queries see them, by external id; unknown documents are missing."""
+        parameters = {"collection": collection.id, "tenant": collection.tenant, "external_ids": list(external_ids)}
+        chunk_ids: dict[str, set[str]] = {}
+        async with self._database.begin() as connection:
+            for external_id, chunk_id in await connection.execute(_LIVE_CHUNK_IDS, parameters):
+                chunk_ids.setdefault(external_id, set()).add(str(chunk_id))
+        return chunk_ids
+
     @again_after_collision
     async def delete(self, tenant: str, document_id: UUID) -> FinishableDocument:
-        """Make a document vanish from the ledger's answers; return what its points are found by, to be removed next.
+        """Make a document vanish from the ledger's answers; return the key by which its points are deleted next.
 
-        The version rises, so that whatever is still being written for it is refused. The reconciler removes the
-        points too, and again later: it does not matter whether the caller gets round to it.
+        Every late write for it is refused from now on. The reconciler deletes the points too, and again later, so
+        that nothing is lost where the caller does not.
+
+        Raises:
+            NotFound: the tenant has no document of that id.
         """
-        statement = (
-            update(t.documents)
-            .where(_d.id == document_id, _d.tenant == tenant, _d.state != "deleting")
-            .where(t.collections.c.id == _d.collection_id)
-            .values(state="deleting", version=_NEXT_VERSION, due_at=func.now(), updated_at=func.now())
-            .values(**_UNCLAIMED)
-            .returning(_d.id, _d.tenant, t.collections.c.index_name, _d.version, _d.live_version)
-        )
         async with self._database.begin() as connection:
-            row = (await connection.execute(statement)).mappings().one_or_none()
+            parameters = {"id": document_id, "tenant": tenant}
+            row = (await connection.execute(_DELETE, parameters)).mappings().one_or_none()
             if row is None:
                 raise _not_found(document_id)
-            for table in (t.chunks, t.accepted_questions):
-                await connection.execute(table.delete().where(table.c.document_id == document_id))
+            for statement in (_DELETE_CHUNKS, _DELETE_ACCEPTED):
+                await connection.execute(statement, {"id": document_id})
         return FinishableDocument(**row)
 
     @again_after_collision
@@ -173,104 +273,74 @@ class Documents:
         """Give a failed document, or the dead chunks of a degraded one, another round of attempts.
 
         Raises:
+            NotFound: the tenant has no document of that id.
             Conflict: there is nothing to retry.
         """
         async with self._database.begin() as connection:
-            statement = _visible(tenant).where(_d.id == document_id).with_for_update(of=t.documents)
-            row = (await connection.execute(statement)).mappings().one_or_none()
+            parameters = {"tenant": tenant, "id": document_id}
+            row = (await connection.execute(_GET_LOCKED, parameters)).mappings().one_or_none()
             if row is None:
                 raise _not_found(document_id)
-            parameters = chosen_document(tenant, document_id)
             if row["state"] == DocumentState.FAILED:
-                await revive_documents(connection, parameters)
+                await revive_documents(connection, document_parameters(tenant, document_id))
             elif row["state"] == DocumentState.DEGRADED:
-                await revive_chunks(connection, parameters)
+                await revive_chunks(connection, document_parameters(tenant, document_id))
             else:
                 raise Conflict(f"The document is {row['state']}: only failed and degraded documents can be retried.")
         return await self.get(tenant, document_id)
-
-    async def moved(self, tenant: str, *, since: datetime, limit: int = 200) -> list[Document]:
-        """Return documents that changed since then or are in work, with their progress, the latest change first."""
-        in_work = _d.state.in_(("generating", "indexing"))  # their chunks change, which their own row does not tell
-        statement = _visible(tenant).where(in_work | (_d.updated_at > since))
-        statement = statement.order_by(_d.updated_at.desc()).limit(limit)
-        async with self._database.begin() as connection:
-            rows = (await connection.execute(statement)).mappings().all()
-            progress = await _progress(connection, [row["id"] for row in rows])
-        return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
 
     @again_after_collision
     async def reindex(self, collection: Collection) -> int:
         """Begin the next version of every document that is not in work, and return how many; the old ones serve on.
 
-        Questions that would be generated as before are paid for already. Only what a changed prompt, model or
-        chunking makes new is called for.
+        The model is called for new content alone, of a changed prompt, model or chunking: all other questions are
+        paid for already.
         """
-        statement = (
-            update(t.documents)
-            .where(_d.collection_id == collection.id, _d.state.in_(["ready", "degraded", "failed"]))
-            .values(version=_NEXT_VERSION, state="queued", lane=1, due_at=func.now(), updated_at=func.now())
-            .values(**_UNCLAIMED)
-            .returning(_d.id)
-        )
         async with self._database.begin() as connection:
-            return len((await connection.execute(statement)).all())
+            return len((await connection.execute(_REINDEX, {"collection": collection.id})).all())
 
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""
-        statement = select(_d.state, func.count()).where(_d.tenant == tenant).group_by(_d.state)
         async with self._database.begin() as connection:
-            rows = (await connection.execute(statement)).all()
+            rows = (await connection.execute(_COUNTS, {"tenant": tenant})).all()
         return {DocumentState(state): count for state, count in rows}
 
     async def uploads_in_use(self, uploads: Sequence[str]) -> set[str]:
-        """Return those of the given uploads, however many, that a document still needs."""
-        statement = text("SELECT upload FROM documents WHERE upload = ANY(:uploads)")
+        """Return the uploads, of any number of them, that a document needs."""
         async with self._database.begin() as connection:
-            return set((await connection.execute(statement, {"uploads": list(uploads)})).scalars())
+            return set((await connection.execute(_UPLOADS_IN_USE, {"uploads": list(uploads)})).scalars())
 
 
 async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:
-    values = _content(new) | {
+    parameters = _content(new) | {
         "id": uuid4(),
         "tenant": new.collection.tenant,
         "collection_id": new.collection.id,
         "external_id": new.external_id,
     }
-    row: RowMapping | None = (await connection.execute(_INSERT, values)).mappings().one_or_none()
+    row: RowMapping | None = (await connection.execute(_INSERT, parameters)).mappings().one_or_none()
     return row
 
 
-async def _supersede(connection: AsyncConnection, row: RowMapping, new: NewDocument) -> RowMapping:
-    unfinished = t.chunks.delete().where(
-        t.chunks.c.document_id == row["id"], t.chunks.c.version > (row["live_version"] or 0)
-    )
-    await connection.execute(unfinished)
-    values = (
-        _content(new)
-        | _UNCLAIMED
-        | {
-            "version": _NEXT_VERSION,
-            "state": "queued",
-            "due_at": func.now(),
-            "updated_at": func.now(),
-        }
-    )
-    statement = update(t.documents).where(_d.id == row["id"]).values(values).returning(t.documents)
-    after: RowMapping = (await connection.execute(statement)).mappings().one()
-    return after
+async def _replace(connection: AsyncConnection, row: RowMapping, new: NewDocument) -> RowMapping:
+    parameters = {"id": row["id"], "live_version": row["live_version"]}
+    await connection.execute(_DELETE_UNFINISHED_CHUNKS, parameters)
+    replaced: RowMapping = (await connection.execute(_REPLACE, _content(new) | {"id": row["id"]})).mappings().one()
+    return replaced
 
 
 def _content(new: NewDocument) -> dict[str, Any]:
-    given = None
+    ready = None
     if new.ready_questions is not None:
-        given = [{k: v for k, v in dataclasses.asdict(q).items() if v is not None} for q in new.ready_questions]
+        ready = json.dumps(
+            [{k: v for k, v in dataclasses.asdict(q).items() if v is not None} for q in new.ready_questions]
+        )
     return {
         "filename": new.filename,
         "title": new.title,
         "media_type": new.media_type,
-        "metadata": dict(new.metadata),
-        "ready_questions": given,
+        "metadata": json.dumps(dict(new.metadata)),
+        "ready_questions": ready,
         "upload": new.upload,
         "size_bytes": new.size_bytes,
         "content_hash": new.content_hash,
@@ -278,50 +348,22 @@ def _content(new: NewDocument) -> dict[str, Any]:
     }
 
 
-def _visible(tenant: str) -> Select[Any]:
-    return (
-        select(t.documents, t.collections.c.name.label("collection"))
-        .join(t.collections, t.collections.c.id == _d.collection_id)
-        .where(_d.tenant == tenant, _d.state != "deleting")
-    )
+async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> RowMapping:
+    parameters = {"tenant": tenant, "id": document_id}
+    row: RowMapping | None = (await connection.execute(_GET, parameters)).mappings().one_or_none()
+    if row is None:
+        raise _not_found(document_id)
+    return row
 
 
 def _not_found(document_id: UUID) -> NotFound:
     return NotFound(f"There is no document {document_id}. GET /v1/documents lists those that exist.")
 
 
-_PROGRESS = text("""
-    SELECT d.id, count(*) AS total,
-           count(*) FILTER (WHERE c.state IN ('generated', 'indexed')) AS generated,
-           count(*) FILTER (WHERE c.state = 'indexed') AS indexed,
-           count(*) FILTER (WHERE c.state = 'dead') AS dead,
-           count(*) FILTER (WHERE c.state = 'discarded') AS discarded,
-           sum(c.questions_passed)::int AS questions,
-           sum(c.prompt_tokens)::int AS prompt_tokens,
-           sum(c.completion_tokens)::int AS completion_tokens,
-           sum(c.calls)::int AS calls
-    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.version
-    WHERE d.id = ANY(CAST(:ids AS uuid[]))
-    GROUP BY d.id
-""")
-
-_CHUNKS = text("""
-    SELECT c.id, c.ordinal, c.text, c.heading_path, c.span_start, c.span_end, c.page, c.state, c.error, c.questions,
-           coalesce(c.ready_questions, p.questions, '{}') AS raw_questions
-    FROM chunks c LEFT JOIN completions p ON p.content_key = c.content_key
-    WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after
-    ORDER BY c.ordinal LIMIT :limit
-""")
-
-
-async def _progress(connection: AsyncConnection, document_ids: Sequence[UUID]) -> dict[UUID, Progress]:
-    rows = (await connection.execute(_PROGRESS, {"ids": list(document_ids)})).mappings()
-    return {row["id"]: Progress(**{k: v for k, v in row.items() if k != "id"}) for row in rows}
-
-
-async def _with_progress(connection: AsyncConnection, row: RowMapping) -> Document:
-    progress = await _progress(connection, [row["id"]])
-    return _document(row, row["collection"], progress.get(row["id"]))
+async def _with_progress(connection: AsyncConnection, rows: Sequence[RowMapping]) -> list[Document]:
+    counts = (await connection.execute(_PROGRESS, {"ids": [row["id"] for row in rows]})).mappings()
+    progress = {count["id"]: Progress(**{k: v for k, v in count.items() if k != "id"}) for count in counts}
+    return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
 
 
 def _document(row: RowMapping, collection: str, progress: Progress | None = None) -> Document:
@@ -348,15 +390,10 @@ def _chunk(row: RowMapping) -> ChunkDetail:
     questions = row["questions"]
     if questions is None:
         questions = [{"text": question, "passed": None, "reason": None} for question in row["raw_questions"]]
-    elif isinstance(questions, str):
-        questions = orjson.loads(questions)
     return ChunkDetail(
         id=row["id"],
         ordinal=row["ordinal"],
-        text=row["text"],
-        heading_path=tuple(row["heading_path"]),
-        span=(row["span_start"], row["span_end"]),
-        page=row["page"],
+        content=ChunkContent.from_json(row["content"]),
         state=ChunkState(row["state"]),
         error=row["error"],
         questions=tuple(questions),

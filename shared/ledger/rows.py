@@ -1,15 +1,18 @@
-"""Rows of the ledger as records, and outcomes as the arrays that statements take."""
+"""Rows of the ledger as records, and outcomes as the rows that statements take.
+
+A statement takes its rows as one JSON array of objects, `:rows`, whose names are those of its columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import orjson
 from sqlalchemy import RowMapping
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Permanent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.records import (
@@ -17,19 +20,32 @@ from shared.domain.records import (
     ChunkToGenerate,
     ChunkToIndex,
     DocumentToParse,
+    FinishableDocument,
     Lease,
     NewChunk,
     ReadyQuestion,
 )
-from shared.domain.retry import Dead, Retry
+from shared.domain.retry import Dead, Decision
+from shared.domain.usage import Usage
 from shared.ledger.collections import options_of
 
 
 def as_json(value: object) -> str:
+    """Encode a value.
+
+    Raises:
+        Permanent: a text in it is not valid Unicode.
+    """
     try:
-        return orjson.dumps(value).decode()
+        return orjson.dumps(value, default=_identity).decode()
     except orjson.JSONEncodeError as error:
         raise Permanent("a text is not valid Unicode") from error
+
+
+def _identity(value: object) -> str:
+    if isinstance(value, UUID):  # asyncpg brings a subclass, which orjson does not take
+        return str(value)
+    raise TypeError
 
 
 def lease(row: RowMapping) -> Lease:
@@ -60,9 +76,7 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
         document_id=row["document_id"],
         tenant=row["tenant"],
         options=options_of(row["options"]),
-        text=row["text"],
-        title=row["title"],
-        heading_path=tuple(row["heading_path"]),
+        content=ChunkContent.from_json(row["content"]),
         content_key=row["content_key"],
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
@@ -70,88 +84,117 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
 
 
 def chunk_to_index(row: RowMapping) -> ChunkToIndex:
-    values = dict(row)
-    lease = Lease(values.pop("id"), values.pop("version"), values.pop("lease_token"))
-    span = (values.pop("span_start"), values.pop("span_end"))
-    values["options"] = options_of(values["options"])
-    section = (values.pop("section_start"), values.pop("section_end"))
-    values["heading_path"] = tuple(values["heading_path"])
-    values["questions"] = tuple(values["questions"])
-    users = zip(values.pop("accepted_ids"), values.pop("accepted_questions"), strict=True)
-    values["accepted"] = tuple(AcceptedQuestion(*own) for own in users)
-    return ChunkToIndex(lease=lease, span=span, section=None if section[0] is None else section, **values)
+    return ChunkToIndex(
+        lease=lease(row),
+        document_id=row["document_id"],
+        tenant=row["tenant"],
+        collection_id=row["collection_id"],
+        index_name=row["index_name"],
+        embedding_model=row["embedding_model"],
+        options=options_of(row["options"]),
+        external_id=row["external_id"],
+        filename=row["filename"],
+        metadata=row["metadata"],
+        ordinal=row["ordinal"],
+        content=ChunkContent.from_json(row["content"]),
+        hidden=row["hidden"],
+        questions=tuple(row["questions"]),
+        ready_made=row["ready_made"],
+        error=row["error"],
+        attempts=row["attempts"],
+        lost_leases=row["lost_leases"],
+        created_at=row["created_at"],
+        accepted=tuple(map(AcceptedQuestion, row["accepted_ids"], row["accepted_questions"])),
+    )
 
 
-def parsed_arrays(parsed: Sequence[ParseOutcome]) -> dict[str, Any]:
+def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
+    return _rows(
+        {
+            "id": outcome.document.lease.id,
+            "token": outcome.document.lease.token,
+            "state": "generating" if outcome.document.ready_questions is None else "indexing",
+            "title": outcome.title,
+            "media_type": outcome.media_type,
+        }
+        for outcome in outcomes
+    )
+
+
+def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
+    """Chunks, each with the id of its document."""
+    return _rows(
+        {
+            "document_id": document_id,
+            "id": chunk.id,
+            "ordinal": chunk.ordinal,
+            "content": chunk.content.as_json(),
+            "content_key": _bytes(chunk.content_key),
+            "ready_questions": chunk.ready_questions,
+        }
+        for document_id, chunk in chunks
+    )
+
+
+def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
+    return _rows(
+        _lease(outcome.chunk.lease)
+        | _cost(outcome.usage, outcome.calls)
+        | {
+            "content_key": _bytes(outcome.chunk.content_key),
+            "tenant": outcome.chunk.tenant,
+            "model": outcome.model,
+            "questions": outcome.questions,
+        }
+        for outcome in outcomes
+    )
+
+
+def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
+    return _rows(
+        _lease(outcome.chunk.lease) | {"error": outcome.error, "questions": outcome.questions, "passed": outcome.passed}
+        for outcome in outcomes
+    )
+
+
+def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, str]:
+    return _rows(
+        _lease(failure.lease) | _cost(failure.usage, failure.calls) | _decision(failure.decision)
+        for failure in failures
+    )
+
+
+def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
+    return _rows(map(_lease, leases))
+
+
+def version_rows(documents: Sequence[FinishableDocument]) -> dict[str, str]:
+    return _rows({"id": d.id, "version": d.version, "tenant": d.tenant, "index_name": d.index_name} for d in documents)
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    return {"id": lease.id, "version": lease.version, "token": lease.token}
+
+
+def _cost(usage: Usage, calls: int) -> dict[str, Any]:
+    return {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "calls": calls}
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    if isinstance(decision, Dead):
+        return {"error": decision.reason, "dead": True, "after_seconds": 0, "burned": 1}
+    after_seconds = decision.after.total_seconds()
     return {
-        "ids": [p.document.lease.id for p in parsed],
-        "tokens": [p.document.lease.token for p in parsed],
-        "states": ["generating" if p.document.ready_questions is None else "indexing" for p in parsed],
-        "titles": [p.title for p in parsed],
-        "media_types": [p.media_type for p in parsed],
+        "error": decision.reason,
+        "dead": False,
+        "after_seconds": after_seconds,
+        "burned": int(decision.burns_attempt),
     }
 
 
-def chunk_arrays(chunks: Sequence[tuple[UUID, NewChunk]]) -> dict[str, Any]:
-    return {
-        "documents": [document_id for document_id, _ in chunks],
-        "ids": [c.id for _, c in chunks],
-        "ordinals": [c.ordinal for _, c in chunks],
-        "texts": [c.text for _, c in chunks],
-        "headings": [as_json(c.heading_path) for _, c in chunks],
-        "starts": [c.span[0] for _, c in chunks],
-        "ends": [c.span[1] for _, c in chunks],
-        "pages": [c.page for _, c in chunks],
-        "section_starts": [c.section and c.section[0] for _, c in chunks],
-        "section_ends": [c.section and c.section[1] for _, c in chunks],
-        "keys": [c.content_key for _, c in chunks],
-        "ready_questions": [None if c.ready_questions is None else as_json(c.ready_questions) for _, c in chunks],
-    }
+def _bytes(value: bytes) -> str:
+    return f"\\x{value.hex()}"
 
 
-def completion_arrays(paid: Sequence[GenerateOutcome]) -> dict[str, Any]:
-    return {
-        "keys": [p.chunk.content_key for p in paid],
-        "tenants": [p.chunk.tenant for p in paid],
-        "models": [p.model for p in paid],
-        "questions": [as_json(p.questions) for p in paid],
-        "prompts": [p.usage.prompt_tokens for p in paid],
-        "completions": [p.usage.completion_tokens for p in paid],
-        "calls": [p.calls for p in paid],
-    }
-
-
-def lease_arrays(leases: Sequence[Lease]) -> dict[str, Any]:
-    return {
-        "ids": [lease.id for lease in leases],
-        "versions": [lease.version for lease in leases],
-        "tokens": [lease.token for lease in leases],
-    }
-
-
-def paid_arrays(paid: Sequence[GenerateOutcome]) -> dict[str, Any]:
-    return lease_arrays([p.chunk.lease for p in paid]) | {
-        "prompts": [p.usage.prompt_tokens for p in paid],
-        "completions": [p.usage.completion_tokens for p in paid],
-        "calls": [p.calls for p in paid],
-    }
-
-
-def indexed_arrays(outcomes: Sequence[IndexOutcome]) -> dict[str, Any]:
-    return lease_arrays([o.chunk.lease for o in outcomes]) | {
-        "errors": [o.error for o in outcomes],
-        "questions": [as_json(o.questions) for o in outcomes],
-        "passed": [o.passed for o in outcomes],
-    }
-
-
-def failure_arrays(failures: Sequence[FailedAttempt]) -> dict[str, Any]:
-    return lease_arrays([f.lease for f in failures]) | {
-        "errors": [f.decision.reason for f in failures],
-        "dead": [isinstance(f.decision, Dead) for f in failures],
-        "after": [f.decision.after if isinstance(f.decision, Retry) else timedelta() for f in failures],
-        "burned": [int(f.decision.burns_attempt) if isinstance(f.decision, Retry) else 1 for f in failures],
-        "prompts": [f.usage.prompt_tokens for f in failures],
-        "completions": [f.usage.completion_tokens for f in failures],
-        "calls": [f.calls for f in failures],
-    }
+def _rows(values: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    return {"rows": as_json(list(values))}

@@ -1,4 +1,4 @@
-"""Bringing a database to the newest schema."""
+"""The schema: bring a database to the newest one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from alembic.config import Config
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.ledger.database import AdvisoryLock
+
 _MIGRATIONS = Path(__file__).with_name("migrations")
-_LOCK = 7_065_011  # any number, the same for all: only one process migrates at a time
+
+# Wait until no other process migrates. The lock belongs to the session, for Alembic commits as it goes.
+_LOCK = text("SELECT pg_advisory_lock(:number)")
+
+# Let the next process migrate.
+_UNLOCK = text("SELECT pg_advisory_unlock(:number)")
 
 
-def configuration(connection: Connection) -> Config:
+def _configuration(connection: Connection) -> Config:
     """Alembic's configuration for an open connection."""
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
@@ -23,13 +30,13 @@ def configuration(connection: Connection) -> Config:
 
 
 async def migrate(engine: AsyncEngine) -> None:
-    """Apply what is missing; safe to call from many processes at once, and again."""
+    """Apply the migrations that are missing; safe to call from many processes at once, and again."""
     async with engine.connect() as connection:
-        await connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": _LOCK})
+        await connection.execute(_LOCK, {"number": AdvisoryLock.MIGRATION})
         await connection.commit()
         try:
-            await connection.run_sync(lambda sync: command.upgrade(configuration(sync), "head"))
+            await connection.run_sync(lambda sync: command.upgrade(_configuration(sync), "head"))
             await connection.commit()
         finally:
-            await connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": _LOCK})
+            await connection.execute(_UNLOCK, {"number": AdvisoryLock.MIGRATION})
             await connection.commit()

@@ -1,42 +1,40 @@
 """The statements by which work is settled; `shared.ledger.claims` has those by which it is claimed.
 
-Each settlement compares the fencing token in its own WHERE clause, so that a stale one changes nothing. Rows go in as
-arrays, one per column, so that a group of any size is one statement with one plan.
+Each settlement compares the fencing token in its own WHERE clause, so that a stale one changes nothing. A group of
+any size is one statement with one plan: its rows are one JSON array, whose names match the columns (`rows`).
 """
 
 from __future__ import annotations
 
 from sqlalchemy import text
 
-SETTLE_PARSED = text("""
+_VERSION = "id uuid, version int"
+_LEASE = "id uuid, version int, token bigint"
+_COST = "prompt_tokens int, completion_tokens int, calls int"
+
+
+def _rows(columns: str) -> str:
+    """The statement's rows as a table `v` of these columns."""
+    return f"jsonb_to_recordset(CAST(:rows AS jsonb)) AS v({columns})"
+
+
+SETTLE_PARSED = text(f"""
     UPDATE documents d
     SET state = v.state, title = coalesce(d.title, v.title), media_type = coalesce(d.media_type, v.media_type),
         leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, due_at = now(), updated_at = now()
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:tokens AS bigint[]), CAST(:states AS text[]), CAST(:titles AS text[]),
-                CAST(:media_types AS text[]))
-         AS v(id, token, state, title, media_type)
+    FROM {_rows("id uuid, token bigint, state text, title text, media_type text")}
     WHERE d.id = v.id AND d.lease_token = v.token AND d.state = 'parsing'
     RETURNING d.id
 """)
 
-INSERT_CHUNKS = text("""
-    INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, text, heading_path, span_start, span_end,
-                        page, section_start, section_end, content_key, state, ready_questions,
+INSERT_CHUNKS = text(f"""
+    INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content, content_key, state, ready_questions,
                         hidden)
-    SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.text,
-           ARRAY(SELECT jsonb_array_elements_text(v.headings)), v.span_start, v.span_end, v.page, v.section_start,
-           v.section_end, v.content_key,
-           CASE WHEN v.ready_questions IS NULL THEN 'generating' ELSE 'generated' END,
-           CASE WHEN v.ready_questions IS NULL THEN NULL
-                ELSE ARRAY(SELECT jsonb_array_elements_text(v.ready_questions)) END,
+    SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content, v.content_key,
+           CASE WHEN v.ready_questions IS NULL THEN 'generating' ELSE 'generated' END, v.ready_questions,
            d.live_version IS NOT NULL AND NOT EXISTS (
                SELECT 1 FROM chunks o WHERE o.id = v.id AND o.version = d.live_version)
-    FROM unnest(CAST(:documents AS uuid[]), CAST(:ids AS uuid[]), CAST(:ordinals AS int[]), CAST(:texts AS text[]),
-                CAST(:headings AS jsonb[]), CAST(:starts AS int[]), CAST(:ends AS int[]), CAST(:pages AS int[]),
-                CAST(:section_starts AS int[]), CAST(:section_ends AS int[]), CAST(:keys AS bytea[]),
-                CAST(:ready_questions AS jsonb[]))
-         AS v(document_id, id, ordinal, text, headings, span_start, span_end, page, section_start,
-              section_end, content_key, ready_questions)
+    FROM {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
     JOIN documents d ON d.id = v.document_id
     ON CONFLICT DO NOTHING
 """)
@@ -50,24 +48,20 @@ PAID = text("""
     RETURNING c.content_key
 """)
 
-INSERT_COMPLETIONS = text("""
+INSERT_COMPLETIONS = text(f"""
     INSERT INTO completions (content_key, tenant, model, questions, prompt_tokens, completion_tokens, calls)
-    SELECT v.key, v.tenant, v.model, ARRAY(SELECT jsonb_array_elements_text(v.questions)), v.prompt, v.completion,
-           v.calls
-    FROM unnest(CAST(:keys AS bytea[]), CAST(:tenants AS text[]), CAST(:models AS text[]), CAST(:questions AS jsonb[]),
-                CAST(:prompts AS int[]), CAST(:completions AS int[]), CAST(:calls AS int[]))
-         AS v(key, tenant, model, questions, prompt, completion, calls)
+    SELECT v.content_key, v.tenant, v.model, v.questions, v.prompt_tokens, v.completion_tokens, v.calls
+    FROM {_rows("content_key bytea, tenant text, model text, questions text[], " + _COST)}
     ON CONFLICT DO NOTHING
 """)
 
-SETTLE_PAID = text("""
+SETTLE_PAID = text(f"""
     UPDATE chunks c
     SET state = 'generated', leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL,
-        prompt_tokens = c.prompt_tokens + v.prompt, completion_tokens = c.completion_tokens + v.completion,
+        prompt_tokens = c.prompt_tokens + v.prompt_tokens,
+        completion_tokens = c.completion_tokens + v.completion_tokens,
         calls = c.calls + v.calls
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:tokens AS bigint[]), CAST(:prompts AS int[]),
-                CAST(:completions AS int[]), CAST(:calls AS int[]))
-         AS v(id, version, token, prompt, completion, calls)
+    FROM {_rows(_LEASE + ", " + _COST)}
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.state = 'generating'
 """)
 
@@ -88,13 +82,11 @@ GENERATED_DOCUMENTS = text("""
     FROM generated WHERE d.id = generated.id AND d.state = 'generating'
 """)
 
-SETTLE_INDEXED = text("""
+SETTLE_INDEXED = text(f"""
     UPDATE chunks c
     SET state = CASE WHEN v.error IS NULL THEN 'indexed' ELSE 'dead' END, error = v.error, questions = v.questions,
         questions_passed = v.passed, leased_by = NULL, attempts = 0, lost_leases = 0, settled_at = now()
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
-                CAST(:questions AS jsonb[]), CAST(:passed AS int[]))
-         AS v(id, version, token, error, questions, passed)
+    FROM {_rows(_LEASE + ", error text, questions jsonb, passed int")}
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.state = 'generated'
     RETURNING c.id, c.version
 """)
@@ -103,18 +95,16 @@ SETTLE_INDEXED = text("""
 _HISTORY = """(CASE WHEN jsonb_array_length(t.history) < 20 THEN t.history ELSE t.history - 0 END)
         || jsonb_build_object('at', now(), 'attempt', t.attempts + 1, 'error', v.error)"""
 
-_FAILURES = """
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:tokens AS bigint[]), CAST(:errors AS text[]),
-                CAST(:dead AS boolean[]), CAST(:after AS interval[]), CAST(:burned AS int[]), CAST(:prompts AS int[]),
-                CAST(:completions AS int[]), CAST(:calls AS int[]))
-         AS v(id, version, token, error, dead, after, burned, prompt, completion, calls)
+_DUE = "now() + make_interval(secs => v.after_seconds)"
+_FAILURES = f"""
+    FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, " + _COST)}
     WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token
 """
 
 FAIL_DOCUMENTS = text(f"""
     UPDATE documents t
     SET state = CASE WHEN v.dead THEN 'failed' ELSE 'queued' END, error = v.error, attempts = t.attempts + v.burned,
-        history = {_HISTORY}, due_at = now() + v.after, leased_by = NULL, updated_at = now()
+        history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, updated_at = now()
     {_FAILURES} AND t.state = 'parsing'
 """)
 
@@ -126,9 +116,9 @@ FAIL_GENERATING = text(f"""
     UPDATE chunks t
     SET state = CASE WHEN v.dead THEN 'generated' ELSE 'generating' END, error = v.error,
         attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = {_HISTORY},
-        due_at = now() + v.after, leased_by = NULL, lost_leases = {_LOST_LEASES},
-        prompt_tokens = t.prompt_tokens + v.prompt,
-        completion_tokens = t.completion_tokens + v.completion, calls = t.calls + v.calls
+        due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES},
+        prompt_tokens = t.prompt_tokens + v.prompt_tokens,
+        completion_tokens = t.completion_tokens + v.completion_tokens, calls = t.calls + v.calls
     {_FAILURES} AND t.state = 'generating'
 """)
 
@@ -136,7 +126,7 @@ FAIL_INDEXING = text(f"""
     UPDATE chunks t
     SET state = CASE WHEN v.dead THEN 'dead' ELSE 'generated' END,
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
-        history = {_HISTORY}, due_at = now() + v.after, leased_by = NULL, lost_leases = {_LOST_LEASES},
+        history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES},
         settled_at = CASE WHEN v.dead THEN now() END
     {_FAILURES} AND t.state = 'generated'
     RETURNING t.document_id
@@ -153,13 +143,13 @@ FINISHABLE = text("""
     ORDER BY random() LIMIT :limit
 """)
 
-FINISH = text("""
+FINISH = text(f"""
     WITH ended AS (
         SELECT d.id, v.version,
                EXISTS (SELECT 1 FROM chunks c
                        WHERE c.document_id = d.id AND c.version = d.version AND c.state = 'dead') AS degraded
         FROM documents d
-        JOIN unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS v(id, version)
+        JOIN {_rows(_VERSION)}
           ON d.id = v.id AND d.version = v.version
         WHERE d.state IN ('generating', 'indexing')
           AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
@@ -173,17 +163,16 @@ FINISH = text("""
     RETURNING d.id
 """)
 
-FORGET = text("""
+FORGET = text(f"""
     DELETE FROM chunks c
-    USING unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS v(id, version)
+    USING {_rows(_VERSION)}
     WHERE c.document_id = v.id AND c.version < v.version
 """)
 
-INSERT_SWEEPS = text("""
+INSERT_SWEEPS = text(f"""
     INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)
     SELECT v.index_name, v.tenant, v.id, v.version, now() + :after
-    FROM unnest(CAST(:index_names AS text[]), CAST(:tenants AS text[]), CAST(:ids AS uuid[]),
-                CAST(:versions AS int[])) AS v(index_name, tenant, id, version)
+    FROM {_rows(_VERSION + ", tenant text, index_name text")}
 """)
 
 DELETED = text("""
@@ -201,9 +190,8 @@ DUE_SWEEPS = text("""
     WHERE due_at <= now() ORDER BY random() LIMIT :limit
 """)
 
-_LEASES = """
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:tokens AS bigint[]))
-         AS v(id, version, token)
+_LEASES = f"""
+    FROM {_rows(_LEASE)}
     WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 """
 _TABLES = ("documents", "chunks")

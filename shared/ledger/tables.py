@@ -131,13 +131,7 @@ chunks = Table(
     Column("document_id", Uuid, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
     Column("tenant", Text, nullable=False),
     Column("ordinal", Integer, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("heading_path", ARRAY(Text), nullable=False),
-    Column("span_start", Integer, nullable=False),
-    Column("span_end", Integer, nullable=False),
-    Column("page", Integer),
-    Column("section_start", Integer),  # the span of the chunks that can be returned together
-    Column("section_end", Integer),
+    Column("content", JSONB, nullable=False),  # a ChunkContent: no statement asks for a part of it
     Column("content_key", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
     Column("hidden", Boolean, nullable=False),  # its points stay hidden until the version is whole

@@ -1,8 +1,9 @@
-"""Whether Qdrant holds what the ledger says, and how what differs is mended.
+"""Verification: compare Qdrant's points with the ledger, and mend the differences.
 
-Two passes, each in bounded memory. The first goes over every stored point for what nobody expects, the second over
-every document for what is expected and not there. Work in progress is never reported: a difference counts only where
-the document's row was the same before and after Qdrant was asked, and it is mended only while that row is held.
+Two passes, each in bounded memory. The first reads every stored point and finds strays, which nobody expects. The
+second reads every document and finds gaps: expected points that are missing or wrong. Work in progress is never
+reported: a difference counts only where the document's row was the same before and after the request to Qdrant, and it
+is mended only while that row is locked.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Literal
 from uuid import UUID
 
 from shared.domain.records import Collection
-from shared.ledger.audit import Audit, DocumentSnapshot, Expected, LockedDocuments
+from shared.ledger.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
 from shared.vectors.index import Index, StoredPoint
 from shared.vectors.points import question_id
 
-_POINTS = 1000  # looked at together
+_POINTS = 1000  # compared together
 _CHUNKS = 200
 _DOCUMENTS = 100
 
@@ -42,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerificationCounts:
-    """How much was looked at so far, and how many points differ."""
+    """How much was compared so far, and how many points differ."""
 
     documents: int
     points: int
@@ -64,7 +65,7 @@ class _Difference:
     document_id: UUID | None
     chunk_id: UUID | None
     stored: StoredPoint | None
-    rewrite: bool = False  # only writing its chunk again mends it
+    rewrite: bool = False  # mended only by writing its chunk again
 
 
 class Verification:
@@ -81,22 +82,22 @@ class Verification:
         self._repair = repair
         self._documents = 0
         self._points = 0
-        self._found: Counter[str] = Counter()
+        self._differences: Counter[str] = Counter()
 
     @property
     def so_far(self) -> VerificationCounts:
-        found = self._found
+        count = self._differences
         return VerificationCounts(
-            self._documents, self._points, found["missing"], found["stale"], found["orphaned"], found["repaired"]
+            self._documents, self._points, count["missing"], count["stale"], count["orphaned"], count["repaired"]
         )
 
     async def run(self) -> AsyncIterator[Finding | VerificationCounts]:
-        """Compare; yield what differs as it is found, and between that how far it is.
+        """Compare; yield each difference as it is found, and the counts in between.
 
         Raises:
-            Unavailable: the ledger or Qdrant went away; what was mended until then stays so.
+            Unavailable: the ledger or Qdrant went away; earlier repairs stay.
         """
-        # What must go goes first: a document that is being indexed again is in work, and then left alone.
+        # Strays go first: mending a gap puts the document to work, and documents in work are left alone.
         async for item in self._strays():
             yield item
         async for item in self._gaps():
@@ -124,11 +125,11 @@ class Verification:
         ids = [difference.point_id for difference in suspects]
         again = await self._index.look_up(self._collection.index_name, ids)
         before, strays = await self._judge_strays(list((await self._fresh(again)).values()))
-        now = await self._audit.standings(list(before))
+        now = await self._audit.snapshots(list(before))
         return await self._remove([s for s in strays if _unchanged(s.document_id, before, now)], before)
 
     async def _fresh(self, points: Mapping[str, StoredPoint]) -> dict[str, StoredPoint]:
-        """Those that no sweep will remove by itself."""
+        """The points that no sweep will delete by itself."""
         swept = await self._audit.swept_below([p.document_id for p in points.values() if p.document_id])
         return {
             identity: point
@@ -139,36 +140,36 @@ class Verification:
     async def _judge_strays(
         self, points: Sequence[StoredPoint]
     ) -> tuple[dict[UUID, DocumentSnapshot], list[_Difference]]:
-        standings = await self._audit.standings(list({p.document_id for p in points if p.document_id}))
-        expected = await self._audit.expected_of(list({p.chunk_id for p in points if p.chunk_id}))
+        snapshots = await self._audit.snapshots(list({p.document_id for p in points if p.document_id}))
+        expected = await self._audit.expected_by_id(list({p.chunk_id for p in points if p.chunk_id}))
         judged = (
             _stray(
                 point,
-                standings.get(point.document_id) if point.document_id else None,
+                snapshots.get(point.document_id) if point.document_id else None,
                 expected.get(point.chunk_id) if point.chunk_id else None,
             )
             for point in points
         )
-        return standings, [difference for difference in judged if difference]
+        return snapshots, [difference for difference in judged if difference]
 
-    async def _remove(self, strays: Sequence[_Difference], standings: Mapping[UUID, DocumentSnapshot]) -> list[Finding]:
+    async def _remove(self, strays: Sequence[_Difference], snapshots: Mapping[UUID, DocumentSnapshot]) -> list[Finding]:
         if not (self._repair and strays):
-            return [self._told(stray, repaired=False) for stray in strays]
-        of = {stray.document_id for stray in strays}
-        async with self._audit.holding([standing for i, standing in standings.items() if i in of]) as held:
-            # A document that is gone cannot come back: its id is not given again.
-            safe = [s for s in strays if s.document_id in held.ids or s.document_id not in standings]
+            return [self._finding(stray, repaired=False) for stray in strays]
+        document_ids = {stray.document_id for stray in strays}
+        async with self._audit.locked([snapshot for i, snapshot in snapshots.items() if i in document_ids]) as held:
+            # A deleted document cannot come back: no other gets its id.
+            safe = [s for s in strays if s.document_id in held.ids or s.document_id not in snapshots]
             await self._index.remove(self._collection.index_name, [s.stored for s in safe if s.stored])
-        return [self._told(stray, repaired=True) for stray in safe]
+        return [self._finding(stray, repaired=True) for stray in safe]
 
     async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
-        """Points that are expected and not there, or not as they should be."""
+        """ExpectedChunk points that are missing or wrong."""
         after = ""
         while True:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
             if not page:
                 return
-            settled = [s for s in page if s.is_settled and s.live_version is not None]
+            settled = [s for s in page if s.is_final and s.live_version is not None]
             self._documents += len(settled)
             for finding in await self._mend_gaps(settled):
                 yield finding
@@ -180,23 +181,23 @@ class Verification:
         if not gaps:
             return []
         before = {document.id: document for document in documents}
-        now = await self._audit.standings([gap.document_id for gap in gaps if gap.document_id])
+        now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
         gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now)]
         if not (self._repair and gaps):
-            return [self._told(gap, repaired=False) for gap in gaps]
-        async with self._audit.holding([now[i] for i in {gap.document_id for gap in gaps} if i]) as held:
+            return [self._finding(gap, repaired=False) for gap in gaps]
+        async with self._audit.locked([now[i] for i in {gap.document_id for gap in gaps} if i]) as held:
             gaps = [gap for gap in gaps if gap.document_id in held.ids]
             mended = await self._fill(gaps, held)
-        return [self._told(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
+        return [self._finding(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
 
     async def _find_gaps(self, document_ids: Sequence[UUID]) -> list[_Difference]:
         gaps: list[_Difference] = []
         after: tuple[UUID, int] | None = None
         while True:
             chunks = await self._audit.expected(document_ids, after=after, limit=_CHUNKS)
-            wanted = {point: chunk for chunk in chunks for point in _required(chunk)}
-            stored = await self._look_up(list(wanted))
-            judged = (_gap(point, chunk, stored.get(point)) for point, chunk in wanted.items())
+            required = {point: chunk for chunk in chunks for point in _required(chunk)}
+            stored = await self._look_up(list(required))
+            judged = (_gap(point, chunk, stored.get(point)) for point, chunk in required.items())
             gaps += [difference for difference in judged if difference]
             if len(chunks) < _CHUNKS:
                 return gaps
@@ -212,9 +213,9 @@ class Verification:
         await self._index.show(self._collection.index_name, [g.stored for g in gaps if g.stored and not g.rewrite])
         return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
 
-    def _told(self, difference: _Difference, *, repaired: bool) -> Finding:
-        self._found[difference.kind] += 1
-        self._found["repaired"] += repaired
+    def _finding(self, difference: _Difference, *, repaired: bool) -> Finding:
+        self._differences[difference.kind] += 1
+        self._differences["repaired"] += repaired
         d = difference
         return Finding(d.kind, d.why, d.point_id, d.document_id, d.chunk_id, repaired)
 
@@ -225,48 +226,48 @@ def _unchanged(
     return document_id is None or before.get(document_id) == now.get(document_id)
 
 
-def _required(chunk: Expected) -> list[str]:
+def _required(chunk: ExpectedChunk) -> list[str]:
     """The points that must be there."""
     questions = [*_questions(chunk), *map(str, chunk.accepted)] if chunk.required else []
     return [str(chunk.id), *questions] if chunk.text_required else questions
 
 
-def _allowed(chunk: Expected) -> set[str]:
+def _allowed(chunk: ExpectedChunk) -> set[str]:
     """The points that may be there."""
     return {str(chunk.id), *_questions(chunk), *map(str, chunk.accepted), *map(str, chunk.accepted_open)}
 
 
-def _questions(chunk: Expected) -> list[str]:
+def _questions(chunk: ExpectedChunk) -> list[str]:
     return [question_id(chunk.id, number) for number in range(chunk.passed)]
 
 
-def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expected | None) -> _Difference | None:
-    """What is wrong with a stored point that nobody expects; None where somebody does, or may."""
+def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: ExpectedChunk | None) -> _Difference | None:
+    """The difference of a stored point that nobody expects; None where a chunk expects it, or may."""
 
-    def found(kind: FindingKind, why: str) -> _Difference:
+    def difference(kind: FindingKind, why: str) -> _Difference:
         return _Difference(kind, why, point.id, point.document_id, point.chunk_id, point)
 
     if document is None:
-        return found("orphaned", "its document is not in the ledger")
-    if not document.is_settled:
+        return difference("orphaned", "its document is not in the ledger")
+    if not document.is_final:
         return None
     if chunk is not None and chunk.document_id == document.id and point.id in _allowed(chunk):
-        return None  # whether it is as it should be is seen when the document is looked at
+        return None  # the second pass sees whether the point is right
     if document.live_version is not None and (point.version or 0) < document.live_version:
-        return found("stale", f"of version {point.version}, and queries see {document.live_version}")
-    return found("orphaned", "its chunk or question is not in the ledger")
+        return difference("stale", f"of version {point.version}, and queries see {document.live_version}")
+    return difference("orphaned", "its chunk or question is not in the ledger")
 
 
-def _gap(point_id: str, chunk: Expected, stored: StoredPoint | None) -> _Difference | None:
-    """What is wrong with a point that is expected; None where it is as it should be."""
+def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Difference | None:
+    """The difference of an expected point; None where it is right."""
 
-    def found(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
+    def difference(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
         return _Difference(kind, why, point_id, chunk.document_id, chunk.id, stored, rewrite)
 
     if stored is None:
-        return found("missing", "not stored", rewrite=True)
+        return difference("missing", "not stored", rewrite=True)
     if stored.version is None or stored.version < chunk.version:
-        return found("stale", f"of version {stored.version}, and queries see {chunk.version}", rewrite=True)
+        return difference("stale", f"of version {stored.version}, and queries see {chunk.version}", rewrite=True)
     if stored.hidden:
-        return found("stale", "hidden, though its version is live", rewrite=False)
+        return difference("stale", "hidden, though its version is live", rewrite=False)
     return None

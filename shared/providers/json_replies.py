@@ -1,7 +1,4 @@
-"""The JSON in what a model wrote: lenient about the wrapping, strict about the JSON.
-
-A truncated reply is never taken for a whole one.
-"""
+"""Reading JSON in a model's reply: lenient about the wrapping, strict about the content."""
 
 from __future__ import annotations
 
@@ -16,23 +13,25 @@ _OPENING = re.compile(r'[{\[]\s*["{}\[\]]')  # of JSON, and not of an aside [suc
 
 
 class MalformedReply(Exception):
-    """A reply without what the request wanted; the message says what is wrong with the reply."""
+    """A reply without the content that was requested; the message says what is wrong with it."""
 
 
 def json_in(reply: str) -> list[Any]:
     """Each JSON object or list in a model's reply, in a code fence, within prose or alone, in order.
 
+    Values inside a value are not listed again.
+
     Raises:
-        MalformedReply: the reply is empty, or the JSON is broken.
+        MalformedReply: the reply is empty, or its JSON is broken.
     """
     return list(_values(spoken(reply)))
 
 
 def spoken(reply: str) -> str:
-    """A model's reply without its thinking.
+    """A reply without the model's thinking.
 
     Raises:
-        MalformedReply: nothing is left.
+        MalformedReply: nothing else is in it.
     """
     text = _THINKING.sub("", reply).strip()
     if not text:
@@ -44,7 +43,7 @@ def _values(text: str) -> Iterator[Any]:
     position = 0
     while (match := _OPENING.search(text, position)) is not None:
         try:
-            value, position = _DECODER.raw_decode(text, match.start())  # the next search begins behind the value
+            value, position = _DECODER.raw_decode(text, match.start())
         except (json.JSONDecodeError, RecursionError) as error:
             raise MalformedReply("broken JSON") from error
         yield value

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from shared.ingest.generate.stage import Generator
-from shared.ingest.index.stage import Cleaner, Indexer
+from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.stage import Parser
+from shared.maintenance.cleanup import Cleaner
 from shared.services import api, generate, index, parse, scheduler
 from shared.services.parts import Parts
 

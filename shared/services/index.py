@@ -31,6 +31,5 @@ def indexer_of(parts: Parts) -> Indexer:
         wakeups=parts.wakeups,
         policy=parts.retries,
         floor=floor_for(parts.embedder.name) if floor is None else floor,
-        uploads=parts.uploads,
-        feedback=parts.ledger.feedback,
+        finisher=parts.finisher,
     )

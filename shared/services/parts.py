@@ -28,6 +28,7 @@ from shared.settings import Settings, require
 from shared.storage.uploads import Uploads
 
 if TYPE_CHECKING:  # the parts below import these when they are made: not every role has them
+    from shared.ingest.index.finish import Finisher
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
     from shared.providers.limiter.limiter import Limiter
@@ -60,9 +61,9 @@ class Parts:
             documents=Documents(database),
             work=self._work,
             backlogs=Backlogs(database),
-            dead=DeadLetters(database),
+            dead_letters=DeadLetters(database),
             audit=Audit(database),
-            queries=QueryLog(database),
+            query_log=QueryLog(database),
             feedback=Feedback(database),
             calibrations=Calibrations(database),
         )
@@ -89,6 +90,12 @@ class Parts:
         index = Index(require(self.settings.qdrant_url, "FOREASK_QDRANT_URL"), self.settings.qdrant_api_key)
         self.stack.push_async_callback(index.aclose)
         return index
+
+    @cached_property
+    def finisher(self) -> Finisher:
+        from shared.ingest.index.finish import Finisher
+
+        return Finisher(self.ledger.work, self.index)
 
     @cached_property
     def chat(self) -> OpenAIChat:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.broker.wakeups import Wakeups
-from shared.ingest.index.stage import Cleaner
 from shared.ledger import Ledger
 from shared.ledger.database import Database
+from shared.maintenance.cleanup import Cleaner
 from shared.services.parts import Parts
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
@@ -35,4 +35,10 @@ def assemble(parts: Parts) -> SchedulerServices:
 
 
 def cleaner_of(parts: Parts) -> Cleaner:
-    return Cleaner(work=parts.ledger.work, index=parts.index, uploads=parts.uploads, feedback=parts.ledger.feedback)
+    return Cleaner(
+        work=parts.ledger.work,
+        index=parts.index,
+        uploads=parts.uploads,
+        feedback=parts.ledger.feedback,
+        finisher=parts.finisher,
+    )

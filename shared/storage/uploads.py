@@ -1,4 +1,4 @@
-"""The bytes that were handed in: one file each under the data directory, durable before the ledger names it."""
+"""Uploaded bytes: one file each under the data directory, durable before the ledger names it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Uploads:
         """Write a stream to disk while its bytes are counted; it is durable when this returns.
 
         Raises:
-            TooLarge: more than `max_bytes` came; nothing is kept.
-            Unavailable: the disk refused, because it is full for example; nothing is kept.
+            TooLarge: more than `max_bytes` came; no file is left.
+            Unavailable: the disk refused, because it is full for example; no file is left.
         """
         name = uuid4().hex
         path = self.path(name)
@@ -69,7 +69,7 @@ class Uploads:
         return Upload(name, size, digest.digest())
 
     async def store_bytes(self, content: bytes, *, max_bytes: int) -> Upload:
-        """Write what is in memory already."""
+        """Write bytes that are in memory already; raises as `store` does."""
         if len(content) > max_bytes:
             raise _too_large(max_bytes)
         name = uuid4().hex
@@ -82,7 +82,7 @@ class Uploads:
         self.path(name).unlink(missing_ok=True)
 
     def older_than(self, seconds: float, now: Callable[[], float] = time.time) -> Iterator[str]:
-        """Names of uploads that are at least so old; those that no document needs were left by a crash."""
+        """Names of uploads of at least that age; a crash left those that no document needs."""
         for path in self._folder.glob("??/*"):
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < now() - seconds:
@@ -95,8 +95,8 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         path.unlink(missing_ok=True)
-        said = f"The document could not be stored: {error.strerror or type(error).__name__}."
-        raise Unavailable(said, component="uploads", retry_after=_RETRY_AFTER) from error
+        sentence = f"The document could not be stored: {error.strerror or type(error).__name__}."
+        raise Unavailable(sentence, component="uploads", retry_after=_RETRY_AFTER) from error
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -115,7 +115,7 @@ def _create(path: Path) -> BinaryIO:
 
 
 def _finish(file: BinaryIO | None, rest: bytes, path: Path) -> None:
-    """Write what is left; a small upload is made here altogether, in one turn of a thread."""
+    """Write the rest and make the file durable; a small upload is written here whole, in one turn of a thread."""
     with file or _create(path) as opened:
         opened.write(rest)
         opened.flush()

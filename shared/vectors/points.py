@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared.domain.records import AcceptedQuestion, ChunkToIndex
+from shared.domain.chunks import ChunkContent
+from shared.domain.records import AcceptedQuestion
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import document_vector
 
@@ -50,50 +52,68 @@ class Point:
         return {"id": self.id, "vector": self.vector, "payload": self.payload}
 
 
+@dataclass(frozen=True, slots=True)
+class PointContext:
+    """Where a chunk belongs: all that its points say beside its content."""
+
+    tenant: str
+    document_id: UUID
+    chunk_id: UUID
+    version: int
+    ordinal: int
+    external_id: str
+    created_at: datetime
+    filename: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    hidden: bool = False
+
+
 def points_of(
-    chunk: ChunkToIndex,
+    content: ChunkContent,
+    context: PointContext,
     text_vector: Vectors | None,
-    questions: Sequence[str],
-    question_vectors: Sequence[Vectors],
+    questions: Sequence[tuple[str, Vectors]],
     accepted: Sequence[tuple[AcceptedQuestion, Vectors]] = (),
 ) -> list[Point]:
-    """The points of a chunk, its kept questions and those of users.
+    """The points of a chunk, of its questions and of those that users asked.
 
-    A chunk whose text cannot be embedded keeps its BM25 vector.
+    Args:
+        content: the chunk; its fields are fields of the chunk's payload.
+        context: the rest of the payload.
+        text_vector: shape `(dimensions,)`, unit length; None where the text cannot be embedded: BM25 still finds it.
+        questions: the questions that passed, each with its vector, in the order that their ids count.
+        accepted: users' questions, each with its vector.
     """
     common: dict[str, Any] = {
-        "tenant": chunk.tenant,
-        "document_id": str(chunk.document_id),
-        "chunk_id": str(chunk.lease.id),
-        "version": chunk.lease.version,
-        "heading_path": chunk.heading_path,
-        "metadata": chunk.metadata,
+        "tenant": context.tenant,
+        "document_id": str(context.document_id),
+        "chunk_id": str(context.chunk_id),
+        "version": context.version,
+        "heading_path": content.heading_path,
+        "metadata": context.metadata,
     }
-    if chunk.hidden:
+    if context.hidden:
         common["hidden"] = True
-    sparse = document_vector(chunk.text)
-    vector: dict[str, Any] = {"bm25": {"indices": sparse.indices, "values": sparse.values}}
-    if text_vector is not None:
-        vector["text"] = text_vector
-    points = [Point(str(chunk.lease.id), vector, common | _chunk_payload(chunk))]
-    for ordinal, (question, question_vector) in enumerate(zip(questions, question_vectors, strict=True)):
-        payload = common | {"question": question}
-        points.append(Point(question_id(chunk.lease.id, ordinal), {"question": question_vector}, payload))
-    for own, question_vector in accepted:
-        payload = common | {"question": own.question, "source": "user"}
-        points.append(Point(str(own.id), {"question": question_vector}, payload))
+    points = [Point(str(context.chunk_id), _chunk_vectors(content, text_vector), common | _payload(content, context))]
+    for ordinal, (text, vector) in enumerate(questions):
+        points.append(Point(question_id(context.chunk_id, ordinal), {"question": vector}, common | {"question": text}))
+    for question, vector in accepted:
+        payload = common | {"question": question.question, "source": "user"}
+        points.append(Point(str(question.id), {"question": vector}, payload))
     return points
 
 
-def _chunk_payload(chunk: ChunkToIndex) -> dict[str, Any]:
-    return {
-        "text": chunk.text,
-        "title": chunk.title,
-        "filename": chunk.filename,
-        "external_id": chunk.external_id,
-        "ordinal": chunk.ordinal,
-        "span": chunk.span,
-        "page": chunk.page,
-        "section": chunk.section and {"start": chunk.section[0], "end": chunk.section[1]},
-        "created_at": chunk.created_at.isoformat(),
+def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[str, Any]:
+    sparse = document_vector(content.text)
+    bm25 = {"bm25": {"indices": sparse.indices, "values": sparse.values}}
+    return bm25 if text_vector is None else bm25 | {"text": text_vector}
+
+
+def _payload(content: ChunkContent, context: PointContext) -> dict[str, Any]:
+    """What the chunk's own point says and the points of its questions do not."""
+    return content.as_json() | {
+        "filename": context.filename,
+        "external_id": context.external_id,
+        "ordinal": context.ordinal,
+        "created_at": context.created_at.isoformat(),
     }

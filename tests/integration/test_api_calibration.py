@@ -6,7 +6,9 @@ import sys
 import orjson
 import pytest
 
-from api import schemas
+from api.schemas.calibration import CalibrationView
+from api.schemas.problems import ProblemDetails
+from api.schemas.queries import RetrieveReply
 from cli.main import run
 from tests.api import serving, work
 
@@ -36,7 +38,7 @@ async def calibrate(client, questions=LABELLED):
 
 async def first(client, question):
     reply = await client.post("/v1/retrieve", json={"question": question, "top_k": 1, "explain": True})
-    found = schemas.RetrieveReply.model_validate_json(reply.content)
+    found = RetrieveReply.model_validate_json(reply.content)
     return found.chunks[0].external_id, found.metadata.explain.weights
 
 
@@ -44,7 +46,7 @@ async def test_weights_are_chosen_kept_and_forgotten(client, indexed):
     question = LABELLED[3]["question"]
     assert (await first(client, question))[0] == "2.md"
 
-    evidence = schemas.CalibrationView.model_validate_json((await calibrate(client)).content)
+    evidence = CalibrationView.model_validate_json((await calibrate(client)).content)
 
     assert evidence.weights["questions"] > max(evidence.weights["text"], evidence.weights["bm25"])
     assert evidence.chosen.mean > evidence.equal.mean
@@ -63,7 +65,7 @@ async def test_what_cannot_be_judged_is_refused(client, indexed):
     for questions in (LABELLED[:9], unknown, [*LABELLED, {"question": "where"}]):
         reply = await calibrate(client, questions)
         assert reply.status_code == 422
-        assert schemas.ProblemDetails.model_validate_json(reply.content).field.startswith("questions")
+        assert ProblemDetails.model_validate_json(reply.content).field.startswith("questions")
     assert (await client.get("/v1/collections/default")).json()["calibration"] is None
 
 
@@ -80,7 +82,7 @@ async def test_without_labels_a_collection_is_measured_with_its_own_questions(cl
 
     reply = await client.post("/v1/collections/default/calibration", json={})
 
-    evidence = schemas.CalibrationView.model_validate_json(reply.content)
+    evidence = CalibrationView.model_validate_json(reply.content)
     assert (evidence.source, evidence.questions, evidence.chunks) == ("generated", 30, 30)
     assert set(evidence.weights.values()) == {1.0}
     assert (await client.get("/v1/collections/default")).json()["calibration"] == evidence.model_dump()

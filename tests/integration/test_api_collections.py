@@ -2,7 +2,7 @@
 
 import pytest
 
-from api import schemas
+from api.schemas.collections import CollectionView
 from shared.domain.errors import Unavailable
 from shared.domain.records import CollectionOptions
 from tests.api import work
@@ -11,7 +11,7 @@ from tests.api import work
 async def put(client, name, **options):
     reply = await client.put(f"/v1/collections/{name}", json=options)
     assert reply.status_code in {200, 201}, reply.text
-    return reply.status_code, schemas.CollectionView.model_validate_json(reply.content)
+    return reply.status_code, CollectionView.model_validate_json(reply.content)
 
 
 async def test_a_collection_is_made_and_its_options_are_replaced(client, services):

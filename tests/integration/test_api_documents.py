@@ -7,7 +7,8 @@ import hashlib
 import orjson
 import pytest
 
-from api import schemas
+from api.schemas.documents import AcceptedDocument, ChunkPage, DocumentPage, DocumentView
+from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
 from shared.ledger.documents import Documents
 from tests.api import as_tenant, calling, left_behind, with_keys, work
@@ -19,18 +20,18 @@ JSON = {"text": "# Leave\n\n30 days.", "filename": "a.md"}
 async def submit(client, **change):
     reply = await client.post("/v1/documents", json=JSON | change)
     assert reply.status_code in {200, 202}, reply.text
-    return schemas.AcceptedDocument.model_validate_json(reply.content)
+    return AcceptedDocument.model_validate_json(reply.content)
 
 
 async def look(client, document_id):
-    return schemas.DocumentView.model_validate_json((await client.get(f"/v1/documents/{document_id}")).content)
+    return DocumentView.model_validate_json((await client.get(f"/v1/documents/{document_id}")).content)
 
 
 @pytest.mark.parametrize("form", [True, False])
 async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, settings, rings, form):
     reply = await client.post("/v1/documents", **({"files": FORM} if form else {"json": JSON}))
 
-    accepted = schemas.AcceptedDocument.model_validate_json(reply.content)
+    accepted = AcceptedDocument.model_validate_json(reply.content)
     assert reply.status_code == 202
     assert reply.headers["location"] == f"/v1/documents/{accepted.document_id}"
     assert (accepted.state, accepted.version, accepted.collection) == ("queued", 1, "default")
@@ -66,13 +67,11 @@ async def test_everything_that_a_form_says_is_kept(client):
         "questions": '["How long?", {"text": "How many?", "quote": "30 days"}]',
         "lane": "bulk",
     }
-    accepted = schemas.AcceptedDocument.model_validate_json(
+    accepted = AcceptedDocument.model_validate_json(
         (await client.post("/v1/documents", files=FORM, data=fields)).content
     )
 
-    shown = schemas.DocumentView.model_validate_json(
-        (await client.get(f"/v1/documents/{accepted.document_id}")).content
-    )
+    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{accepted.document_id}")).content)
     assert (shown.collection, shown.external_id, shown.title) == ("handbook", "leave", "Leave / Urlaub")
     assert shown.metadata == {"year": 2026, "tags": ["a"]}
     assert (shown.filename, shown.media_type, shown.size_bytes) == ("a.md", "text/markdown", 17)
@@ -105,7 +104,7 @@ async def test_any_change_begins_the_next_version(client, services, settings, ch
     first = await submit(client)
     reply = await client.post("/v1/documents", json=JSON | change)
 
-    changed = schemas.AcceptedDocument.model_validate_json(reply.content)
+    changed = AcceptedDocument.model_validate_json(reply.content)
     assert reply.status_code == 202
     assert (changed.document_id, changed.version) == (first.document_id, 2)
     rows, files = await left_behind(services, settings)
@@ -163,7 +162,7 @@ async def test_json_that_is_refused_leaves_nothing(*, services, settings, provid
     async with calling(settings.model_copy(update=limits)) as client:
         reply = await client.post("/v1/documents", headers=headers, **request_)
 
-    problem = schemas.ProblemDetails.model_validate_json(reply.content)
+    problem = ProblemDetails.model_validate_json(reply.content)
     assert (reply.status_code, problem.status) == (status, status), reply.text
     assert problem.field == field
     assert reply.headers["content-type"] == "application/problem+json"
@@ -209,7 +208,7 @@ async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, prov
     async with calling(settings.model_copy(update=limits)) as client:
         reply = await client.post("/v1/documents", **request_)
 
-    problem = schemas.ProblemDetails.model_validate_json(reply.content)
+    problem = ProblemDetails.model_validate_json(reply.content)
     assert (reply.status_code, problem.field) == (status, field), reply.text
     assert await left_behind(services, settings) == (0, [])
     assert rings == []
@@ -225,7 +224,7 @@ async def test_a_ledger_that_is_away_is_told_and_leaves_no_file(client, services
 
     assert reply.status_code == 503
     assert reply.headers["retry-after"]
-    assert schemas.ProblemDetails.model_validate_json(reply.content).component == "ledger"
+    assert ProblemDetails.model_validate_json(reply.content).component == "ledger"
     assert await left_behind(services, settings) == (0, [])
 
 
@@ -263,13 +262,13 @@ async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, service
     async def broken(*_, **__):
         raise RuntimeError("30 days of secrets")
 
-    monkeypatch.setattr("api.collection_cache.CollectionCache.ensured", broken)
+    monkeypatch.setattr("api.collection_cache.CollectionCache.ensure", broken)
     for request_ in ({"json": JSON}, {"files": FORM}):
         reply = await client.post("/v1/documents", **request_)
 
         assert reply.status_code == 500
         assert "secrets" not in reply.text
-        assert schemas.ProblemDetails.model_validate_json(reply.content)
+        assert ProblemDetails.model_validate_json(reply.content)
     assert await left_behind(services, settings) == (0, [])
 
 
@@ -293,17 +292,15 @@ async def test_a_document_can_be_followed_to_its_chunks_and_questions(client, se
     accepted = await submit(client, text="# A\n\n" + "alpha beta. " * 30 + "\n\n# B\n\n" + "gamma delta. " * 30)
     await work(services)
 
-    shown = schemas.DocumentView.model_validate_json(
-        (await client.get(f"/v1/documents/{accepted.document_id}")).content
-    )
+    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{accepted.document_id}")).content)
     assert (shown.state, shown.live_version) == ("ready", 1)
     assert shown.chunks.total == shown.chunks.indexed == 2
     assert shown.usage.calls == 2
     assert shown.usage.prompt_tokens > 0
-    first = schemas.ChunkPage.model_validate_json(
+    first = ChunkPage.model_validate_json(
         (await client.get(f"/v1/documents/{shown.id}/chunks", params={"limit": 1})).content
     )
-    second = schemas.ChunkPage.model_validate_json(
+    second = ChunkPage.model_validate_json(
         (await client.get(f"/v1/documents/{shown.id}/chunks", params={"cursor": first.next_cursor})).content
     )
     assert [chunk.heading_path for chunk in (*first.items, *second.items)] == [["A"], ["B"]]
@@ -330,7 +327,7 @@ async def test_a_list_is_paged_and_filtered(client, services):
     seen, cursor = [], None
     while True:
         parameters = {"limit": 2} | ({"cursor": cursor} if cursor else {})
-        page = schemas.DocumentPage.model_validate_json((await client.get("/v1/documents", params=parameters)).content)
+        page = DocumentPage.model_validate_json((await client.get("/v1/documents", params=parameters)).content)
         seen += [document.external_id for document in page.items]
         assert len(page.items) <= 2
         if (cursor := page.next_cursor) is None:
@@ -410,7 +407,7 @@ async def test_only_what_failed_can_be_retried(client, services, rings):
     reply = await client.post(f"{address}/retry")
 
     assert reply.status_code == 202
-    assert schemas.DocumentView.model_validate_json(reply.content).state == "queued"
+    assert DocumentView.model_validate_json(reply.content).state == "queued"
     assert rings == ["parse"]
 
 

@@ -5,7 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from api import schemas
+from api.schemas.problems import ProblemDetails
+from api.schemas.queries import QueryReply, RetrieveReply
 from shared.domain.errors import BadReply, Unavailable
 from shared.query.answer import NOTHING_FOUND
 from tests.api import as_tenant, calling, events_of, serving, with_keys, work
@@ -31,7 +32,7 @@ async def indexed(client, services, provider):
 async def retrieve(client, **change):
     reply = await client.post("/v1/retrieve", json=QUESTION | change)
     assert reply.status_code == 200, reply.text
-    return schemas.RetrieveReply.model_validate_json(reply.content)
+    return RetrieveReply.model_validate_json(reply.content)
 
 
 async def test_chunks_come_with_everything_that_is_known_of_them(client, indexed):
@@ -99,7 +100,7 @@ async def test_a_channel_can_be_searched_alone(client, indexed):
 async def test_an_answer_cites_its_chunks(client, indexed, provider):
     reply = await client.post("/v1/query", json=QUESTION)
 
-    answered = schemas.QueryReply.model_validate_json(reply.content)
+    answered = QueryReply.model_validate_json(reply.content)
     assert answered.answer == "The documents say so [1]."
     assert (answered.found, answered.form, answered.removed_citations) == (True, "generative", [])
     (citation,) = answered.citations
@@ -129,9 +130,9 @@ async def test_where_nothing_is_found_the_answer_says_so_and_no_model_is_called(
         if stream:
             events = [event async for event in events_of(reply)]
             assert [name for name, _ in events] == ["retrieved", "token", "done"]
-            answered = schemas.QueryReply.model_validate(events[-1][1])
+            answered = QueryReply.model_validate(events[-1][1])
         else:
-            answered = schemas.QueryReply.model_validate_json(reply.content)
+            answered = QueryReply.model_validate_json(reply.content)
         assert (answered.answer, answered.found) == (NOTHING_FOUND, False)
         assert answered.chunks == answered.citations == []
     assert provider.stats()["calls"] == 0
@@ -154,10 +155,10 @@ async def test_a_streamed_answer_is_the_same_in_pieces(client, indexed):
     assert names[0] == "retrieved"
     assert names[-1] == "done"
     assert set(names[1:-1]) == {"token"}
-    assert schemas.RetrieveReply.model_validate(events[0][1]).chunks
+    assert RetrieveReply.model_validate(events[0][1]).chunks
     assert "".join(data["text"] for name, data in events if name == "token") == whole["answer"]
     done = events[-1][1]
-    assert schemas.QueryReply.model_validate(done)
+    assert QueryReply.model_validate(done)
     assert done | {"metadata": None} == whole | {"metadata": None}
 
 
@@ -166,7 +167,7 @@ async def test_an_extractive_answer_says_that_it_is(services, settings, provider
         await client.post("/v1/documents", json=LEAVE)
         await work(services)
         provider.reset()
-        answered = schemas.QueryReply.model_validate_json((await client.post("/v1/query", json=QUESTION)).content)
+        answered = QueryReply.model_validate_json((await client.post("/v1/query", json=QUESTION)).content)
 
     assert answered.form == "extractive"
     assert "thirty days of leave" in answered.answer
@@ -196,7 +197,7 @@ async def test_an_answer_that_fails_is_a_problem_or_an_event_of_one(client, inde
 
     events = [event async for event in events_of(streamed)]
     assert [name for name, _ in events] == ["retrieved", "token", "error"]
-    assert schemas.ProblemDetails.model_validate(events[-1][1]).status == status
+    assert ProblemDetails.model_validate(events[-1][1]).status == status
     assert "secret" not in streamed.text
 
 
@@ -259,7 +260,7 @@ async def test_a_question_that_cannot_be_asked_is_refused_before_anything_is_pai
         reply = await client.post(f"/v1/{route}", json=QUESTION | change)
 
         assert reply.status_code == 422, reply.text
-        assert schemas.ProblemDetails.model_validate_json(reply.content).field == field
+        assert ProblemDetails.model_validate_json(reply.content).field == field
     assert provider.stats()["embeddings"] == provider.stats()["calls"] == 0
 
 

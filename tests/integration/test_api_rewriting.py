@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from api import schemas
+from api.schemas.queries import QueryReply, RetrieveReply
 from tests.api import calling, work
 
 TEXTS = {
@@ -33,7 +33,7 @@ async def retrieve(client, **change):
     """The names of the documents found, and the whole reply."""
     reply = await client.post("/v1/retrieve", json=QUESTION | {"rerank": False} | change)
     assert reply.status_code == 200, reply.text
-    found = schemas.RetrieveReply.model_validate_json(reply.content)
+    found = RetrieveReply.model_validate_json(reply.content)
     return [chunk.external_id for chunk in found.chunks], found
 
 
@@ -120,7 +120,7 @@ async def test_the_answer_comes_in_time_without_a_rewriting_that_fails(client, p
     reply = await client.post("/v1/query", json=body)
     took = time.monotonic() - began
 
-    answered = schemas.QueryReply.model_validate_json(reply.content)
+    answered = QueryReply.model_validate_json(reply.content)
     assert answered.answer == "The documents say so [1]."
     assert [chunk.external_id for chunk in answered.chunks] == directly
     assert answered.metadata.skipped == {"rewrite": reason}
@@ -240,7 +240,7 @@ async def test_the_answer_comes_in_time_without_a_reranker_that_fails(kites, pro
     reply = await kites.post("/v1/query", json=JUDGED)
     took = time.monotonic() - began
 
-    answered = schemas.QueryReply.model_validate_json(reply.content)
+    answered = QueryReply.model_validate_json(reply.content)
     assert answered.answer == "The documents say so [1]."
     assert [chunk.external_id for chunk in answered.chunks] == directly
     assert {chunk.rerank_score for chunk in answered.chunks} == {None}

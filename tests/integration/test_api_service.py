@@ -14,7 +14,10 @@ import httpx
 import orjson
 import pytest
 
-from api import schemas
+from api.schemas.common import BodyModel, ReplyModel
+from api.schemas.documents import DocumentView
+from api.schemas.health import ReadyReply
+from api.schemas.problems import ProblemDetails
 from tests.api import calling, events_of, left_behind, serving, work
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +50,7 @@ async def test_the_routers_own_errors_are_problems_too(client, method, address, 
 
     assert reply.status_code == status
     assert reply.headers["content-type"] == "application/problem+json"
-    assert schemas.ProblemDetails.model_validate_json(reply.content).status == status
+    assert ProblemDetails.model_validate_json(reply.content).status == status
     if status == 405:
         assert reply.headers["allow"]
 
@@ -67,7 +70,7 @@ async def test_health_names_what_is_down(services, settings, provider, monkeypat
     for name, change in urls.items():
         async with calling(settings.model_copy(update=change)) as client:
             reply = await client.get("/health/ready")
-        health = schemas.ReadyReply.model_validate_json(reply.content)
+        health = ReadyReply.model_validate_json(reply.content)
         assert health.down == [name]
         assert reply.status_code == (503 if name == "ledger" else 200)
         assert health.status == ("unavailable" if name == "ledger" else "degraded")
@@ -91,10 +94,10 @@ async def test_without_the_ledger_uploads_are_refused_and_leave_nothing(services
 
 async def test_it_describes_every_request_and_reply_with_an_example(client):
     document = (await client.get("/openapi.json")).json()
-    schemas_ = document["components"]["schemas"]
+    schemas = document["components"]["schemas"]
 
     def resolved(schema):
-        return schemas_[schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+        return schemas[schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
 
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -112,12 +115,12 @@ async def test_it_describes_every_request_and_reply_with_an_example(client):
                         assert page or "example" in schema, (path, method, schema)
     text = orjson.dumps(document).decode()
     for reference in set(_references(document)):
-        assert reference.rsplit("/", 1)[1] in schemas_, reference
+        assert reference.rsplit("/", 1)[1] in schemas, reference
     assert "HTTPValidationError" not in text.split('"schemas"')[0]
 
 
 def test_the_examples_of_replies_are_such_replies():
-    for model in schemas.ReplyModel.__subclasses__() + schemas.BodyModel.__subclasses__():
+    for model in ReplyModel.__subclasses__() + BodyModel.__subclasses__():
         example = (model.model_config.get("json_schema_extra") or {}).get("example")
         if example is not None:
             model.model_validate_json(orjson.dumps(example))
@@ -132,7 +135,7 @@ async def test_progress_is_told_as_it_happens(services, settings, provider):
         told = [await anext(events), await anext(events)]
         assert told[0] == ("progress", {"documents": {"queued": 1}})
         assert told[1][0] == "document"
-        assert schemas.DocumentView.model_validate(told[1][1]).state == "queued"
+        assert DocumentView.model_validate(told[1][1]).state == "queued"
         await work(services)
 
         async with asyncio.timeout(5):

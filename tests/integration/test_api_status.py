@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from api import schemas
+from api.schemas.status import StatusView
 from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library
 
@@ -17,7 +17,7 @@ async def client(services, settings, provider):
 async def status(client, tenant="alice"):
     reply = await client.get("/v1/status", headers=as_tenant(tenant))
     assert reply.status_code == 200, reply.text
-    return schemas.StatusView.model_validate_json(reply.content)
+    return StatusView.model_validate_json(reply.content)
 
 
 def stage(view, name):

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from api import schemas
+from api.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import index_batch
 from tests.api import calling, work
 
@@ -42,7 +42,7 @@ async def divided(client, services):
 async def retrieve(client, question, **change):
     reply = await client.post("/v1/retrieve", json={"question": question} | change)
     assert reply.status_code == 200, reply.text
-    return schemas.RetrieveReply.model_validate_json(reply.content)
+    return RetrieveReply.model_validate_json(reply.content)
 
 
 async def test_a_section_is_returned_whole_for_a_small_chunk_of_it(client, divided):

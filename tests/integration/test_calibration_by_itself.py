@@ -271,7 +271,7 @@ async def accept(services, library, count):
                 text(
                     "INSERT INTO accepted_questions"
                     " (id, tenant, collection_id, document_id, chunk_id, question, state) VALUES"
-                    " (:id, 'default', :collection, :document, :chunk, :question, 'indexed') ON CONFLICT DO NOTHING"
+                    " (:id, 'default', :collection, :document, :chunk, :question, 'waiting') ON CONFLICT DO NOTHING"
                 ),
                 {
                     "id": uuid5(chunk.id, "accepted"),
@@ -281,6 +281,7 @@ async def accept(services, library, count):
                     "question": f"Who sailed on ship{number}?",
                 },
             )
+        await connection.exec_driver_sql("UPDATE accepted_questions SET state = 'indexed'")
 
 
 async def test_enough_accepted_questions_choose_weights(services, library, provider, grow):

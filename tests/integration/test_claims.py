@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, ParseOutcome
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.rates import Rates
@@ -21,7 +22,7 @@ from tests.conftest import Library
 def new_chunk(document, number, words):
     key = content_key(document.tenant, "scripted", ChunkInput(words), GenerationOptions())
     identity = chunk_id(document.collection_id, document.lease.id, words, 0)
-    return NewChunk(identity, number, words, (), (0, len(words)), None, key)
+    return NewChunk(identity, number, ChunkContent.whole(words), key)
 
 
 async def chunks_due(services, tenant, count, *, lane=0):
@@ -92,7 +93,7 @@ async def test_uploads_go_ahead_of_bulk_within_a_tenant(services):
     await chunks_due(services, "one", 5, lane=1)
     await chunks_due(services, "one", 5, lane=0)
 
-    assert {c.text.split()[1] for c in await claim(services.ledger.work, 5)} == {"0"}
+    assert {c.content.text.split()[1] for c in await claim(services.ledger.work, 5)} == {"0"}
 
 
 async def test_documents_are_claimed_in_turn_as_well(services):

@@ -1,6 +1,7 @@
 """Dead letters over HTTP: seen with their reasons, tried again for no more than it costs, or discarded."""
 
-from api import schemas
+from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
+from api.schemas.problems import ProblemDetails
 from shared.ledger.dead_letters import Choice
 from tests.api import as_tenant, calling, with_keys, work
 
@@ -23,7 +24,7 @@ async def document(client, document_id):
 async def letters(client, **wanted):
     reply = await client.get("/v1/dead", params=wanted)
     assert reply.status_code == 200, reply.text
-    return schemas.DeadLetterPage.model_validate_json(reply.content).items
+    return DeadLetterPage.model_validate_json(reply.content).items
 
 
 async def settle(client, what, **wanted):
@@ -118,7 +119,7 @@ async def test_a_letter_tells_its_attempts(client, services, provider):
 
     for letter in await letters(client):
         reply = await client.get(f"/v1/dead/{letter.id}")
-        shown = schemas.DeadLetterHistory.model_validate_json(reply.content)
+        shown = DeadLetterHistory.model_validate_json(reply.content)
         assert shown.history[-1].error == shown.reason == letter.reason
         assert shown.attempts == shown.history[-1].attempt == len(shown.history)
 
@@ -197,7 +198,7 @@ async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(c
 
 
 async def test_a_retry_of_many_goes_through_in_groups(client, services, provider, monkeypatch):
-    monkeypatch.setattr("shared.ledger.dead_letters._AT_ONCE", 2)
+    monkeypatch.setattr("shared.ledger.dead_letters._BATCH_SIZE", 2)
     provider.script(malformed_containing="tide")
     for number in range(5):
         await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")
@@ -257,13 +258,12 @@ async def test_a_dropped_chunk_is_still_found_by_its_text(client, services, prov
 
 
 async def test_a_dropped_document_that_was_never_searchable_is_deleted(client, services, provider):
-    from shared.ingest.index.stage import clean
 
     failed, _ = await one_of_each(client, services, provider)
 
     assert (await settle(client, "discard", letter_id=failed))["documents"] == 1
     assert (await client.get(f"/v1/documents/{failed}")).status_code == 404
-    await clean(services.indexer)
+    await services.cleaner.clean()
     async with services.database.begin() as connection:
         assert (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one() == 1
 
@@ -294,7 +294,7 @@ async def test_dropping_everything_has_to_be_said(client, services, provider):
     refused = await client.post("/v1/dead/discard", json={})
 
     assert refused.status_code == 422
-    assert '{"all": true}' in schemas.ProblemDetails.model_validate_json(refused.content).detail
+    assert '{"all": true}' in ProblemDetails.model_validate_json(refused.content).detail
     both = await client.post("/v1/dead/discard", json={"all": True, "collection": "papers"})
     assert both.status_code == 422
     assert len(await letters(client)) == 2
@@ -340,8 +340,9 @@ async def test_the_ledger_pages_by_time_and_id(services, library, provider):
     for number in range(3):
         await library.add(NO_PDF + str(number), f"{number}.pdf")
     async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE documents SET state = 'parsing'")
         await connection.exec_driver_sql("UPDATE documents SET state = 'failed', error = 'x', updated_at = now()")
-    dead = services.ledger.dead
+    dead = services.ledger.dead_letters
     every = await dead.page("default")
     assert len({letter.at for letter in every}) == 1
 

@@ -5,7 +5,7 @@ import pytest
 from redis.asyncio import Redis
 from sqlalchemy import exc
 
-from api import schemas
+from api.schemas.health import ReadyReply
 from shared.domain.errors import Unavailable
 from shared.domain.records import DocumentState
 from shared.ledger.database import _unavailable
@@ -23,9 +23,9 @@ async def full_broker(settings):
 async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services, settings, provider, full_broker):
     async with calling(settings) as client:
         reply = await client.post("/v1/documents", json={"text": "A text about a lighthouse and its keeper."})
-        health = schemas.ReadyReply.model_validate_json((await client.get("/health/ready")).content)
+        health = ReadyReply.model_validate_json((await client.get("/health/ready")).content)
         await full_broker.config_set("maxmemory", "0")
-        well = schemas.ReadyReply.model_validate_json((await client.get("/health/ready")).content)
+        well = ReadyReply.model_validate_json((await client.get("/health/ready")).content)
         await work(services)
         document = (await client.get(f"/v1/documents/{reply.json()['document_id']}")).json()
 

@@ -6,9 +6,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from api import schemas
+from api.schemas.feedback import AcceptedPage, FeedbackReply
+from api.schemas.queries import RetrieveReply
 from shared.domain.accepted import accepted_id
-from shared.ingest.index.stage import _settle, clean, index_batch, remove_taken_back
+from shared.ingest.index.stage import _settle, index_batch
 from shared.maintenance.verification import Finding, Verification
 from shared.settings import Tuning
 from shared.vectors.index import Index
@@ -34,7 +35,7 @@ async def indexed(client, services, provider):
 async def asked(client, question=STRANGE, **more):
     """A query's name, and its chunks by the document's name, best first."""
     reply = await client.post("/v1/retrieve", json={"question": question} | more)
-    found = schemas.RetrieveReply.model_validate_json(reply.content)
+    found = RetrieveReply.model_validate_json(reply.content)
     return str(found.metadata.query_id), {chunk.external_id: chunk for chunk in found.chunks}
 
 
@@ -48,12 +49,12 @@ async def accept(client, question=STRANGE, name="leave.md"):
     query_id, chunks = await asked(client, question)
     reply = await give(client, query_id, chunks[name].chunk_id)
     assert reply.status_code == 200, reply.text
-    return schemas.FeedbackReply.model_validate_json(reply.content)
+    return FeedbackReply.model_validate_json(reply.content)
 
 
 async def accepted(client, **more):
     reply = await client.get("/v1/collections/default/accepted", **more)
-    return schemas.AcceptedPage.model_validate_json(reply.content).items
+    return AcceptedPage.model_validate_json(reply.content).items
 
 
 async def points(services, collection="default", tenant="default"):
@@ -118,7 +119,7 @@ async def test_what_is_taken_back_is_undone(client, indexed, services, way):
         assert (await client.delete(address)).status_code == 404
     assert await accepted(client) == []
     assert await state_of(client, indexed["leave.md"]) == "ready"
-    await clean(services.indexer)
+    await services.cleaner.clean()
 
     assert await points(services) == {}
     after = (await asked(client))[1]
@@ -133,12 +134,12 @@ async def test_what_is_taken_back_while_qdrant_is_away_goes_when_it_is_back(clie
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
     away = Index("http://127.0.0.1:9")  # discard: nobody listens
     try:
-        await remove_taken_back(replace(services.indexer, index=away))
+        await replace(services.cleaner, index=away).delete_taken_back()
     finally:
         await away.aclose()
     assert len(await points(services)) == 1
 
-    await clean(services.indexer)
+    await services.cleaner.clean()
     assert await points(services) == {}
     async with services.ledger.feedback.pending_removals() as leaving:
         assert leaving.questions == []
@@ -181,7 +182,7 @@ async def test_of_more_than_a_chunk_may_have_the_oldest_goes(services, settings,
             await accept(client, f"{STRANGE} {number}")
             await work(services, "index")
         kept = [own.question for own in await accepted(client)]
-    await clean(services.indexer)
+    await services.cleaner.clean()
 
     assert kept == [f"{STRANGE} 3", f"{STRANGE} 2"]
     assert {payload["question"] for payload in (await points(services)).values()} == set(kept)
@@ -292,7 +293,7 @@ async def test_a_question_stays_while_a_version_has_its_chunk_and_goes_with_it(c
 
     await edit(client, leave=LONG_PAY.replace("paid", "spent"))
     await work(services)
-    await clean(services.indexer)
+    await services.cleaner.clean()
     assert await points(services) == {}
     assert await accepted(client) == []
     assert await verified(services) == []
@@ -322,10 +323,10 @@ async def test_what_is_taken_back_while_it_is_being_written_is_removed_after_tha
     assert [own.id for chunk in claimed for own in chunk.accepted] == [given.accepted_id]
 
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
-    await clean(services.indexer)
+    await services.cleaner.clean()
     await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
     assert len(await points(services)) == 1
-    await clean(services.indexer)
+    await services.cleaner.clean()
 
     assert await points(services) == {}
     assert await verified(services) == []
@@ -337,11 +338,11 @@ async def test_a_late_writer_brings_nothing_back_that_was_taken_back(client, ind
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in late])
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
-    await clean(services.indexer)
+    await services.cleaner.clean()
     assert await points(services) == {}
 
     await _settle(services.indexer, [await index_batch(services.indexer, late)])
-    await clean(services.indexer)
+    await services.cleaner.clean()
 
     assert await points(services) == {}
     assert await accepted(client) == []
@@ -359,7 +360,7 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
         await asyncio.sleep(0.5)
         assert not again.done()
         await services.index.discard(going.index_name, [str(going.id)])
-        await leaving.forget([going.id])
+        await leaving.delete([going.id])
     assert (await again).outcome == "accepted"
     await work(services, "index")
 
@@ -460,7 +461,7 @@ async def test_what_is_taken_back_while_the_index_is_verified_is_no_finding(clie
     async def slow(name, ids):
         if await points(services):
             await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
-            await clean(services.indexer)
+            await services.cleaner.clean()
         return await look_up(name, ids)
 
     monkeypatch.setattr(services.index, "look_up", slow)

@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.records import ChunkState, DocumentState, NewChunk
@@ -20,7 +21,8 @@ NOW = timedelta()
 
 def new_chunk(words, ordinal=0, ready_questions=None):
     key = content_key("default", "scripted", ChunkInput(words), GenerationOptions())
-    return NewChunk(uuid4(), ordinal, words, ("Heading",), (0, len(words)), None, key, ready_questions)
+    content = ChunkContent.whole(words, heading_path=("Heading",))
+    return NewChunk(uuid4(), ordinal, content, key, ready_questions)
 
 
 async def parsed(services, library, *texts, external_id=None, ready_questions=None):
@@ -91,7 +93,7 @@ async def test_a_claim_whose_lease_ended_is_refused_after_another(services, libr
     assert await work.settle_parsed([ParseOutcome(quick, "Quick", "text/plain", [new_chunk("quick")])])
     assert quick.lost_leases == 1
     chunks = await services.ledger.documents.chunks("default", quick.lease.id)
-    assert [chunk.text for chunk in chunks] == ["quick"]
+    assert [chunk.content.text for chunk in chunks] == ["quick"]
 
 
 async def test_an_extended_lease_is_not_due(services, library):
@@ -266,7 +268,7 @@ async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(ser
     await work.finish(second)
 
     async with services.database.begin() as connection:
-        kept = (await connection.execute(text("SELECT text, version FROM chunks"))).all()
+        kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunks"))).all()
         assert [tuple(row) for row in kept] == [("one", 1)]
         assert not (await connection.execute(text("SELECT 1 FROM sweeps"))).all()
     assert (await services.ledger.documents.get("default", document.id)).live_version == 1
@@ -332,11 +334,11 @@ async def test_chunks_of_a_next_version_stay_hidden_until_it_is_whole(services, 
 
     await library.add("next", "a")
     (claimed,) = await work.claim_documents(1)
-    same = NewChunk(first.lease.id, 0, "kept", (), (0, 4), None, b"k" * 32)
+    same = NewChunk(first.lease.id, 0, ChunkContent.whole("kept"), b"k" * 32)
     await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", [same, new_chunk("new", 1)])])
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
 
-    hidden = {chunk.text: chunk.hidden for chunk in await work.claim_to_index(10)}
+    hidden = {chunk.content.text: chunk.hidden for chunk in await work.claim_to_index(10)}
     assert hidden == {"kept": False, "new": True}
     assert claimed.live_version == 1
     assert document.id == claimed.lease.id
@@ -352,7 +354,7 @@ async def test_a_deleted_document_is_gone_at_once_and_its_writers_are_refused(se
         await services.ledger.documents.get("default", document.id)
     await work.settle_generated([paid(claimed)])
     assert await work.claim_to_index(10) == []
-    (deleted,) = await work.deleted()
+    (deleted,) = await work.deletable()
     assert deleted.id == document.id
 
 
@@ -367,13 +369,13 @@ async def test_what_is_deleted_is_swept_again_once_no_lease_can_be_held(services
     document = await library.add("one", "a")
     await services.ledger.documents.delete("default", document.id)
     work = Work(services.database, worker="w", lease=timedelta(seconds=0.1))
-    await work.forget(await work.deleted())
+    await work.finish_deletion(await work.deletable())
 
     assert await work.due_sweeps() == []
     await asyncio.sleep(0.3)
     (sweep,) = await work.due_sweeps()
     assert (sweep.document_id, sweep.below_version) == (document.id, 2)
-    await work.settle_sweeps([sweep])
+    await work.delete_sweeps([sweep])
     assert await work.due_sweeps() == []
 
 

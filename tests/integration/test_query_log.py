@@ -108,7 +108,7 @@ async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, sett
 
 
 async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
-    monkeypatch.setattr("shared.ledger.query_log._AT_ONCE", 2)
+    monkeypatch.setattr("shared.ledger.query_log._BATCH_SIZE", 2)
     for _ in range(6):
         await client.post("/v1/retrieve", json=QUESTION)
     async with services.database.begin() as connection:
@@ -119,4 +119,4 @@ async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
     await tidy(services)
 
     assert len(await kept(services)) == 1
-    assert await services.ledger.queries.purge(timedelta()) == 1  # with 0 days what there was is removed, too
+    assert await services.ledger.query_log.purge(timedelta()) == 1  # with 0 days what there was is removed, too

@@ -12,7 +12,7 @@ from shared.domain.records import ChunkState, CollectionOptions, DocumentState
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import _settle as settle_indexed
-from shared.ingest.index.stage import clean, index_batch, index_stage
+from shared.ingest.index.stage import index_batch, index_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.query.retrieve import Query
 from shared.vectors.index import visible
@@ -175,7 +175,7 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
     await services.ledger.documents.delete("default", (await library.add("Another.")).id)
     await services.ledger.documents.delete("other", gone.id)
     await settle_indexed(services.indexer, outcomes)
-    await clean(services.indexer)
+    await services.cleaner.clean()
 
     async def states():
         async with services.database.begin() as connection:
@@ -184,7 +184,7 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
 
     assert await states() == [("default", "deleting"), ("default", "indexing"), ("other", "ready")]
     await rename(collection.index_name)
-    await clean(services.indexer)
+    await services.cleaner.clean()
     assert await states() == [("default", "ready"), ("other", "ready")]
     assert {d.id for d in documents} == {
         d.id for t in ("default", "other") for d in await services.ledger.documents.page(t)
@@ -206,7 +206,7 @@ async def test_a_deleted_document_leaves_no_points_and_no_upload(services, libra
     await library.add("Something else that stays where it is.", "b.md")
     await work(services)
     await services.ledger.documents.delete("default", document.id)
-    await clean(services.indexer)  # as the reconciler does, however the caller ended
+    await services.cleaner.clean()  # as the reconciler does, however the caller ended
 
     stored = await points(services, library)
     assert stored
@@ -235,7 +235,7 @@ async def test_malformed_replies_end_dead_and_are_found_by_their_text(services, 
     (chunk,) = await services.ledger.documents.chunks("default", document.id)
     assert chunk.state == ChunkState.DEAD
     assert provider.stats()["calls"] == 3
-    assert await texts_found(services, library, "lighthouse keeper") == [chunk.text]
+    assert await texts_found(services, library, "lighthouse keeper") == [chunk.content.text]
 
 
 async def test_ready_made_questions_cost_no_call_and_are_kept_as_they_are(services, library, provider):

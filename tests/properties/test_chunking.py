@@ -6,8 +6,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.domain.chunks import ChunkContent
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import Chunk, ChunkingOptions, ExtractedText
+from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.query.retrieve.units import joined
 
 LINES = st.one_of(
@@ -37,7 +38,7 @@ TEXTS = st.lists(LINES, max_size=40).map("\n".join)
 OPTIONS = st.builds(ChunkingOptions, st.integers(1, 700), st.integers(0, 150))
 
 
-def chunks_of(text: str, options: ChunkingOptions, *, markdown: bool = True) -> tuple[Chunk, ...]:
+def chunks_of(text: str, options: ChunkingOptions, *, markdown: bool = True) -> tuple[ChunkContent, ...]:
     return divide(ExtractedText(text, None, "text/markdown", markdown=markdown), options)
 
 
@@ -57,7 +58,6 @@ def test_spans_hold_every_character_that_is_not_white_space(text, options, markd
 def test_chunks_are_in_order_within_the_limit_and_cut_from_the_text(text, options, markdown):
     chunks = chunks_of(text, options, markdown=markdown)
 
-    assert [chunk.ordinal for chunk in chunks] == list(range(len(chunks)))
     for chunk in chunks:
         start, end = chunk.span
         assert len(chunk.text) <= options.max_chars

@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from api.http.multipart import read_form
 from api.http.problems import MalformedRequest, UnsupportedMedia
+from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
@@ -44,13 +45,14 @@ def uploads(tmp_path):
     return Uploads(tmp_path)
 
 
-def kept(tmp_path):
+def stored(tmp_path):
     return [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 async def read(uploads, body, size=None, **more):
     limits = {k: more.pop(k) for k in list(more) if k.startswith("max_")}
-    return await read_form(request_of(body, size, **more), uploads, Settings(_env_file=None, **limits))
+    with UploadGuard(uploads) as guard:
+        return await read_form(request_of(body, size, **more), guard, Settings(_env_file=None, **limits))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000, None])
@@ -99,7 +101,7 @@ async def test_a_form_that_cannot_be_taken_leaves_no_file(uploads, tmp_path, bod
         await read(uploads, body, size, max_upload_bytes=5_000, max_json_bytes=1_500)
 
     assert type(raised.value) is error
-    assert kept(tmp_path) == []
+    assert stored(tmp_path) == []
 
 
 async def test_an_announced_size_over_the_limit_is_refused_before_a_byte_is_read(uploads):
@@ -107,7 +109,7 @@ async def test_an_announced_size_over_the_limit_is_refused_before_a_byte_is_read
     request._receive = None  # would fail if it were called
 
     with pytest.raises(TooLarge):
-        await read_form(request, uploads, Settings(_env_file=None))
+        await read_form(request, UploadGuard(uploads), Settings(_env_file=None))
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/x; b=1"])

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from api.http.problems import KINDS, InvalidFields, MalformedRequest, UnsupportedMedia, kind_of, reply_to
-from api.schemas import ProblemDetails
+from api.schemas.problems import ProblemDetails
 from shared.domain import errors
 
 

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.http import paging
-from api.http.bodies import checked, parsed
+from api.http.bodies import parse_json, validate_as
 from api.http.problems import InvalidFields, MalformedRequest
 from api.intake import content_hash, filename_of, media_type_of
-from api.schemas import CollectionChange, DocumentBody, DocumentFields, QueryBody, RetrieveBody
+from api.schemas.collections import CollectionChange
+from api.schemas.documents import DocumentBody, DocumentFields
+from api.schemas.queries import QueryBody, RetrieveBody
 from shared.domain.errors import InvalidInput
 
 QUESTION = {"question": "Why?"}
@@ -21,7 +23,7 @@ QUESTION = {"question": "Why?"}
 
 def fields_of(model, value):
     with pytest.raises(InvalidFields) as raised:
-        checked(model, value)
+        validate_as(model, value)
     return [error["field"] for error in raised.value.errors]
 
 
@@ -67,7 +69,7 @@ def test_a_query_with_a_wrong_field_is_refused_by_its_name(change, field):
 @pytest.mark.parametrize("value", [None, [], "text", 1, [QUESTION]])
 def test_a_body_that_is_no_object_is_refused(value):
     with pytest.raises(InvalidFields):
-        checked(RetrieveBody, value)
+        validate_as(RetrieveBody, value)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_a_document_with_a_wrong_field_is_refused_by_its_name(change, field):
 def test_metadata_may_be_nested_a_little():
     metadata = {"a": {"b": [1, {"c": [[[None]]]}]}}
 
-    assert checked(DocumentFields, {"metadata": metadata}).metadata == metadata
+    assert validate_as(DocumentFields, {"metadata": metadata}).metadata == metadata
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_collection_with_a_wrong_option_is_refused(change):
 
 
 def test_a_question_is_a_text_or_has_a_quote():
-    fields = checked(DocumentFields, {"questions": ["a?", {"text": "b?", "quote": "b"}]})
+    fields = validate_as(DocumentFields, {"questions": ["a?", {"text": "b?", "quote": "b"}]})
 
     assert [(q.text, q.quote) for q in fields.questions] == [("a?", None), ("b?", "b")]
 
@@ -148,17 +150,17 @@ def test_a_question_is_a_text_or_has_a_quote():
 )
 def test_what_is_not_json_cannot_be_read(body):
     with pytest.raises(MalformedRequest):
-        parsed(body)
+        parse_json(body)
 
 
 @pytest.mark.parametrize("value", ["\0", ["a\0b"], {"\0": 1}, {"a": [{"b": "\0"}]}])
 def test_a_nul_is_refused_wherever_it_stands(value):
     with pytest.raises(InvalidInput, match="NUL"):
-        parsed(orjson.dumps(value))
+        parse_json(orjson.dumps(value))
 
 
 def test_a_text_that_only_speaks_of_nul_is_taken():
-    assert parsed(rb'"\\u0000"') == r"\u0000"
+    assert parse_json(rb'"\\u0000"') == r"\u0000"
 
 
 @pytest.mark.parametrize(
@@ -215,17 +217,17 @@ def test_any_change_of_what_is_indexed_changes_the_hash_and_the_order_of_metadat
 
 @given(st.tuples(st.datetimes(timezones=st.just(UTC)), st.uuids()))
 def test_a_cursor_gives_back_its_key(key):
-    page, cursor = paging.cut([key, key], 1, lambda row: (row[0].isoformat(), str(row[1])))
+    page, cursor = paging.split_page([key, key], 1, lambda row: (row[0].isoformat(), str(row[1])))
 
     assert page == [key]
-    assert paging.key_from(cursor, lambda read: (datetime.fromisoformat(read[0]), read[1])) == (key[0], str(key[1]))
+    assert paging.read_cursor(cursor, lambda read: (datetime.fromisoformat(read[0]), read[1])) == (key[0], str(key[1]))
 
 
 @given(st.text(max_size=50) | st.binary(max_size=50).map(lambda raw: base64.urlsafe_b64encode(raw).decode()))
 def test_a_cursor_that_is_none_is_refused(cursor):
     with pytest.raises(MalformedRequest):
-        paging.key_from(cursor, lambda key: datetime.fromisoformat(key[0]))
+        paging.read_cursor(cursor, lambda key: datetime.fromisoformat(key[0]))
 
 
 def test_the_last_page_has_no_cursor():
-    assert paging.cut([1, 2], 2, lambda row: (row,)) == ([1, 2], None)
+    assert paging.split_page([1, 2], 2, lambda row: (row,)) == ([1, 2], None)

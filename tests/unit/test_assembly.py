@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from shared.domain.chunks import ChunkContent
 from shared.providers.tokens import Estimate
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.chunks import RetrievedChunk
@@ -15,14 +16,10 @@ def chunk(start=0, end=20, *, document="a", text=None, path=(), header=""):
         score=0.5,
         matched_question=None,
         matched_question_source=None,
-        text=header + (text or DOCUMENT[start:end]),
+        content=ChunkContent(header + (text or DOCUMENT[start:end]), (start, end), path),
         document_id=document,
         external_id=f"{document}.md",
-        title=None,
         filename=None,
-        heading_path=path,
-        page=None,
-        span=(start, end),
         chunk_span=(start, end),
         version=1,
         metadata={},

@@ -3,14 +3,15 @@ from time import process_time
 
 import pytest
 
+from shared.domain.chunks import ChunkContent
 from shared.ingest.parse.blocks import scan, scan_plain
 from shared.ingest.parse.chunking import divide
-from shared.ingest.parse.document import Chunk, ChunkingOptions, ExtractedText
+from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 
 PROSE = "The harbour was quiet. A boat came in, then another. Nobody spoke of the storm. "
 
 
-def chunks_of(text: str, max_chars: int = 400, overlap_chars: int = 40, **more) -> tuple[Chunk, ...]:
+def chunks_of(text: str, max_chars: int = 400, overlap_chars: int = 40, **more) -> tuple[ChunkContent, ...]:
     return divide(ExtractedText(text, None, "text/markdown", **more), ChunkingOptions(max_chars, overlap_chars))
 
 

@@ -54,12 +54,21 @@ def test_help_is_quick_because_heavy_modules_are_not_loaded():
 
 
 @pytest.mark.parametrize(
-    "command", [["collections"], ["documents"], ["ask", "Why?"], ["status"], ["delete", "1"], ["dead", "list"]]
+    "command",
+    [["collections"], ["documents"], ["ask", "Why?"], ["status"], ["documents", "delete", "1"], ["dead", "list"]],
 )
 def test_no_server_is_one_sentence(command, capsys, monkeypatch):
     code, out, err = foreask(capsys, monkeypatch, *command, "--url", NOWHERE)
     assert (code, out) == (1, "")
     assert err == f"No server at {NOWHERE}: start one with `foreask up`, or name another with --url.\n"
+
+
+@pytest.mark.parametrize("command", ["show", "retry", "delete"])
+def test_what_is_done_to_a_document_is_a_command_of_documents_alone(command, capsys, monkeypatch):
+    assert foreask(capsys, monkeypatch, "documents", command, "--help")[0] == 0
+    code, _, err = foreask(capsys, monkeypatch, command, "1")
+    assert code == 2
+    assert "No such command" in err
 
 
 def test_a_setting_that_cannot_be_used_is_named_and_not_shown(capsys, monkeypatch, tmp_path):
@@ -202,18 +211,18 @@ LETTER = {
 }
 
 
-class DeadLetters:
-    """A server that has one dead letter, and keeps what it was asked."""
+class DeadLetterServer:
+    """A server that has one dead letter, and records the requests."""
 
     def __init__(self):
-        self.asked = []
+        self.requests = []
 
     def __call__(self, request):
         import json
 
         import httpx
 
-        self.asked.append((request.method, request.url.path, json.loads(request.content or b"{}")))
+        self.requests.append((request.method, request.url.path, json.loads(request.content or b"{}")))
         if request.method == "POST":
             return httpx.Response(202, json={"documents": 1, "chunks": 2, "in_work": 3})
         if request.url.path.endswith("reasons"):
@@ -223,7 +232,7 @@ class DeadLetters:
 
 @pytest.fixture
 def dead_letters(monkeypatch):
-    server = DeadLetters()
+    server = DeadLetterServer()
     transport = httpx.MockTransport(server)
     monkeypatch.setattr(dead_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
     return server
@@ -240,29 +249,29 @@ def test_dead_letters_are_lines_that_can_be_copied_from(capsys, monkeypatch, dea
 
 @pytest.mark.parametrize("command", ["retry", "discard"])
 @pytest.mark.parametrize("wrong", [[], ["some-id", "--all"], ["--reason", "x", "--all"]])
-def test_what_to_settle_has_to_be_said(command, wrong, capsys, monkeypatch, dead_letters):
+def test_which_dead_letters_has_to_be_said(command, wrong, capsys, monkeypatch, dead_letters):
     code, _, err = foreask(capsys, monkeypatch, "dead", command, *wrong)
     assert code == 2
     assert "--all alone" in " ".join(err.split())
-    assert dead_letters.asked == []
+    assert dead_letters.requests == []
 
 
 def test_dead_letters_are_chosen_by_what_is_given(capsys, monkeypatch, dead_letters):
     _, out, _ = foreask(capsys, monkeypatch, "dead", "retry", "-c", "handbook", "--reason", "x")
     foreask(capsys, monkeypatch, "dead", "discard", "--yes", "--all")
 
-    assert dead_letters.asked == [
+    assert dead_letters.requests == [
         ("POST", "/v1/dead/retry", {"collection": "handbook", "reason": "x"}),
         ("POST", "/v1/dead/discard", {"all": True}),
     ]
     assert out.splitlines()[0] == "tried again: 1 document and 2 chunks"
 
 
-def test_nothing_is_dropped_before_it_was_confirmed(capsys, monkeypatch, dead_letters):
+def test_nothing_is_discarded_before_it_was_confirmed(capsys, monkeypatch, dead_letters):
     monkeypatch.setattr("typer.confirm", lambda *_, **__: (_ for _ in ()).throw(SystemExit(1)))
     code, _, _ = foreask(capsys, monkeypatch, "dead", "discard", "some-id")
     assert code == 1
-    assert dead_letters.asked == []
+    assert dead_letters.requests == []
 
 
 COUNTS = {"documents": 2, "points": 9, "missing": 1, "stale": 0, "orphaned": 0, "repaired": 0}
@@ -314,8 +323,8 @@ def test_an_answer_says_what_was_done_without():
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """What a server is asked; it answers with an explanation."""
+def queries(monkeypatch):
+    """The bodies of the queries to a server; it answers with an explanation."""
     requests = []
     place = {"rank": 1, "score": 0.82}
     reply = {
@@ -352,12 +361,12 @@ def asked(monkeypatch):
     return requests
 
 
-def test_a_question_is_asked_with_its_options_and_explained(capsys, monkeypatch, asked):
+def test_a_question_is_asked_with_its_options_and_explained(capsys, monkeypatch, queries):
     options = ("--unit", "section", "--rewrite", "step-back", "--rewrite", "hyde", "--filter", "year=2026", "--explain")
     code, out, _ = foreask(capsys, monkeypatch, "ask", "How much?", *options, "--filter", "kind=leave=long")
 
     assert code == 0
-    (body,) = asked
+    (body,) = queries
     assert body["rewrite"] == {"step_back": True, "hyde": True}
     assert body["filter"] == {"year": 2026, "kind": "leave=long"}
     assert (body["unit"], body["explain"]) == ("section", True)
@@ -368,10 +377,10 @@ def test_a_question_is_asked_with_its_options_and_explained(capsys, monkeypatch,
     assert ["1.", "leave.md", "0.50", "#1", "0.82", "-", "#1", "0.82"] in lines
 
 
-def test_a_filter_must_name_a_value(capsys, monkeypatch, asked):
+def test_a_filter_must_name_a_value(capsys, monkeypatch, queries):
     code, _, err = foreask(capsys, monkeypatch, "ask", "How much?", "--filter", "year")
 
-    assert (code, asked) == (2, [])
+    assert (code, queries) == (2, [])
     assert "year=2026" in err
 
 
@@ -381,33 +390,33 @@ def test_accepted_questions_are_lines_that_can_be_copied_from_and_removed_by_the
     from cli.client import Client
     from cli.commands import accepted as accepted_commands
 
-    own = {
+    question = {
         "id": "a1b7c0de-22b1-5c0e-8f9a-6a0f9d1e2b33",
         "state": "indexed",
         "external_id": "leave.md",
         "created_at": "2026-10-01T09:30:00Z",
         "question": "How much [bold]leave[/bold] do I get?",
     }
-    asked = []
+    requests = []
 
     def server(request):
-        asked.append((request.method, request.url.path))
+        requests.append((request.method, request.url.path))
         if request.method == "DELETE":
             return httpx.Response(204)
-        return httpx.Response(200, json={"items": [own], "next_cursor": None})
+        return httpx.Response(200, json={"items": [question], "next_cursor": None})
 
     transport = httpx.MockTransport(server)
     monkeypatch.setattr(accepted_commands, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
 
     code, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "-c", "handbook")
     assert code == 0
-    assert out == f"{own['id']}  indexed   leave.md  2026-10-01T09:30:00  {own['question']}\n"
+    assert out == f"{question['id']}  indexed   leave.md  2026-10-01T09:30:00  {question['question']}\n"
     _, out, _ = foreask(capsys, monkeypatch, "accepted", "list", "--json")
-    assert own["question"] in out
-    foreask(capsys, monkeypatch, "accepted", "remove", own["id"], "-c", "handbook")
+    assert question["question"] in out
+    foreask(capsys, monkeypatch, "accepted", "remove", question["id"], "-c", "handbook")
     address = "/v1/collections/handbook/accepted"
-    assert asked == [
+    assert requests == [
         ("GET", address),
         ("GET", "/v1/collections/default/accepted"),
-        ("DELETE", f"{address}/{own['id']}"),
+        ("DELETE", f"{address}/{question['id']}"),
     ]

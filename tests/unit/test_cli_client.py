@@ -12,8 +12,8 @@ from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unauthorized,
 URL = "http://foreask.test"
 
 
-class Server:
-    """Answers from a list, the last one for ever, and keeps what it was asked."""
+class RecordingServer:
+    """Answers from a list, the last answer for ever, and records the requests."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -28,7 +28,7 @@ class Server:
 
 
 def client(*answers, key=None):
-    server = Server(*answers)
+    server = RecordingServer(*answers)
     return Client(URL, key, transport=httpx.MockTransport(server)), server
 
 

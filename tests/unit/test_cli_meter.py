@@ -11,7 +11,7 @@ from cli.meter import Count, Meter, Rate, Stages
 from shared.domain.errors import Unavailable
 
 
-class Clock:
+class ManualClock:
     now = 0.0
 
     def __call__(self):
@@ -19,7 +19,7 @@ class Clock:
 
 
 def test_the_rate_is_that_of_the_last_minute():
-    clock = Clock()
+    clock = ManualClock()
     rate = Rate(clock)
     for second in range(200):
         clock.now = float(second)
@@ -30,7 +30,7 @@ def test_the_rate_is_that_of_the_last_minute():
 
 
 def test_there_is_no_eta_before_anything_is_done():
-    clock = Clock()
+    clock = ManualClock()
     rate = Rate(clock)
     rate.note(0)
     assert rate.per_second == 0
@@ -38,7 +38,7 @@ def test_there_is_no_eta_before_anything_is_done():
 
 
 def lines(*counts, every=1.0):
-    clock, text = Clock(), StringIO()
+    clock, text = ManualClock(), StringIO()
     with Meter(Console(file=text, width=200), clock) as meter:
         for count in counts:
             meter.show(count)
@@ -51,8 +51,8 @@ def test_without_a_terminal_a_line_comes_now_and_then_and_at_the_end():
     shown = lines(*counts, Count(2, 2, 1, 10, 10, 10, complete=True), every=2)
 
     assert shown == [
-        "documents 0 of 2, chunks 0 of 10, 0 asked",
-        "documents 0 of 2, chunks 5 of 10, 5 asked, 0.5/s, 0:00:10 left",
+        "documents 0 of 2, chunks 0 of 10, 0 generated",
+        "documents 0 of 2, chunks 5 of 10, 5 generated, 0.5/s, 0:00:10 left",
         "documents 2 of 2, 1 failed, chunks 10 of 10",
     ]
 
@@ -72,7 +72,7 @@ def document(name, state, total=0, indexed=0, dead=0):
     return {"id": name, "external_id": name, "state": state, "chunks": chunks, "error": None}
 
 
-class Server:
+class DocumentServer:
     """A client of a server whose documents move on with each round."""
 
     def __init__(self, *rounds):
@@ -92,16 +92,16 @@ class Server:
 
 
 def batch(*names):
-    found = UploadBatch(len(names))
+    made = UploadBatch(len(names))
     for name in names:
-        found.documents[name] = {"document_id": name, "external_id": name, "state": "queued"}
-    return found
+        made.documents[name] = {"document_id": name, "external_id": name, "state": "queued"}
+    return made
 
 
 def test_documents_are_followed_until_each_has_ended():
     asking = [document("a", "generating", 4, 1), document("b", "queued"), document("theirs", "generating", 100)]
     ended = [document("a", "ready", 4, 4), document("b", "failed"), document("theirs", "generating", 100)]
-    server = Server([], asking, ended)
+    server = DocumentServer([], asking, ended)
 
     counts = list(follow(server, batch("a", "b"), "default", sleep=lambda _: None))
 
@@ -112,37 +112,37 @@ def test_documents_are_followed_until_each_has_ended():
 
 
 def test_what_was_there_already_is_looked_at_once():
-    server = Server([], [document("a", "ready", 3, 3)])
-    known = batch("a")
-    known.documents["a"]["state"] = "ready"
+    server = DocumentServer([], [document("a", "ready", 3, 3)])
+    submitted = batch("a")
+    submitted.documents["a"]["state"] = "ready"
 
-    (count,) = follow(server, known, "default", sleep=lambda _: None)
+    (count,) = follow(server, submitted, "default", sleep=lambda _: None)
 
     assert (count.documents_done, count.chunks) == (1, 3)
     assert server.looked_up == ["a"]
 
 
 def test_a_server_that_is_away_for_a_moment_is_waited_for():
-    server = Server([], Unavailable("away", component="api"), [document("a", "ready", 1, 1)])
+    server = DocumentServer([], Unavailable("away", component="api"), [document("a", "ready", 1, 1)])
     *_, last = follow(server, batch("a"), "default", sleep=lambda _: None)
     assert last.documents_done == 1
 
 
 def test_a_server_that_is_away_now_and_then_is_waited_for_each_time():
     away, asking = Unavailable("away", component="api"), [document("a", "generating", 1)]
-    server = Server([], *[away, asking] * 20, [document("a", "ready", 1, 1)])
+    server = DocumentServer([], *[away, asking] * 20, [document("a", "ready", 1, 1)])
     *_, last = follow(server, batch("a"), "default", sleep=lambda _: None)
     assert last.documents_done == 1
 
 
 def test_a_server_that_stays_away_ends_the_wait():
-    server = Server(Unavailable("away", component="api"))
+    server = DocumentServer(Unavailable("away", component="api"))
     with pytest.raises(Unavailable):
         list(follow(server, batch("a"), "default", sleep=lambda _: None))
 
 
 def test_a_stage_that_takes_long_prints_a_line_now_and_then():
-    clock, out = Clock(), StringIO()
+    clock, out = ManualClock(), StringIO()
     with Stages(Console(file=out, width=60), clock) as stages:
         for second in range(26):
             clock.now = float(second)

@@ -39,6 +39,7 @@ class Shop:
             work=self.work,
             settle=self.settle,
             leases_of=lambda item: [Lease(UUID(int=item), 1, item)],
+            describe=lambda item: {"document_id": str(UUID(int=item))},
             extend=self.extend,
             give_back=self.give_back,
             full=self.full,

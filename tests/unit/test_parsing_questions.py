@@ -1,16 +1,14 @@
+from shared.domain.chunks import ChunkContent
 from shared.domain.records import ReadyQuestion
-from shared.ingest.parse.document import Chunk
 from shared.ingest.parse.questions import assign
 
 CHUNKS = tuple(
-    Chunk(ordinal, text, path, (0, 1), None)
-    for ordinal, (path, text) in enumerate(
-        [
-            (("Boats",), "The harbour master keeps the list of boats."),
-            (("Boats",), "The ferry leaves the harbour at\nseven and at noon."),
-            (("Fares",), "Children travel free of charge."),
-        ]
-    )
+    ChunkContent.whole(text, heading_path=path)
+    for path, text in [
+        (("Boats",), "The harbour master keeps the list of boats."),
+        (("Boats",), "The ferry leaves the harbour at\nseven and at noon."),
+        (("Fares",), "Children travel free of charge."),
+    ]
 )
 
 

@@ -1,4 +1,4 @@
-"""Asking: a model writes the questions that each chunk answers; what is not worth keeping is filtered out."""
+"""Generation: a model writes the questions that each chunk answers; the filter drops the bad ones."""
 
 from shared.ingest.generate.generator import content_key, generate_questions, strategy_for
 from shared.ingest.generate.prompts import PROMPT_VERSION, validate_template

@@ -16,36 +16,37 @@ _SMALL_MODELS = (EMBEDDED_LLM, "smollm2-360m")
 
 
 def strategy_for(model_name: str) -> Strategy:
-    """How a model is best asked: very small ones word by word, all others for a list in one call."""
+    """The strategy for a model: a call per question for very small ones, one list in one call for all others."""
     return "per-question" if model_name.lower().startswith(_SMALL_MODELS) else "list"
 
 
 def content_key(tenant: str, model: str, subject: ChunkInput, options: GenerationOptions) -> bytes:
-    """The key under which a chunk's questions are kept: 32 bytes that change whenever what would be sent does.
+    """The key of a chunk's completion: 32 bytes that change whenever the request would.
 
-    It covers all that requests are made of; `PROMPT_VERSION` stands for what is fixed in them: prompts, schemas,
-    parameters, repairs.
+    The key covers every part of the request. `PROMPT_VERSION` stands for the fixed parts: prompts, schemas, parameters,
+    repairs.
     """
     call = [tenant, model, PROMPT_VERSION, options.strategy, options.questions_per_chunk, options.template]
     return hashlib.sha256(orjson.dumps([call, subject.title, subject.heading_path, subject.text])).digest()
 
 
 def requests(subject: ChunkInput, options: GenerationOptions) -> list[ChatRequest]:
-    """The calls that a chunk takes where no reply needs repair."""
+    """The calls for a chunk, where no reply needs repair."""
     if options.strategy == "per-question":
         return per_question.requests(subject, options)
     return [question_list.request(subject, options)]
 
 
 async def generate_questions(model: ChatModel, subject: ChunkInput, options: GenerationOptions) -> GeneratedQuestions:
-    """Have the questions of one chunk written; malformed replies are asked for again, at most twice.
+    """Have the questions of one chunk written; a malformed reply is repaired by another call, at most twice.
 
-    What comes back is what the model wrote, not yet filtered.
+    Returns:
+        The model's questions, not yet filtered.
 
     Raises:
-        Transient: worth another attempt later; nothing of this attempt is kept.
+        Transient: another attempt may help later; this attempt leaves nothing behind.
         Refused: the provider will not answer this request.
-        BadQuestions: the replies stayed malformed; it says what they cost.
+        BadQuestions: the replies stayed malformed; the error says what they cost.
     """
     if options.strategy == "per-question":
         return await per_question.generate_questions(model, subject, options)

@@ -1,4 +1,4 @@
-"""How a collection is asked: its own options, where it has them, over the settings."""
+"""How a collection's questions are written: its options where it has them, over the settings."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ Each call asks about one sentence of the text, and a schema holds the reply to a
 word and soon names something that the sentence names. The calls of a chunk share their beginning (instructions, title,
 text), which llama.cpp keeps in its prompt cache while they come one after the other.
 
-Measured with SmolLM2-135M and MiniLM on 40 passages of XQuAD: 88 % of the kept questions find their own passage first
-among 240, 97 % in three, 4.7 are kept of 6. Free questions about the whole text: 43 to 76 %, 2 to 3 kept; about a
-sentence, but without the names: 80 %, 4.2 kept (`bench.questions`).
+Measured with SmolLM2-135M and MiniLM on 40 passages of XQuAD: 88 % of the passed questions find their own passage
+first among 240, 97 % in three, and 4.7 of 6 pass. Free questions about the whole text: 43 to 76 %, 2 to 3 pass; about
+a sentence, but without the names: 80 %, 4.2 pass (`bench.questions`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _TEMPERATURE = 0.2
 _SHORTEST_SENTENCE = 25
 _NAMES_OF_SENTENCE, _NAMES_OF_TEXT = 5, 8
 
-# How questions begin, in the order in which they are asked for. What may follow the word is listed: left to itself the
-# model drifts into questions about questions.
+# How questions begin, in the order of the calls. The words that may follow are listed: left to itself the model drifts
+# into questions about questions.
 _BEGINNINGS = (
     ("What", "is|was|are|were|did|does|do|happened to|made"),
     ("How", "did|does|is|was|were|are|do"),
@@ -58,7 +58,7 @@ _PLAIN = re.compile(r"[\w '-]{3,40}")
 
 
 def requests(subject: ChunkInput, options: GenerationOptions) -> list[ChatRequest]:
-    """One call a question: sentences spread over the text, question words in turn, no request twice."""
+    """One call a question: sentences from all over the text, question words in turn, no request twice."""
     prompt = render(options.template or WORD_TEMPLATE, subject, count=1, text=subject.text).strip()
     text_names, _ = _names(subject.text)
     begun = [
@@ -79,7 +79,7 @@ def _count(options: GenerationOptions) -> int:
 
 
 def _spread(text: str, count: int) -> list[str]:
-    """So many sentences from all over the text, some more than once where it has fewer."""
+    """`count` sentences from all over the text; a text with fewer repeats some."""
     found = [text[s.start : s.end] for s in sentences(text) if s.end - s.start >= _SHORTEST_SENTENCE] or [text.strip()]
     if len(found) < count:
         return [found[index % len(found)] for index in range(count)]
@@ -87,7 +87,7 @@ def _spread(text: str, count: int) -> list[str]:
 
 
 def _names(text: str) -> tuple[list[str], list[str]]:
-    """What a text names, the most frequent first, and the words that may have their capital from a sentence's start."""
+    """The names in a text, the most frequent first, and words that may owe their capital to a sentence's start."""
     names: Counter[str] = Counter()
     doubtful: list[str] = []
     for match in _NAME.finditer(text):
@@ -135,7 +135,7 @@ def _schema(pattern: str) -> dict[str, Any]:
 
 
 async def generate_questions(model: ChatModel, subject: ChunkInput, options: GenerationOptions) -> GeneratedQuestions:
-    """Ask one question after the other; a bad reply costs its question, and only no questions at all is an error.
+    """Have one question written after the other. A bad reply costs its question; no questions at all is an error.
 
     No call is repeated: the other questions are the cheaper remedy.
     """

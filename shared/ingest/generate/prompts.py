@@ -1,4 +1,4 @@
-"""The prompts, versioned: whoever changes what is asked raises `PROMPT_VERSION`, and every chunk is asked anew."""
+"""The prompts and their version. Raise `PROMPT_VERSION` with every change: each chunk's questions are written anew."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WORD_TEMPLATE = """\
 
 {text}"""
 
-# Asked after the template, once for each question, with a sentence of the chunk for its text.
+# The task follows the template, once for each question, with a sentence of the chunk for its text.
 WORD_TASK = """\
 Fact: {text}
 Write one question that this fact answers. Begin with {word}."""

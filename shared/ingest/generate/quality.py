@@ -1,4 +1,4 @@
-"""Which questions are worth keeping, and why the others are not: pure functions, no calls."""
+"""The question filter: which questions pass, and why the others are dropped. Pure functions, no calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NEAR_OVERLAP = 0.85
 
 @dataclass(frozen=True, slots=True)
 class FilteredQuestion:
-    """A question and whether it is kept; `reason` says in a few words why it is not."""
+    """A question and whether the filter let it pass; `reason` says in a few words why it was dropped."""
 
     text: str
     passed: bool
@@ -68,13 +68,13 @@ def filter_by_text(questions: Sequence[str], subject: ChunkInput) -> list[Filter
     Returns:
         One entry per question, in order, its text normalised.
     """
-    kept: list[frozenset[str]] = []
+    passed: list[frozenset[str]] = []
     filtered = []
     for question in map(normalise, questions):
         words = frozenset(_words(question))
-        reason = _fault(question, subject) or _repetition(words, kept)
+        reason = _fault(question, subject) or _repetition(words, passed)
         if reason is None:
-            kept.append(words)
+            passed.append(words)
         filtered.append(FilteredQuestion(question, passed=reason is None, reason=reason))
     return filtered
 
@@ -94,12 +94,12 @@ def _emptiness(question: str, subject: ChunkInput) -> str | None:
         return "repeats the prompt"
     if _REFERENCE.search(question):
         return "speaks of the text, not of its subject"
-    if _goes_round(list(_words(question))):
+    if _has_repeated_run(list(_words(question))):
         return "repeats itself"
     return None
 
 
-def _goes_round(words: Sequence[str]) -> bool:
+def _has_repeated_run(words: Sequence[str]) -> bool:
     """Whether any three words in a row come twice."""
     triples = list(zip(words, words[1:], words[2:], strict=False))
     return len(set(triples)) < len(triples)
@@ -118,8 +118,8 @@ def _words(text: str) -> Iterator[str]:
     return (match[0] for match in _WORD.finditer(text.casefold()))
 
 
-# The lowest similarity of question and own chunk, by embedding model. MiniLM: a fifth of a 135M model's questions fall
-# below 0.1, hardly any of people's. Other models spread theirs otherwise; without a measurement there is no floor.
+# The lowest similarity of a question and its chunk, by embedding model. MiniLM: a fifth of a 135M model's questions
+# fall below 0.1, hardly any of people's do. Other models spread their similarities otherwise: no measurement, no floor.
 _FLOORS = {"all-minilm-l6-v2": 0.1}
 _SAME_MEANING = 0.95
 
@@ -133,26 +133,29 @@ def floor_for(model_name: str) -> float | None:
 def filter_by_similarity(
     filtered: Sequence[FilteredQuestion], question_vectors: Vectors, chunk_vector: Vectors, floor: float | None
 ) -> list[FilteredQuestion]:
-    """Drop what is far from its own chunk, and what means the same as an earlier question.
+    """Drop questions that are far from their chunk, and those that mean the same as an earlier one.
 
     Args:
-        filtered: what `screen` returned.
+        filtered: the questions as `filter_by_text` returned them.
         question_vectors: shape `(n, dimensions)`, unit length; row i belongs to `filtered[i]`.
         chunk_vector: shape `(dimensions,)`, unit length.
-        floor: the lowest similarity to the chunk that is kept; None keeps all.
+        floor: the lowest similarity to the chunk that passes; None lets all pass.
+
+    Returns:
+        The same questions in order; those that were dropped before stay so.
     """
     if not filtered:
         return []
     to_chunk = question_vectors @ chunk_vector
     to_each_other = question_vectors @ question_vectors.T
     judged: list[FilteredQuestion] = []
-    kept: list[int] = []
+    passed: list[int] = []
     for index, question in enumerate(filtered):
         reason = question.reason
         if question.passed:
-            reason = _distance(float(to_chunk[index]), floor) or _same_meaning(to_each_other[index, kept])
+            reason = _distance(float(to_chunk[index]), floor) or _same_meaning(to_each_other[index, passed])
         if reason is None:
-            kept.append(index)
+            passed.append(index)
         judged.append(replace(question, passed=reason is None, reason=reason))
     return judged
 

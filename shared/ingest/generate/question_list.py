@@ -71,7 +71,7 @@ def _questions(completion: Completion, count: int) -> tuple[str, ...]:
 def _repaired(
     fault: MalformedReply, call: ChatRequest, subject: ChunkInput, options: GenerationOptions
 ) -> tuple[GenerationOptions, ChatRequest]:
-    """What to ask next: fewer questions with more room after a cut, else the same with the shape spelled out.
+    """The next call: fewer questions with more room after a cut, else the same with the shape spelled out.
 
     An identical request would often bring an identical reply: greedy and cached servers exist.
     """

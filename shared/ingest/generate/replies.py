@@ -1,6 +1,7 @@
-"""The questions in what a model wrote.
+"""The questions in a model's reply.
 
-A truncated reply is never taken for a whole one: half of the questions with nothing said is the failure to avoid.
+A truncated reply is never taken for a whole one: half of the questions, with no sign of the loss, is the failure to
+avoid.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ MAX_CHARS = 1_000
 
 
 def questions_in(reply: str) -> list[str]:
-    """The questions in a model's reply, as they stand there.
+    """The questions in a model's reply, unchanged.
 
-    Taken are `{"questions": [...]}`, the bare list, objects for items, and each of these in a code fence or within
-    prose; without any JSON, a numbered or bulleted list, or lines that are questions.
+    A reply may hold `{"questions": [...]}`, the bare list, or objects for items, each also in a code fence or within
+    prose. Without any JSON it may hold a numbered or bulleted list, or lines that are questions.
 
     Raises:
-        MalformedReply: there are none, or the JSON is broken or of another shape.
+        Malformed: there are none, or the JSON is broken or of another shape.
     """
     values = json_in(reply)
     questions = [_storable(question) for question in (_first_list(values) if values else _lines(spoken(reply)))]
@@ -33,7 +34,7 @@ def questions_in(reply: str) -> list[str]:
 
 
 def _storable(question: str) -> str:
-    """Without what no store takes: NUL characters, and halves of surrogate pairs."""
+    """The question without NUL characters and halves of surrogate pairs, which no store takes."""
     return question.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 

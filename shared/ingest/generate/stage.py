@@ -1,4 +1,4 @@
-"""Ask: a model writes the questions that a chunk answers, and what was paid for is committed before anything else."""
+"""Generate: a model writes the questions that a chunk answers; the paid reply is committed before anything else."""
 
 from __future__ import annotations
 
@@ -48,10 +48,15 @@ def generate_stage(questioner: Generator) -> Stage[ChunkToGenerate, GenerateOutc
         work=partial(generate, questioner),
         settle=partial(_settle, questioner),
         leases_of=lambda chunk: [chunk.lease],
+        describe=_describe,
         extend=partial(work.extend, "chunks"),
         give_back=partial(work.give_back, "chunks"),
         full=lambda: questioner.wakeups.wake("generate"),
     )
+
+
+def _describe(chunk: ChunkToGenerate) -> dict[str, str]:
+    return {"chunk_id": str(chunk.lease.id), "document_id": str(chunk.document_id), "tenant": chunk.tenant}
 
 
 async def _claim(questioner: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate]:
@@ -70,17 +75,17 @@ async def _claim(questioner: Generator, limit: int, *, suspects: bool = False) -
 async def generate(questioner: Generator, chunk: ChunkToGenerate) -> GenerateOutcome | FailedAttempt:
     """Have a chunk's questions written."""
     options = generation_options(questioner.settings, chunk.options, questioner.model.name)
-    subject = ChunkInput(chunk.text, chunk.title, chunk.heading_path)
+    subject = ChunkInput.of(chunk.content)
     try:
         poison.check(chunk.lost_leases)
-        asked = await generate_questions(
+        generated = await generate_questions(
             LimitedChat(questioner.model, questioner.limiter, chunk.tenant), subject, options
         )
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, questioner.policy, random.random)
         usage, calls = (error.usage, error.calls) if isinstance(error, BadQuestions) else (Usage(), 0)
         return FailedAttempt(chunk.lease, decision, usage, calls)
-    return GenerateOutcome(chunk, questioner.model.name, asked.questions, asked.usage, asked.calls)
+    return GenerateOutcome(chunk, questioner.model.name, generated.questions, generated.usage, generated.calls)
 
 
 async def _settle(questioner: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:

@@ -1,10 +1,11 @@
-"""What is asked about, how, and what came of it."""
+"""The input, the options and the result of generation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.errors import BadReply
 from shared.domain.usage import Usage
 
@@ -17,11 +18,15 @@ _FEWEST, _MOST = 3, 10
 
 @dataclass(frozen=True, slots=True)
 class ChunkInput:
-    """A chunk, and where in its document it stands: `heading_path` from the outermost heading inwards."""
+    """A chunk and its place in the document: `heading_path` goes from the outermost heading inwards."""
 
     text: str
     title: str | None = None
     heading_path: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, content: ChunkContent) -> Self:
+        return cls(content.text, content.title, content.heading_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class GenerationOptions:
     template: str | None = None
 
     def count_for(self, subject: ChunkInput) -> int:
-        """How many questions to ask for: what is configured, or one per 200 characters, from 3 to 10."""
+        """How many questions the model should write: as configured, or one per 200 characters, from 3 to 10."""
         if self.questions_per_chunk != "auto":
             return self.questions_per_chunk
         return min(_MOST, max(_FEWEST, round(len(subject.text) / _CHARS_PER_QUESTION)))
@@ -41,7 +46,7 @@ class GenerationOptions:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedQuestions:
-    """The questions as the model wrote them, not yet filtered, and what all calls together cost."""
+    """The questions as the model wrote them, not yet filtered, and the cost of all calls together."""
 
     questions: tuple[str, ...]
     usage: Usage
@@ -49,7 +54,7 @@ class GeneratedQuestions:
 
 
 class BadQuestions(BadReply):
-    """The model's replies held no questions, after repairs; `usage` and `calls` were spent all the same."""
+    """The model's replies held no questions after repairs; `usage` and `calls` were spent all the same."""
 
     def __init__(self, message: str, *, usage: Usage, calls: int) -> None:
         super().__init__(message)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
+from shared.domain.chunks import ChunkContent
 from shared.ingest.parse.blocks import Block, scan, scan_plain
 from shared.ingest.parse.cutting import Piece, cut
-from shared.ingest.parse.document import Chunk, ChunkingOptions, ExtractedText
+from shared.ingest.parse.document import ChunkingOptions, ExtractedText
 from shared.text.headings import common_path
 
 SHORT_CHARS = 200
@@ -61,7 +62,7 @@ class _HeadingSection:
         return all(unit.heading for unit in self.units)
 
 
-def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[Chunk, ...]:
+def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[ChunkContent, ...]:
     """The chunks of a text, in order.
 
     Every character that is not white space lies in the span of a chunk. The cuts of a long section are chosen by
@@ -70,7 +71,7 @@ def divide(extracted: ExtractedText, options: ChunkingOptions) -> tuple[Chunk, .
     blocks = scan(extracted.text) if extracted.markdown else scan_plain(extracted.text)
     page_of = _page_finder(extracted.page_starts)
     runs = _runs(_joined(_sections(blocks, extracted.text, options), options), extracted.text, options)
-    return tuple(_chunk(ordinal, *run, extracted.text, page_of) for ordinal, run in enumerate(runs))
+    return tuple(_content(run, section, extracted, page_of) for run, section in runs)
 
 
 def _runs(
@@ -181,17 +182,23 @@ def _harm(units: Sequence[_PlacedPiece], index: int, text: str) -> tuple[int, in
     return tail_is_short, place, crc32(text[unit.start : unit.start + 64].encode("utf-8", "surrogatepass"))
 
 
-def _chunk(
-    ordinal: int,
+def _content(
     run: Sequence[_PlacedPiece],
     section: tuple[int, int] | None,
-    text: str,
+    extracted: ExtractedText,
     page_of: Callable[[int], int | None],
-) -> Chunk:
+) -> ChunkContent:
     start, end = _span(run)
     header = run[0].piece.header
-    repeated = text[slice(*header)] + "\n" if header else ""
-    return Chunk(ordinal, repeated + text[start:end], _common_path(run), (start, end), page_of(start), section)
+    repeated = extracted.text[slice(*header)] + "\n" if header else ""
+    return ChunkContent(
+        text=repeated + extracted.text[start:end],
+        span=(start, end),
+        heading_path=_common_path(run),
+        title=extracted.title,
+        page=page_of(start),
+        section=section,
+    )
 
 
 def _common_path(run: Sequence[_PlacedPiece]) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.domain.chunks import ChunkContent
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkingOptions:
@@ -27,35 +29,13 @@ class ChunkingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """A stretch of a document that can be asked about.
-
-    Args:
-        ordinal: its place in the document, from 0.
-        text: what is asked about and embedded: `extracted_text[start:end]`, except that a later piece of a table that
-            had to be cut begins with the table's header rows, which lie before its span.
-        heading_path: the headings above it, outermost first.
-        span: (start, end) in characters of the extracted text.
-        page: the page or slide on which it begins, from 1, where the format has them.
-        section: the span of the section that it is a part of, where the document is divided into sections.
-    """
-
-    ordinal: int
-    text: str
-    heading_path: tuple[str, ...]
-    span: tuple[int, int]
-    page: int | None
-    section: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A file's text as chunks; `text_chars` counts the whole extracted text."""
+    """A file's text as chunks, in order; `text_chars` counts the characters of the whole extracted text."""
 
     title: str | None
     text_chars: int
     media_type: str
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ChunkContent, ...]
 
 
 @dataclass(frozen=True, slots=True)

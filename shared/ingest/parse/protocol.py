@@ -7,7 +7,8 @@ from typing import Any, Literal, TypedDict
 
 import orjson
 
-from shared.ingest.parse.document import Chunk, ParsedDocument
+from shared.domain.chunks import CONTENT_FIELDS, ChunkContent
+from shared.ingest.parse.document import ParsedDocument
 
 READY = b"ready\n"
 """What a child says first: that it has started and is confined."""
@@ -49,19 +50,12 @@ def pack(message: ParseRequest | ParseReply) -> bytes:
 
 def flatten(document: ParsedDocument) -> list[Any]:
     """A document as nested lists: names repeated for each chunk would be half of the reply."""
-    chunks = [[chunk.text, chunk.heading_path, *chunk.span, chunk.page, chunk.section] for chunk in document.chunks]
+    chunks = [list(content.as_json().values()) for content in document.chunks]
     return [document.title, document.text_chars, document.media_type, chunks]
 
 
 def restore(flat: list[Any]) -> ParsedDocument:
     """The document that `flatten` took apart."""
     title, text_chars, media_type, chunks = flat
-    return ParsedDocument(
-        title,
-        text_chars,
-        media_type,
-        tuple(
-            Chunk(ordinal, text, tuple(path), (start, end), page, section and (section[0], section[1]))
-            for ordinal, (text, path, start, end, page, section) in enumerate(chunks)
-        ),
-    )
+    contents = (ChunkContent.from_json(dict(zip(CONTENT_FIELDS, values, strict=True))) for values in chunks)
+    return ParsedDocument(title, text_chars, media_type, tuple(contents))

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import log
 
+from shared.domain.chunks import ChunkContent
 from shared.domain.records import ReadyQuestion
-from shared.ingest.parse.document import Chunk
 
 _WORD = re.compile(r"\w+")
 
 
-def assign(questions: Iterable[ReadyQuestion], chunks: Sequence[Chunk]) -> list[list[ReadyQuestion]]:
+def assign(questions: Iterable[ReadyQuestion], chunks: Sequence[ChunkContent]) -> list[list[ReadyQuestion]]:
     """The questions of each chunk; row i belongs to `chunks[i]`.
 
     A question goes to the chunk that contains its quote, white space and case aside. One without a quote, or whose
@@ -48,7 +48,7 @@ def _nearest(words: str, holders: dict[str, list[int]], count: int) -> int:
     return min(scores, key=lambda index: (-scores[index], index), default=0)
 
 
-def _holders(chunks: Sequence[Chunk]) -> dict[str, list[int]]:
+def _holders(chunks: Sequence[ChunkContent]) -> dict[str, list[int]]:
     """For each word, the chunks that have it."""
     holders: dict[str, list[int]] = defaultdict(list)
     for index, chunk in enumerate(chunks):

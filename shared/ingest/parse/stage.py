@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from uuid import UUID
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
@@ -52,6 +51,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         work=partial(parse, parser),
         settle=partial(_settle, parser),
         leases_of=lambda document: [document.lease],
+        describe=lambda document: {"document_id": str(document.lease.id), "tenant": document.tenant},
         extend=partial(work.extend, "documents"),
         give_back=partial(work.give_back, "documents"),
         full=lambda: parser.wakeups.wake("parse"),
@@ -73,7 +73,7 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
     except ForeaskError as error:
         return FailedAttempt(document.lease, decide(error, document.attempts, parser.policy, random.random))
     options = generation_options(parser.settings, document.options, parser.model)
-    return ParseOutcome(document, parsed.title, parsed.media_type, _new_chunks(document, parsed, options, parser.model))
+    return ParseOutcome(document, parsed.title, parsed.media_type, new_chunks(document, parsed, options, parser.model))
 
 
 async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttempt]) -> None:
@@ -99,37 +99,31 @@ def _chunking(settings: Settings, options: CollectionOptions) -> ChunkingOptions
     )
 
 
-def _new_chunks(
+def new_chunks(
     document: DocumentToParse, parsed: ParsedDocument, options: GenerationOptions, model: str
 ) -> list[NewChunk]:
-    title = document.title or parsed.title
-    given = _given(document, parsed)
+    """The rows of a document's chunks, each with the key under which its questions are paid for."""
+    ready_questions = _ready_questions(document, parsed)
     occurrences: Counter[str] = Counter()
     chunks = []
-    for number, chunk in enumerate(parsed.chunks):
-        subject = ChunkInput(chunk.text, title, chunk.heading_path)
+    for ordinal, parsed_content in enumerate(parsed.chunks):
+        content = replace(parsed_content, title=document.title or parsed.title)
         chunks.append(
             NewChunk(
-                id=_chunk_id(document, chunk.text, occurrences[chunk.text]),
-                ordinal=chunk.ordinal,
-                text=chunk.text,
-                heading_path=chunk.heading_path,
-                span=chunk.span,
-                page=chunk.page,
-                section=chunk.section,
-                content_key=content_key(document.tenant, model, subject, options),
-                ready_questions=given[number] if given is not None else None,
+                id=chunk_id(document.collection_id, document.lease.id, content.text, occurrences[content.text]),
+                ordinal=ordinal,
+                content=content,
+                content_key=content_key(document.tenant, model, ChunkInput.of(content), options),
+                ready_questions=None if ready_questions is None else ready_questions[ordinal],
             )
         )
-        occurrences[chunk.text] += 1
+        occurrences[content.text] += 1
     return chunks
 
 
-def _chunk_id(document: DocumentToParse, text: str, occurrence: int) -> UUID:
-    return chunk_id(document.collection_id, document.lease.id, text, occurrence)
-
-
-def _given(document: DocumentToParse, parsed: ParsedDocument) -> list[tuple[str, ...]] | None:
+def _ready_questions(document: DocumentToParse, parsed: ParsedDocument) -> list[tuple[str, ...]] | None:
+    """The questions that came with the document, by chunk; None where a model is to write them."""
     if document.ready_questions is None:
         return None
-    return [tuple(question.text for question in own) for own in assign(document.ready_questions, parsed.chunks)]
+    assigned = assign(document.ready_questions, parsed.chunks)
+    return [tuple(question.text for question in questions) for questions in assigned]

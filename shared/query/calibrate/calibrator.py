@@ -132,7 +132,7 @@ class Calibrator:
     async def _has_grown(self, collection: Collection) -> bool:
         """Whether there are half as many chunks more than the last time, or half as many accepted questions."""
         before = collection.calibration or {}
-        chunks = await self._calibrations.chunks(collection)
+        chunks = await self._calibrations.count_chunks(collection)
         if chunks < _FEWEST_GROWN or chunks >= _GROWTH * before.get("chunks", 0):
             return chunks >= _FEWEST_GROWN
         used = before["questions"] if before.get("source") == "accepted" else 0
@@ -149,7 +149,7 @@ class Calibrator:
             log.info("calibrated", collection=str(collection.id), baseline=changed.baseline)
 
     async def _sample(self, collection: Collection) -> list[PassedQuestion]:
-        return await self._calibrations.questions(collection, MOST_PAIRS)
+        return await self._calibrations.sample_questions(collection, MOST_PAIRS)
 
     async def _background(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float:
         """The background of the embedding model, 0 where there are too few questions to measure it."""
@@ -175,6 +175,6 @@ class Calibrator:
     async def _keep(
         self, collection: Collection, judged: WeightChoice, source: EvidenceSource, baseline: float
     ) -> Collection:
-        chunks = await self._calibrations.chunks(collection)
+        chunks = await self._calibrations.count_chunks(collection)
         evidence: Mapping[str, Any] = Calibration(judged, source, baseline, chunks).as_json()
-        return await self._calibrations.keep(collection, evidence, over_labelled=source == "labelled")
+        return await self._calibrations.save(collection, evidence, replace_labelled=source == "labelled")

@@ -73,7 +73,7 @@ def _cut(chunk: RetrievedChunk, start: int, end: int) -> RetrievedChunk | None:
     if not text:
         return None
     start += len(body) - len(body.lstrip())
-    return replace(chunk, text=text, span=(start, start + len(text)))
+    return replace(chunk, content=replace(chunk.content, text=text, span=(start, start + len(text))))
 
 
 def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_tokens: int) -> list[RetrievedChunk]:
@@ -96,5 +96,5 @@ def ordered(chunks: Sequence[RetrievedChunk], order: ReturnOrder) -> list[Retrie
         return list(chunks)
     groups: dict[tuple[str, tuple[str, ...]], list[RetrievedChunk]] = {}
     for chunk in chunks:
-        groups.setdefault((chunk.document_id, chunk.heading_path), []).append(chunk)
+        groups.setdefault((chunk.document_id, chunk.content.heading_path), []).append(chunk)
     return [chunk for group in groups.values() for chunk in sorted(group, key=lambda chunk: chunk.span)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shared.domain.chunks import ChunkContent
 from shared.query.retrieve.fusion import ChannelRank, Match
 from shared.query.retrieve.query import Channel, QuestionOrigin
 
@@ -15,9 +16,9 @@ class RetrievedChunk:
     """A chunk that was found, what is returned for it, and why it was found.
 
     Args:
-        text: that of the unit of return: the chunk, the section around it or some of its sentences.
-        span: where the text stands in the document; a table's header rows may be repeated before it.
-        chunk_span: where the chunk stands that was found.
+        content: that of the unit of return: the chunk, the section around it or some of its sentences. A table's header
+            rows may stand before the text of its span.
+        chunk_span: the span of the chunk that was found.
         also_in: external ids of documents in which the same text was found, with a lower score.
         tokens: of the text; 0 until it is counted.
     """
@@ -26,14 +27,10 @@ class RetrievedChunk:
     score: float
     matched_question: str | None
     matched_question_source: QuestionOrigin | None
-    text: str
+    content: ChunkContent
     document_id: str
     external_id: str
-    title: str | None
     filename: str | None
-    heading_path: tuple[str, ...]
-    page: int | None
-    span: tuple[int, int]
     chunk_span: tuple[int, int]
     version: int
     metadata: Mapping[str, Any]
@@ -43,28 +40,32 @@ class RetrievedChunk:
     tokens: int = 0
 
     @property
+    def text(self) -> str:
+        return self.content.text
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.content.span
+
+    @property
     def body(self) -> str:
-        """The text without header rows that were repeated: exactly that of its span."""
+        """The text without repeated header rows: exactly that of its span."""
         return self.text[len(self.text) - (self.span[1] - self.span[0]) :]
 
 
 def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
     """A match with what stands in Qdrant."""
-    span = (payload["span"][0], payload["span"][1])
+    content = ChunkContent.from_json(payload)
     return RetrievedChunk(
         chunk_id=match.chunk_id,
         score=match.score,
         matched_question=match.question.text if match.question else None,
         matched_question_source=match.question.source if match.question else None,
-        text=str(payload["text"]),
+        content=content,
         document_id=payload["document_id"],
         external_id=payload["external_id"],
-        title=payload["title"],
         filename=payload["filename"],
-        heading_path=tuple(payload["heading_path"]),
-        page=payload["page"],
-        span=span,
-        chunk_span=span,
+        chunk_span=content.span,
         version=payload["version"],
         metadata=payload["metadata"],
         channels=match.places,

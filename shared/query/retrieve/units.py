@@ -58,13 +58,14 @@ def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[s
     )
     if not complete:
         return chunk
-    return replace(
-        chunk,
+    content = replace(
+        chunk.content,
         text=joined(parts),
         span=(section.start, section.end),
         heading_path=common_path(part["heading_path"] for part in parts),
         page=parts[0]["page"],
     )
+    return replace(chunk, content=content)
 
 
 def joined(parts: Sequence[Mapping[str, Any]]) -> str:
@@ -115,4 +116,5 @@ def _window(chunk: RetrievedChunk, own: Sequence[Sentence], nearness: Sequence[f
     best = max(range(len(own)), key=nearness.__getitem__)
     start, end = own[max(0, best - around)].start, own[min(len(own) - 1, best + around)].end
     offset = chunk.span[0]
-    return replace(chunk, text=chunk.body[start:end], span=(offset + start, offset + end))
+    content = replace(chunk.content, text=chunk.body[start:end], span=(offset + start, offset + end))
+    return replace(chunk, content=content)

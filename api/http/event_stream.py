@@ -1,0 +1,49 @@
+"""Replies as server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import StreamingResponse
+
+from api.http.problems import log_failure, problem_of
+from api.http.replies import encode
+
+HEARTBEAT = b": heartbeat\n\n"  # a comment, which clients skip; it keeps proxies from closing a quiet stream
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events as they happen; when the client goes away the iterator is closed."""
+
+    media_type = "text/event-stream"
+
+
+def event_stream(events: AsyncIterator[bytes]) -> EventStream:
+    # Without x-accel-buffering nginx would hold the events back. A constructor could not set the headers: FastAPI calls
+    # none, but reads its signature for the OpenAPI document.
+    return EventStream(events, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+
+
+def event(name: str, data: Any) -> bytes:
+    """Encode one server-sent event. Two lines need no library: JSON has no line breaks."""
+    return b"event: " + name.encode() + b"\ndata: " + encode(data) + b"\n\n"
+
+
+async def end_with_error(events: AsyncGenerator[bytes, None], path: str) -> AsyncIterator[bytes]:
+    """Yield the events; an error is logged and becomes the last event.
+
+    The reply has begun with status 200, so only an event can still report the error.
+
+    Args:
+        events: closed when this ends, so that the work behind them ends with the client.
+        path: of the request; the problem details name it.
+    """
+    try:
+        async with aclosing(events):
+            async for piece in events:
+                yield piece
+    except Exception as error:  # noqa: BLE001  only an event can still report it
+        log_failure(error, path)
+        yield event("error", problem_of(error, path))

@@ -1,0 +1,72 @@
+"""Requests and replies of a collection's calibration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from api.schemas.common import BodyModel, ReplyModel, example
+from shared.domain.errors import InvalidInput
+
+
+class LabelledQuestion(BodyModel):
+    """A question and its answers: chunks, or documents whose every chunk counts as an answer."""
+
+    question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
+    chunk_ids: list[Annotated[UUID, Field(strict=False)]] = Field([], max_length=100)
+    external_ids: list[str] = Field([], max_length=100)
+
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Self:
+        if not self.chunk_ids and not self.external_ids:
+            raise InvalidInput("A labelled question needs chunk_ids or external_ids that answer it.", field="questions")
+        return self
+
+
+class CalibrateBody(BodyModel):
+    """Labelled questions, as users ask them; without them the collection's own questions are used."""
+
+    model_config = example(questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}] * 10)
+
+    questions: list[LabelledQuestion] | None = Field(
+        None, min_length=10, max_length=1_000, description="30 are enough to help"
+    )
+
+
+class NDCG(ReplyModel):
+    """nDCG@10 over the questions, with its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+_INTERVAL = {"mean": 0.81, "low": 0.71, "high": 0.9}
+
+
+class CalibrationView(ReplyModel):
+    """The weights of a collection's channels, and the evidence for them."""
+
+    model_config = example(
+        weights={"questions": 2.0, "text": 1.0, "bm25": 0.5},
+        questions=42,
+        channels={"questions": _INTERVAL, "text": _INTERVAL, "bm25": _INTERVAL},
+        equal=_INTERVAL,
+        chosen=_INTERVAL,
+        source="labelled",
+        baseline=0.04,
+        chunks=310,
+    )
+
+    weights: dict[str, float] = Field(description="equal, unless others were better by more than chance")
+    questions: int
+    channels: dict[str, NDCG] = Field(description="of each channel alone")
+    equal: NDCG = Field(description="of equal weights")
+    chosen: NDCG = Field(description="of these weights, on the questions that chose them")
+    source: Literal["labelled", "accepted", "generated"] = Field(
+        "labelled", description="whose questions these are; generated questions choose no weights"
+    )
+    baseline: float = Field(0.0, description="the mean cosine of questions with texts that do not answer them")
+    chunks: int = Field(0, description="how many chunks the collection had")

@@ -1,0 +1,34 @@
+"""Bases, names and examples that the requests and replies of several routes share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+DOCUMENT_ID = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
+CHUNK_ID = "5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e"
+ACCEPTED_ID = "a1b7c0de-22b1-5c0e-8f9a-6a0f9d1e2b33"
+QUERY_ID = "3f0f3c5e-7d2b-4c1f-8a69-5b0e2d9c4f77"
+
+CollectionName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="small letters, digits, - and _; at most 63",
+        examples=["default"],
+    ),
+]
+
+
+class BodyModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class ReplyModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def example(**values: Any) -> ConfigDict:
+    """Return the configuration that shows an example of the model in the OpenAPI document."""
+    return ConfigDict(json_schema_extra={"example": values})

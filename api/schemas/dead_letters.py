@@ -1,0 +1,110 @@
+"""Requests and replies of dead letters."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
+
+Reason = Annotated[
+    str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$", description="the whole text of the reason")
+]
+
+
+class DeadLetterFilter(BodyModel):
+    """Which dead letters; each field narrows the choice."""
+
+    model_config = example(collection="handbook", reason="gave up after 8 attempts: the model did not answer in time")
+
+    document_id: Annotated[UUID, Field(strict=False)] | None = None
+    collection: CollectionName | None = None
+    reason: Reason | None = None
+    letter_id: Annotated[UUID, Field(strict=False)] | None = None
+    all: bool = Field(
+        default=False, description="every dead letter; no other field may be set, and discarding all needs it"
+    )
+
+    @model_validator(mode="after")
+    def _all_or_some(self) -> Self:
+        if self.all and self.is_narrowed:
+            raise ValueError("Set either `all` or the fields that narrow the choice, not both.")
+        return self
+
+    @property
+    def is_narrowed(self) -> bool:
+        return any(value is not None for value in (self.document_id, self.collection, self.reason, self.letter_id))
+
+
+class AttemptView(ReplyModel):
+    at: datetime
+    attempt: int
+    error: str
+
+
+_LETTER_EXAMPLE = {
+    "id": CHUNK_ID,
+    "kind": "chunk",
+    "document_id": DOCUMENT_ID,
+    "external_id": "leave.md",
+    "collection": "handbook",
+    "ordinal": 0,
+    "reason": "gave up after 8 attempts: the model did not answer in time",
+    "attempts": 8,
+    "at": "2026-10-01T09:20:00Z",
+}
+
+
+class DeadLetterView(ReplyModel):
+    """A document that could not be parsed, or a chunk that was given up."""
+
+    model_config = example(**_LETTER_EXAMPLE)
+
+    id: UUID = Field(description="the id of the document or of the chunk")
+    kind: Literal["document", "chunk"]
+    document_id: UUID
+    external_id: str
+    collection: str
+    ordinal: int | None = Field(description="the chunk's place in its document; null for a document")
+    reason: str
+    attempts: int
+    at: datetime = Field(description="when it was given up")
+
+
+class DeadLetterHistory(DeadLetterView):
+    model_config = example(
+        **_LETTER_EXAMPLE,
+        history=[{"at": "2026-10-01T09:20:00Z", "attempt": 8, "error": _LETTER_EXAMPLE["reason"]}],
+    )
+
+    history: list[AttemptView] = Field(description="the last attempts that failed, at most 20, the oldest first")
+
+
+class DeadLetterPage(ReplyModel):
+    items: list[DeadLetterView]
+    next_cursor: str | None = Field(description="null on the last page")
+
+
+class DeadReasonView(ReplyModel):
+    reason: str
+    documents: int
+    chunks: int
+
+
+class DeadReasons(ReplyModel):
+    model_config = example(items=[{"reason": _LETTER_EXAMPLE["reason"], "documents": 0, "chunks": 12}])
+
+    items: list[DeadReasonView] = Field(description="the most frequent first, at most 200")
+
+
+class DeadLettersResolved(ReplyModel):
+    """How many dead letters were tried again or discarded."""
+
+    model_config = example(documents=0, chunks=12, in_work=0)
+
+    documents: int
+    chunks: int
+    in_work: int = Field(description="chunks left alone, because their documents are in work")

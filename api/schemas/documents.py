@@ -1,0 +1,212 @@
+"""Requests and replies of documents and their chunks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+import orjson
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
+from shared.domain.records import ChunkState, DocumentState
+
+_METADATA_BYTES = 32 * 1024  # every point of the document repeats it
+
+_METADATA_DEPTH = 8
+
+ExternalId = Annotated[
+    str, Field(min_length=1, max_length=500, pattern=r"^\P{Cc}+$", description="your own name for the document")
+]
+
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    if _is_deeper(value, _METADATA_DEPTH):
+        raise ValueError(f"Metadata is nested at most {_METADATA_DEPTH} deep.")
+    if len(orjson.dumps(value)) > _METADATA_BYTES:
+        raise ValueError(f"Metadata has at most {_METADATA_BYTES:,} bytes as JSON.")
+    return value
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels):
+        groups = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, (dict, list)))
+        level = [child for group in groups for child in group]
+    return bool(level)
+
+
+class ReadyQuestionBody(BodyModel):
+    text: str = Field(min_length=1, max_length=2_000, pattern=r"\S")
+    quote: str | None = Field(None, max_length=20_000, description="a passage of the document that answers it")
+
+
+_Question = Annotated[
+    ReadyQuestionBody,
+    BeforeValidator(lambda value: {"text": value} if isinstance(value, str) else value),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"text": {"type": "string"}, "quote": {"type": "string"}},
+                    "required": ["text"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+
+
+class DocumentFields(BodyModel):
+    """The fields of a document that JSON and forms share."""
+
+    collection: CollectionName = "default"
+    external_id: ExternalId | None = Field(None, description="default: the filename, else a hash of the content")
+    title: str | None = Field(None, max_length=1_000)
+    metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] = Field(
+        default_factory=dict, description="stored with every chunk; queries can filter by it"
+    )
+    questions: list[_Question] | None = Field(
+        None,
+        max_length=20_000,
+        description="ready-made questions; an empty list: no questions; absent: the model writes them",
+    )
+    lane: Literal["interactive", "bulk"] = Field("interactive", description="bulk waits behind interactive")
+
+
+class DocumentBody(DocumentFields):
+    """A document in JSON: either `text` or `content_base64`."""
+
+    model_config = example(
+        collection="handbook",
+        filename="leave.md",
+        title="Leave",
+        text="# Leave\n\nEverybody has 30 days of leave a year.",
+        metadata={"department": "hr", "year": 2026},
+    )
+
+    text: str | None = None
+    content_base64: str | None = Field(None, description="the file's bytes in base 64")
+    filename: str | None = Field(None, max_length=1_000, description="only its last component counts")
+    media_type: str | None = Field(None, max_length=200, description="default: found from the content and the filename")
+
+    @model_validator(mode="after")
+    def _one_content(self) -> Self:
+        if (self.text is None) == (self.content_base64 is None):
+            raise ValueError("Give the content once: as `text`, or as `content_base64`.")
+        return self
+
+
+class AcceptedDocument(ReplyModel):
+    """A document that is durable; its state says how far it is."""
+
+    model_config = example(
+        document_id=DOCUMENT_ID, state="queued", version=1, collection="handbook", external_id="leave.md"
+    )
+
+    document_id: UUID
+    state: DocumentState
+    version: int
+    collection: str
+    external_id: str
+
+
+class ChunkCounts(ReplyModel):
+    total: int
+    generated: int = Field(description="chunks whose questions are written or ready-made; indexed chunks included")
+    indexed: int
+    dead: int
+    discarded: int = Field(description="dead chunks that the owner gave up")
+
+
+class IngestUsage(ReplyModel):
+    prompt_tokens: int
+    completion_tokens: int
+    calls: int
+    cost: float = Field(description="by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE")
+
+
+class DocumentView(ReplyModel):
+    """A document; counts and usage are those of its newest version."""
+
+    model_config = example(
+        id=DOCUMENT_ID,
+        external_id="leave.md",
+        collection="handbook",
+        title="Leave",
+        filename="leave.md",
+        media_type="text/markdown",
+        metadata={"department": "hr", "year": 2026},
+        size_bytes=48,
+        state="ready",
+        version=1,
+        live_version=1,
+        error=None,
+        created_at="2026-10-01T09:00:00Z",
+        updated_at="2026-10-01T09:00:04Z",
+        chunks={"total": 1, "generated": 1, "indexed": 1, "dead": 0, "discarded": 0},
+        questions=3,
+        usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
+    )
+
+    id: UUID
+    external_id: str
+    collection: str
+    title: str | None
+    filename: str | None
+    media_type: str | None
+    metadata: dict[str, Any]
+    size_bytes: int
+    state: DocumentState
+    version: int = Field(description="rises with every change of the content")
+    live_version: int | None = Field(description="the version that queries see; null: none yet")
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+    chunks: ChunkCounts
+    questions: int = Field(description="questions that passed the filter")
+    usage: IngestUsage
+
+
+class DocumentPage(ReplyModel):
+    items: list[DocumentView]
+    next_cursor: str | None = Field(description="null on the last page")
+
+
+class ChunkQuestion(ReplyModel):
+    text: str
+    passed: bool | None = Field(description="null: not filtered yet")
+    reason: str | None = Field(description="why it was dropped")
+
+
+class ChunkView(ReplyModel):
+    model_config = example(
+        id=CHUNK_ID,
+        ordinal=0,
+        text="Everybody has 30 days of leave a year.",
+        heading_path=["Leave"],
+        span=[9, 47],
+        page=None,
+        state="indexed",
+        error=None,
+        questions=[{"text": "How many days of leave are there?", "passed": True, "reason": None}],
+    )
+
+    id: UUID
+    ordinal: int
+    text: str
+    heading_path: list[str]
+    span: tuple[int, int] = Field(description="where the chunk stands in the document's text")
+    page: int | None
+    state: ChunkState
+    error: str | None
+    questions: list[ChunkQuestion]
+
+
+class ChunkPage(ReplyModel):
+    items: list[ChunkView]
+    next_cursor: str | None = Field(description="null on the last page")

@@ -1,0 +1,72 @@
+"""Requests and replies of feedback, and of accepted questions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from api.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, ReplyModel, example
+from shared.domain.records import AcceptedState
+
+
+class FeedbackBody(BodyModel):
+    """Whether a chunk answered the question of a query that returned it."""
+
+    model_config = example(query_id=QUERY_ID, chunk_id=CHUNK_ID, helpful=True)
+
+    query_id: Annotated[UUID, Field(strict=False)] = Field(description="`metadata.query_id` of the reply")
+    chunk_id: Annotated[UUID, Field(strict=False)]
+    helpful: bool = Field(description="true: the question becomes one of the chunk; false: it is taken back")
+
+
+class FeedbackReply(ReplyModel):
+    """What the feedback changed."""
+
+    model_config = example(
+        outcome="accepted",
+        chunk_id=CHUNK_ID,
+        question="How much leave do I get?",
+        accepted_id=ACCEPTED_ID,
+    )
+
+    outcome: Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"] = Field(
+        description="already_asked: the chunk has the question word for word; not_accepted: nothing to take back"
+    )
+    chunk_id: UUID
+    question: str
+    accepted_id: UUID | None = Field(description="of the accepted question; null: there never was one")
+
+
+class AcceptedQuestionView(ReplyModel):
+    """A user's question that became one of a chunk."""
+
+    model_config = example(
+        id=ACCEPTED_ID,
+        document_id=DOCUMENT_ID,
+        external_id="leave.md",
+        chunk_id=CHUNK_ID,
+        question="How much leave do I get?",
+        query_id=QUERY_ID,
+        state="indexed",
+        created_at="2026-10-01T09:30:00Z",
+    )
+
+    id: UUID
+    document_id: UUID
+    external_id: str
+    chunk_id: UUID
+    question: str
+    query_id: UUID | None
+    state: AcceptedState = Field(
+        description="waiting: indexed as soon as its document is not in work and its chunk not dead; refused: the"
+        " embedding model does not take it"
+    )
+    created_at: datetime
+
+
+class AcceptedPage(ReplyModel):
+    items: list[AcceptedQuestionView]
+    next_cursor: str | None = Field(description="null on the last page")

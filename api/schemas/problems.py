@@ -1,0 +1,35 @@
+"""Problem details (RFC 9457), the body of every error."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from api.schemas.common import ReplyModel, example
+
+
+class FieldError(ReplyModel):
+    field: str
+    message: str
+
+
+class ProblemDetails(ReplyModel):
+    """An error (RFC 9457); `detail` says what to do."""
+
+    model_config = example(
+        type="urn:foreask:problem:invalid-input",
+        title="The request cannot be done as it stands",
+        status=422,
+        detail="top_k: Input should be greater than or equal to 1.",
+        instance="/v1/retrieve",
+        field="top_k",
+        errors=[{"field": "top_k", "message": "Input should be greater than or equal to 1."}],
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    field: str | None = Field(None, description="the part of the request to change")
+    errors: list[FieldError] | None = None
+    component: str | None = Field(None, description="which part is down: ledger, broker, qdrant, llm or embedding")

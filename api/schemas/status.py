@@ -1,0 +1,60 @@
+"""The reply about open work and limits."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from api.schemas.common import ReplyModel, example
+
+
+class StageView(ReplyModel):
+    """Documents that wait for `parse`, chunks that wait for `generate` and `index`."""
+
+    due: int = Field(description="may begin now")
+    in_flight: int = Field(description="in work")
+    later: int = Field(description="tried before, and due again later")
+    oldest_seconds: float | None = Field(description="for how long the oldest has been due")
+
+
+class LimitView(ReplyModel):
+    name: str
+    per_minute: int | None = Field(description="null: no rate is declared, so calls in flight are limited instead")
+    used: int = Field(description="in the last minute")
+    in_flight: int = Field(description="calls under way, of all workers together")
+    in_flight_limit: int | None
+    breaker: Literal["closed", "open", "half-open"]
+    cooldown_seconds: float = Field(description="for how long the provider asked everyone to wait")
+
+
+class StatusView(ReplyModel):
+    model_config = example(
+        documents={"generating": 12, "ready": 240},
+        stages={
+            "parse": {"due": 3, "in_flight": 2, "later": 0, "oldest_seconds": 1.2},
+            "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
+            "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
+        },
+        dead=1,
+        chunks_per_minute=2310.0,
+        eta_seconds=23,
+        limits=[
+            {
+                "name": "llm requests",
+                "per_minute": 2400,
+                "used": 2310,
+                "in_flight": 37,
+                "in_flight_limit": None,
+                "breaker": "closed",
+                "cooldown_seconds": 0.0,
+            }
+        ],
+    )
+
+    documents: dict[str, int] = Field(description="how many are in each state")
+    stages: dict[Literal["parse", "generate", "index"], StageView]
+    dead: int = Field(description="documents that failed and chunks that are dead: GET /v1/dead lists them")
+    chunks_per_minute: float = Field(description="chunks that ended in the last minute")
+    eta_seconds: int | None = Field(description="how long the open chunks take at that rate")
+    limits: list[LimitView] | None

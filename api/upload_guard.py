@@ -1,0 +1,54 @@
+"""Stored bytes of an upload, removed again when the request fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Self
+
+from shared.storage.uploads import Upload, Uploads
+
+
+class UploadGuard:
+    """Stores one upload, and removes its bytes when the `with` block ends in an error.
+
+    `disarm` before a row may name the bytes: a row without its bytes cannot be parsed, while bytes without a row are
+    removed by the scheduler.
+    """
+
+    def __init__(self, uploads: Uploads) -> None:
+        self._uploads = uploads
+        self._upload: Upload | None = None
+        self._armed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._armed and self._upload is not None:
+            self._uploads.remove(self._upload.name)
+
+    async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
+        """Write a stream to disk; it is durable when this returns.
+
+        Raises:
+            TooLarge: more than `max_bytes` came.
+            Unavailable: the disk refused.
+        """
+        self._upload = await self._uploads.store(pieces, max_bytes=max_bytes)
+        return self._upload
+
+    async def store_bytes(self, content: bytes, *, max_bytes: int) -> Upload:
+        """Write bytes to disk; they are durable when this returns.
+
+        Raises:
+            TooLarge: there are more than `max_bytes`.
+            Unavailable: the disk refused.
+        """
+        self._upload = await self._uploads.store_bytes(content, max_bytes=max_bytes)
+        return self._upload
+
+    def disarm(self) -> None:
+        self._armed = False
+
+    def arm(self) -> None:
+        self._armed = True

@@ -1,0 +1,152 @@
+"""Draw the architecture from the imports: `python docs/explanation/architecture.py` writes architecture.svg beside it.
+
+A room is a top-level package, or a package of `shared`. An arrow says that a module of one room imports a module of the
+other. Two kinds of arrows are left out: those to `domain`, `settings` and `process`, which nearly every room has, and
+those that follow from others (A to C beside A to B and B to C).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURE = Path(__file__).with_name("architecture.svg")
+EVERYWHERE = {"domain", "settings", "process"}
+
+# Room: (column, row, width, parts or purpose). The places are chosen by hand, the arrows are not.
+WIDE, NARROW = 250, 160
+ROOMS: dict[str, tuple[int, int, int, str]] = {
+    "cli": (20, 20, NARROW, "commands, launcher"),
+    "embedded": (200, 20, NARROW, "engines from wheels"),
+    "evaluation": (740, 20, NARROW, "labelled sets, tables"),
+    "api": (290, 130, NARROW, "routes, schemas, http"),
+    "workers": (470, 130, NARROW, "tasks, scheduler"),
+    "services": (380, 240, NARROW, "one build for each role"),
+    "ingest": (20, 350, WIDE, "parse ▸ generate ▸ index"),
+    "maintenance": (380, 350, NARROW, "cleanup, verification"),
+    "query": (650, 350, WIDE, "retrieve ▸ answer, calibrate"),
+    "ledger": (20, 460, NARROW, "PostgreSQL"),
+    "storage": (200, 460, NARROW, "uploads"),
+    "vectors": (380, 460, NARROW, "Qdrant"),
+    "providers": (560, 460, NARROW, "models, limiter"),
+    "broker": (740, 460, NARROW, "wake-ups"),
+    "text": (290, 570, NARROW, "sentences, BM25"),
+    "domain": (470, 570, NARROW, "values, errors, retry"),
+}
+HEIGHT, MARGIN = 56, 20
+STYLE = """
+    text { font: 600 15px system-ui, sans-serif; fill: #1f2933 }
+    .part { font: 400 12px system-ui, sans-serif; fill: #52606d }
+    rect { fill: #f5f7fa; stroke: #9aa5b1; rx: 8 }
+    .flow rect { fill: #e3f2ed; stroke: #4a9c7f }
+    .engine rect { fill: #e8eef9; stroke: #6b8cc7 }
+    path { fill: none; stroke: #9aa5b1; stroke-width: 1.3; marker-end: url(#tip) }
+    #tip path { fill: #9aa5b1; stroke: none; marker-end: none }
+    @media (prefers-color-scheme: dark) {
+      text { fill: #e4e7eb } .part { fill: #9aa5b1 }
+      rect { fill: #1f2933; stroke: #616e7c }
+      .flow rect { fill: #17352b; stroke: #4a9c7f }
+      .engine rect { fill: #1b2a47; stroke: #6b8cc7 }
+      path { stroke: #7b8794 } #tip path { fill: #7b8794 }
+    }
+"""
+CLASSES = {"ingest": "flow", "query": "flow"} | dict.fromkeys(
+    ("ledger", "storage", "vectors", "providers", "broker"), "engine"
+)
+
+
+def arrows(root: Path = ROOT) -> set[tuple[str, str]]:
+    """Pairs of rooms of which the first imports the second."""
+    found = set()
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        room = _room(parts)
+        if room:
+            found |= {(room, other) for name in _imports(path) if (other := _room(tuple(name.split("."))))}
+    return {(room, other) for room, other in found if room != other and other not in EVERYWHERE}
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def _room(parts: tuple[str, ...]) -> str | None:
+    """The room of a module by its dotted or slashed parts; None where it is not drawn."""
+    name = parts[1] if parts[0] == "shared" and len(parts) > 1 else parts[0]
+    return name if name in ROOMS or name in EVERYWHERE else None
+
+
+def reduced(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The arrows from which all others follow."""
+
+    def reaches(start: str, goal: str, without: tuple[str, str]) -> bool:
+        open_, seen = [start], {start}
+        while open_:
+            room = open_.pop()
+            following = {b for a, b in pairs if a == room and (a, b) != without} - seen
+            if goal in following:
+                return True
+            seen |= following
+            open_ += following
+        return False
+
+    return {pair for pair in pairs if not reaches(*pair, without=pair)}
+
+
+def draw(pairs: set[tuple[str, str]]) -> str:
+    """The picture as SVG, for light and dark themes."""
+    width = max(x + w for x, _, w, _ in ROOMS.values()) + MARGIN
+    height = max(y for _, y, _, _ in ROOMS.values()) + HEIGHT + MARGIN
+    lines = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
+            ' aria-label="The rooms of foreask and the imports between them">'
+        ),
+        f"  <style>{STYLE}  </style>",
+        (
+            '  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7"'
+            ' orient="auto">'
+            '<path d="M0 0 L10 5 L0 10 z"/></marker></defs>'
+        ),
+        *(f"  {_arrow(a, b)}" for a, b in sorted(reduced(pairs))),
+        *(f"  {_box(name)}" for name in ROOMS),
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _box(name: str) -> str:
+    x, y, width, part = ROOMS[name]
+    middle = x + width // 2
+    return (
+        f'<g class="{CLASSES.get(name, "room")}"><rect x="{x}" y="{y}" width="{width}" height="{HEIGHT}"/>'
+        f'<text x="{middle}" y="{y + 24}" text-anchor="middle">{name}</text>'
+        f'<text class="part" x="{middle}" y="{y + 43}" text-anchor="middle">{part}</text></g>'
+    )
+
+
+def _arrow(source: str, target: str) -> str:
+    """From the bottom of one box to the top of the other; between boxes of one row from side to side."""
+    x1, y1, w1, _ = ROOMS[source]
+    x2, y2, w2, _ = ROOMS[target]
+    if y1 == y2:
+        side = x2 > x1
+        start, end = (x1 + w1 if side else x1), (x2 if side else x2 + w2)
+        middle = y1 + HEIGHT // 2
+        return f'<path d="M{start} {middle} L{end} {middle}"/>'
+    down = y2 > y1
+    begin, stop = (y1 + HEIGHT, y2) if down else (y1, y2 + HEIGHT)
+    spread = (x2 + w2 // 2 - x1 - w1 // 2) // 12  # arrows of one box leave side by side
+    start, end = x1 + w1 // 2 + spread, x2 + w2 // 2 - spread
+    bend = (begin + stop) // 2
+    return f'<path d="M{start} {begin} C{start} {bend} {end} {bend} {end} {stop}"/>'
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw(arrows()))

@@ -1,0 +1,158 @@
+"""The states of documents, chunks and accepted questions, and every transition between them.
+
+The statements of the ledger take the fragments that set a state from this module alone. The tests install a trigger
+made from this table, which refuses every other transition.
+
+documents
+    SUBMIT               new -> queued
+    CLAIM_DOCUMENT       queued, parsing -> parsing
+    RELEASE_DOCUMENT     parsing -> queued
+    FAIL_PARSING         parsing -> failed | queued
+    SETTLE_PARSED        parsing -> generating | indexing
+    BEGIN_INDEXING       generating -> indexing
+    FINISH               generating, indexing -> degraded | ready
+    INDEX_AGAIN          ready, degraded -> indexing
+    REVIVE_DOCUMENT      failed -> queued
+    REOPEN               degraded -> generating
+    DISCARD_DOCUMENT     failed -> deleting | degraded | ready
+    DISCARD_LAST_CHUNK   degraded -> ready
+    REPLACE              any but deleting -> queued
+    REINDEX              ready, degraded, failed -> queued
+    DELETE               any but deleting -> deleting
+
+chunks
+    INSERT_CHUNK         new -> generating | generated
+    SETTLE_GENERATED     generating -> generated
+    FAIL_GENERATING      generating -> generated | generating
+    SETTLE_INDEXED       generated -> indexed | dead
+    FAIL_INDEXING        generated -> dead | generated
+    INDEX_CHUNK_AGAIN    indexed, dead -> generated
+    REVIVE_CHUNK         dead -> generating | generated
+    DISCARD_CHUNK        dead -> discarded
+
+accepted_questions
+    ACCEPT               new, removing, refused -> waiting
+    SETTLE_ACCEPTED      waiting -> refused | indexed
+    WAIT_AGAIN           indexed -> waiting
+    TAKE_BACK            waiting, indexed, refused -> removing
+    TAKE_BACK_LATE       new -> removing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from shared.domain.records import AcceptedState, ChunkState, DocumentState
+
+Table = Literal["documents", "chunks", "accepted_questions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One line of the table.
+
+    Args:
+        table: the table whose rows change.
+        sources: the states that a row may have before; None is a row that is not there yet.
+        targets: the states that it may have after, in the order of the conditions that `sets` takes.
+    """
+
+    table: Table
+    sources: tuple[StrEnum | None, ...]
+    targets: tuple[StrEnum, ...]
+
+    def applies(self, alias: str = "") -> str:
+        """Return the SQL condition that a row has one of the source states."""
+        return is_in([source for source in self.sources if source], alias)
+
+    def target(self, *conditions: str) -> str:
+        """Return the SQL expression of the new state.
+
+        Args:
+            conditions: one for each target but the last, which is taken where none of them holds.
+        """
+        *chosen, otherwise = self.targets
+        if not conditions and not chosen:
+            return f"'{otherwise}'"
+        cases = (f"WHEN {when} THEN '{state}'" for when, state in zip(conditions, chosen, strict=True))
+        return f"CASE {' '.join(cases)} ELSE '{otherwise}' END"
+
+    def sets(self, *conditions: str) -> str:
+        """Return the SQL assignment of the new state; see `target`."""
+        return f"state = {self.target(*conditions)}"
+
+
+def is_in(states: Collection[StrEnum], alias: str = "") -> str:
+    """Return the SQL condition that a row has one of these states."""
+    column = f"{alias}.state" if alias else "state"
+    first, *others = (f"'{state}'" for state in states)
+    return f"{column} IN ({', '.join([first, *others])})" if others else f"{column} = {first}"
+
+
+def exists(alias: str = "") -> str:
+    """Return the SQL condition that a document is there for its owner, in the words of its unique index."""
+    return f"{alias}.state <> 'deleting'" if alias else "state <> 'deleting'"
+
+
+# The work that is open to each stage, in the words of its partial index.
+TO_PARSE = (DocumentState.QUEUED, DocumentState.PARSING)
+TO_GENERATE = (ChunkState.GENERATING,)
+TO_INDEX = (ChunkState.GENERATED,)
+OPEN_CHUNKS = (*TO_GENERATE, *TO_INDEX)
+
+# Documents whose chunks are in work, and documents that no worker holds.
+OPEN_DOCUMENTS = (DocumentState.GENERATING, DocumentState.INDEXING)
+FINAL_DOCUMENTS = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
+EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not DocumentState.DELETING)
+
+# A row that no worker has tried yet. The token goes too: a settlement of the last claim is refused.
+UNCLAIMED = "attempts = 0, lost_leases = 0, lease_token = NULL, leased_by = NULL"
+
+
+def _document(sources: tuple[DocumentState | None, ...], *targets: DocumentState) -> Transition:
+    return Transition("documents", sources, targets)
+
+
+def _chunk(sources: tuple[ChunkState | None, ...], *targets: ChunkState) -> Transition:
+    return Transition("chunks", sources, targets)
+
+
+def _accepted(sources: tuple[AcceptedState | None, ...], *targets: AcceptedState) -> Transition:
+    return Transition("accepted_questions", sources, targets)
+
+
+SUBMIT = _document((None,), DocumentState.QUEUED)
+CLAIM_DOCUMENT = _document(TO_PARSE, DocumentState.PARSING)
+RELEASE_DOCUMENT = _document((DocumentState.PARSING,), DocumentState.QUEUED)
+FAIL_PARSING = _document((DocumentState.PARSING,), DocumentState.FAILED, DocumentState.QUEUED)
+SETTLE_PARSED = _document((DocumentState.PARSING,), *OPEN_DOCUMENTS)
+BEGIN_INDEXING = _document((DocumentState.GENERATING,), DocumentState.INDEXING)
+FINISH = _document(OPEN_DOCUMENTS, DocumentState.DEGRADED, DocumentState.READY)
+INDEX_AGAIN = _document((DocumentState.READY, DocumentState.DEGRADED), DocumentState.INDEXING)
+REVIVE_DOCUMENT = _document((DocumentState.FAILED,), DocumentState.QUEUED)
+REOPEN = _document((DocumentState.DEGRADED,), DocumentState.GENERATING)
+DISCARD_DOCUMENT = _document(
+    (DocumentState.FAILED,), DocumentState.DELETING, DocumentState.DEGRADED, DocumentState.READY
+)
+DISCARD_LAST_CHUNK = _document((DocumentState.DEGRADED,), DocumentState.READY)
+REPLACE = _document(EXISTING_DOCUMENTS, DocumentState.QUEUED)
+REINDEX = _document(FINAL_DOCUMENTS, DocumentState.QUEUED)
+DELETE = _document(EXISTING_DOCUMENTS, DocumentState.DELETING)
+
+INSERT_CHUNK = _chunk((None,), ChunkState.GENERATING, ChunkState.GENERATED)
+SETTLE_GENERATED = _chunk((ChunkState.GENERATING,), ChunkState.GENERATED)
+FAIL_GENERATING = _chunk((ChunkState.GENERATING,), ChunkState.GENERATED, ChunkState.GENERATING)
+SETTLE_INDEXED = _chunk((ChunkState.GENERATED,), ChunkState.INDEXED, ChunkState.DEAD)
+FAIL_INDEXING = _chunk((ChunkState.GENERATED,), ChunkState.DEAD, ChunkState.GENERATED)
+INDEX_CHUNK_AGAIN = _chunk((ChunkState.INDEXED, ChunkState.DEAD), ChunkState.GENERATED)
+REVIVE_CHUNK = _chunk((ChunkState.DEAD,), ChunkState.GENERATING, ChunkState.GENERATED)
+DISCARD_CHUNK = _chunk((ChunkState.DEAD,), ChunkState.DISCARDED)
+
+ACCEPT = _accepted((None, AcceptedState.REMOVING, AcceptedState.REFUSED), AcceptedState.WAITING)
+SETTLE_ACCEPTED = _accepted((AcceptedState.WAITING,), AcceptedState.REFUSED, AcceptedState.INDEXED)
+WAIT_AGAIN = _accepted((AcceptedState.INDEXED,), AcceptedState.WAITING)
+TAKE_BACK = _accepted((AcceptedState.WAITING, AcceptedState.INDEXED, AcceptedState.REFUSED), AcceptedState.REMOVING)
+TAKE_BACK_LATE = _accepted((None,), AcceptedState.REMOVING)

@@ -1,0 +1,68 @@
+"""A chunk's content is carried whole from the parser to a query; a new field changes no stage between them."""
+
+import dataclasses
+
+import orjson
+import pytest
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.outcomes import GenerateOutcome, ParseOutcome
+from shared.domain.usage import Usage
+from shared.ingest.generate import GenerationOptions
+from shared.ingest.index.stage import index_batch
+from shared.ingest.parse.document import ParsedDocument
+from shared.ingest.parse.protocol import flatten, restore
+from shared.ingest.parse.stage import new_chunks
+from shared.query.retrieve import Query
+
+MODEL = "scripted"
+TEXT = "The keeper lives alone."
+VALUES = {
+    "str": lambda name: f"a {name}",
+    "str | None": lambda name: f"some {name}",
+    "int": len,
+    "int | None": len,
+    "float | None": lambda name: len(name) / 8,
+    "bool": lambda _: True,
+    "tuple[int, int]": lambda name: (3, 10 + len(name)),
+    "tuple[int, int] | None": lambda name: (2, 20 + len(name)),
+    "tuple[str, ...]": lambda name: (name, "next"),
+}
+
+
+@pytest.fixture
+def content():
+    """A content whose every field, also one that is added tomorrow, has a value that is not its default."""
+    values = {field.name: VALUES[field.type](field.name) for field in dataclasses.fields(ChunkContent)}
+    return ChunkContent(**values | {"text": TEXT})
+
+
+def parsed(content):
+    """A document of one chunk, as it comes out of the process that parses."""
+    document = ParsedDocument(content.title, len(content.text), "text/markdown", (content,))
+    return restore(orjson.loads(orjson.dumps(flatten(document))))
+
+
+def test_every_field_has_a_value_of_its_own(content):
+    for field in dataclasses.fields(ChunkContent):
+        assert getattr(content, field.name) != field.default, field.name
+
+
+async def test_every_field_goes_from_the_parser_to_a_query(services, library, provider, content):
+    work = services.ledger.work
+    document = await library.add("unused")
+    (claimed,) = await work.claim_documents(1)
+    chunks = new_chunks(claimed, parsed(content), GenerationOptions(), MODEL)
+    assert await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", chunks)])
+
+    (to_generate,) = (await work.claim_to_generate(1)).chunks
+    assert to_generate.content == content
+    await work.settle_generated([GenerateOutcome(to_generate, MODEL, ("Who lives alone?",), Usage(), 1)])
+    (to_index,) = await work.claim_to_index(1)
+    assert to_index.content == content
+    await index_batch(services.indexer, [to_index])
+
+    (shown,) = await services.ledger.documents.chunks("default", document.id)
+    assert shown.content == content
+    (found,) = (await services.retriever.retrieve(await library.collection(), Query("Who lives alone?"))).chunks
+    assert found.content == content

@@ -1,0 +1,44 @@
+"""A trigger refuses every transition that the table of states does not have, under all other tests too."""
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from tests.api import work
+
+
+async def run(services, statement):
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql(statement)
+
+
+@pytest.mark.parametrize("state", ["ready", "failed", "indexing", "unheard of"])
+async def test_a_document_goes_no_unknown_way(services, library, state):
+    await library.add("text")
+
+    with pytest.raises(DBAPIError, match=f"no transition of documents leads from queued to {state}"):
+        await run(services, f"UPDATE documents SET state = '{state}'")
+
+
+async def test_a_chunk_goes_no_unknown_way(services, library, provider):
+    await library.add("text")
+    await work(services)
+
+    with pytest.raises(DBAPIError, match="no transition of chunks leads from indexed to discarded"):
+        await run(services, "UPDATE chunks SET state = 'discarded'")
+
+
+async def test_a_row_begins_in_no_other_state(services, library, provider):
+    await library.add("text")
+    await work(services)
+
+    with pytest.raises(DBAPIError, match="no transition of chunks leads from new to indexed"):
+        await run(
+            services,
+            "INSERT INTO chunks SELECT (jsonb_populate_record(c, '{\"version\": 7}')).* FROM chunks c",
+        )
+
+
+async def test_a_row_that_keeps_its_state_goes_no_way(services, library):
+    await library.add("text")
+
+    await run(services, "UPDATE documents SET state = state")

@@ -1,0 +1,60 @@
+"""A stream of events that fails says so in its last event, and closes what it reads from."""
+
+import orjson
+import pytest
+
+from api.http.event_stream import end_with_error, event
+from shared.domain.errors import Unavailable
+
+
+class Source:
+    """Events whose end is known: `closed` is set when the generator has ended."""
+
+    def __init__(self, error=None):
+        self.error, self.closed = error, False
+
+    async def events(self):
+        try:
+            yield event("token", {"text": "Yes"})
+            if self.error is not None:
+                raise self.error
+            yield event("done", {})
+        finally:
+            self.closed = True
+
+
+def problem_in(piece):
+    name, _, data = piece.partition(b"\n")
+    assert name == b"event: error"
+    return orjson.loads(data.removeprefix(b"data: "))
+
+
+async def test_events_pass_unchanged():
+    passed = [piece async for piece in end_with_error(Source().events(), "/v1/query")]
+    assert passed == [event("token", {"text": "Yes"}), event("done", {})]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(Unavailable("Qdrant is away.", component="qdrant"), 503), (RuntimeError("secret"), 500)]
+)
+async def test_an_error_is_the_last_event_and_names_the_path(error, status):
+    source = Source(error)
+
+    first, last = [piece async for piece in end_with_error(source.events(), "/v1/query")]
+
+    assert first == event("token", {"text": "Yes"})
+    problem = problem_in(last)
+    assert (problem["status"], problem["instance"]) == (status, "/v1/query")
+    assert b"secret" not in last
+    assert source.closed
+
+
+async def test_a_listener_that_goes_away_closes_the_source():
+    source = Source()
+    stream = end_with_error(source.events(), "/v1/query")
+
+    await anext(stream)
+    assert not source.closed
+    await stream.aclose()
+
+    assert source.closed

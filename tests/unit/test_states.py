@@ -1,0 +1,83 @@
+"""States are set by the transitions of one table, which is drawn at its top."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import shared
+from shared.domain.records import AcceptedState, ChunkState, DocumentState
+from shared.ledger import states
+from tests.transitions import TRANSITIONS
+
+ROOT = Path(shared.__file__).parents[1]
+PRODUCT = ("api", "workers", "shared", "evaluation", "embedded", "cli", "bench")
+SETS_A_STATE = re.compile(r"\bSET\s+state\s*=|,\s+state\s+=\s")  # Python's own keyword arguments have no spaces
+NAMES_A_STATE = re.compile("|".join(f"'{state}'" for state in {*DocumentState, *ChunkState, *AcceptedState}))
+
+
+def modules():
+    for package in PRODUCT:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if path != Path(states.__file__):
+                yield path
+
+
+def places(pattern):
+    return [
+        f"{path.relative_to(ROOT)}: {found.group()}"
+        for path in modules()
+        for found in pattern.finditer(path.read_text())
+    ]
+
+
+def row(name, transition):
+    """The line of a transition in the drawn table."""
+    sources = ", ".join(source or "new" for source in transition.sources)
+    if transition.sources == states.EXISTING_DOCUMENTS:
+        sources = "any but deleting"
+    return f"{transition.table} {name} {sources} -> {' | '.join(transition.targets)}"
+
+
+def drawn():
+    table, rows = "", []
+    for line in (states.__doc__ or "").splitlines():
+        if line.startswith("    "):
+            rows.append(" ".join([table, *line.split()]))
+        else:
+            table = line
+    return rows
+
+
+def test_the_drawn_table_is_the_table():
+    assert drawn() == [row(name, transition) for name, transition in TRANSITIONS.items()]
+
+
+def test_no_other_module_sets_a_state():
+    assert places(SETS_A_STATE) == []
+
+
+def test_no_other_module_names_a_state_in_sql():
+    assert places(NAMES_A_STATE) == []
+
+
+def test_every_state_can_be_reached():
+    for table, kind in (("documents", DocumentState), ("chunks", ChunkState), ("accepted_questions", AcceptedState)):
+        targets = {target for t in TRANSITIONS.values() if t.table == table for target in t.targets}
+        assert targets == set(kind)
+
+
+def test_a_condition_names_the_sources():
+    assert states.FINISH.applies("d") == "d.state IN ('generating', 'indexing')"
+    assert states.REOPEN.applies() == "state = 'degraded'"
+
+
+def test_an_assignment_chooses_among_the_targets():
+    assert states.DELETE.sets() == "state = 'deleting'"
+    assert states.FINISH.sets("dead > 0") == "state = CASE WHEN dead > 0 THEN 'degraded' ELSE 'ready' END"
+
+
+@pytest.mark.parametrize("conditions", [(), ("a", "b")])
+def test_an_assignment_needs_a_condition_for_each_target_but_one(conditions):
+    with pytest.raises(ValueError, match="zip"):
+        states.FINISH.sets(*conditions)
