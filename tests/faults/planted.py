@@ -142,7 +142,7 @@ BUGS = (
         "ORDER BY c.lane, c.due_at LIMIT",
     ),
     Bug(
-        "nobody rings again for what is due",
+        "nobody wakes workers again for what is due",
         BROKER + "test_it_forgets_every_ring",
         "workers/scheduler.py",
         "for queue in await services.ledger.work.due():",
@@ -156,7 +156,7 @@ BUGS = (
         '"health_check_interval": 120',
     ),
     Bug(
-        "a broker that refuses a ring ends the ringing",
+        "a broker that refuses a wake-up ends all further ones",
         BROKER + "test_it_is_full",
         "shared/broker/wakeups.py",
         "except (RedisError, KombuError, OSError) as error:",
@@ -233,7 +233,7 @@ BUGS = (
         "if lost_leases >= 1_000:",
     ),
     Bug(
-        "a ring expires by the clock of the worker that hears it",
+        "a wake-up expires by the clock of the worker that takes it",
         "tests/faults/test_clock_jumps.py::test_workers_clocks_jump_under_load",
         "shared/broker/wakeups.py",
         'self._app.send_task(f"foreask.{queue}", retry=False)',

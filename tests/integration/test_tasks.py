@@ -1,4 +1,4 @@
-"""Rings of other releases, with other contents, wake a worker all the same."""
+"""Messages of other releases, with other contents, wake a worker all the same."""
 
 import asyncio
 
@@ -10,12 +10,12 @@ from shared.domain.records import DocumentState
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
-RINGS = [((), {}), ((), {"rung_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f7c1e"], "release": "0.1"})]
+MESSAGES = [((), {}), ((), {"sent_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f7c1e"], "release": "0.1"})]
 
 
-@pytest.mark.parametrize("ring", RINGS)
-async def test_a_ring_is_understood_whatever_it_carries(services, settings, library, provider, ring):
-    arguments, named = ring
+@pytest.mark.parametrize("message", MESSAGES)
+async def test_a_message_wakes_its_worker_whatever_it_carries(services, settings, library, provider, message):
+    arguments, named = message
     document = await library.add("A text about a lighthouse and its keeper.")
     for role in WORK_QUEUES:
         loop = await asyncio.to_thread(WorkerLoop, role, settings)
