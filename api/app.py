@@ -23,7 +23,8 @@ from api.routes import (
     status,
     verification,
 )
-from shared.services import Services, build
+from shared.services import build
+from shared.services.api import ApiServices
 from shared.settings import Settings
 
 _DESCRIPTION = """\
@@ -44,7 +45,7 @@ _TAGS = [
 ]
 
 
-def create(settings: Settings, services: Services | None = None) -> FastAPI:
+def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     """Build the application.
 
     Args:
@@ -90,8 +91,8 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    given: Services | None = app.state.services
-    async with build(settings) if given is None else nullcontext(given) as services:
+    given: ApiServices | None = app.state.services
+    async with build("api", settings) if given is None else nullcontext(given) as services:
         app.state.services = services
         app.state.collection_cache = CollectionCache(services.ledger.collections, settings.embedding_model or "")
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)

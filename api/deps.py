@@ -8,11 +8,11 @@ from fastapi import Depends, Request
 
 from api.collection_cache import CollectionCache
 from api.query_log import QueryLogWriter
-from shared.services import Services
+from shared.services.api import ApiServices
 
 
-async def _services(request: Request) -> Services:
-    services: Services = request.app.state.services
+async def _services(request: Request) -> ApiServices:
+    services: ApiServices = request.app.state.services
     return services
 
 
@@ -26,6 +26,6 @@ async def _query_log(request: Request) -> QueryLogWriter:
     return query_log
 
 
-ServicesDep = Annotated[Services, Depends(_services)]
+ServicesDep = Annotated[ApiServices, Depends(_services)]
 CollectionCacheDep = Annotated[CollectionCache, Depends(_collection_cache)]
 QueryLogDep = Annotated[QueryLogWriter, Depends(_query_log)]

@@ -23,7 +23,7 @@ from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.records import NewDocument, ReadyQuestion
 from shared.ledger.documents import Submission
-from shared.services import Services
+from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.storage.uploads import Upload
 
@@ -43,7 +43,9 @@ class RawDocument:
     media_type: str | None
 
 
-async def receive(request: Request, tenant: str, services: Services, collection_cache: CollectionCache) -> Submission:
+async def receive(
+    request: Request, tenant: str, services: ApiServices, collection_cache: CollectionCache
+) -> Submission:
     """Take in a document as a form or as JSON; it is durable, and not yet parsed, when this returns.
 
     Raises:
@@ -116,7 +118,7 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
     )
 
 
-async def submit(new: NewDocument, guard: UploadGuard, services: Services) -> Submission:
+async def submit(new: NewDocument, guard: UploadGuard, services: ApiServices) -> Submission:
     """Write the document's row, and wake a worker for it.
 
     Raises:

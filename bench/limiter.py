@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from embedded.stack import Stack
 from shared.domain.rates import Rates
-from shared.providers.limiter import Limiter, ProviderLimits
+from shared.providers.limiter.limiter import Limiter, ProviderLimits
 from shared.settings import Settings
 
 _SECONDS = 5

@@ -29,7 +29,8 @@ from shared.ingest.parse.stage import parse_stage
 from shared.ledger.schema import migrate
 from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve import Query
-from shared.services import Services, build
+from shared.services import build
+from shared.services.all import AllServices
 from shared.settings import Settings
 
 Run = dict[str, dict[str, float]]
@@ -39,7 +40,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
 
 
-async def import_set(services: Services, folder: Path, questions: Mapping[str, list[str]]) -> None:
+async def import_set(services: AllServices, folder: Path, questions: Mapping[str, list[str]]) -> None:
     """Hand in each passage as a document with its questions and wait for the stages."""
     model = services.settings.embedding_model or ""
     options = CollectionOptions(chunk_max_chars=100_000)
@@ -57,12 +58,12 @@ async def import_set(services: Services, folder: Path, questions: Mapping[str, l
             )
         )  # fmt: skip
     s = services.settings
-    limits = DrainLimits(lease=s.lease, budget=s.drain * 100, grace=s.grace)
+    limits = DrainLimits(lease=s.tuning.lease, budget=s.tuning.drain * 100, grace=s.grace)
     for stage in (parse_stage(services.parser), index_stage(services.indexer)):
         await Drain(stage, limits, asyncio.Event()).run()  # type: ignore[arg-type]
 
 
-async def search(services: Services, folder: Path, queries: Mapping[str, str]) -> Run:
+async def search(services: AllServices, folder: Path, queries: Mapping[str, str]) -> Run:
     collection = await services.ledger.collections.get("default", folder.name)
     run: Run = {}
     for query_id, text in queries.items():
@@ -94,7 +95,7 @@ async def brute_force(embedder: Embedder, queries: Mapping[str, str], questions:
 
 
 async def measure(settings: Settings, folders: list[Path]) -> None:
-    async with build(settings) as services:
+    async with build("all", settings) as services:
         await migrate(services.database.engine)
         embedder = services.indexer.embedder
         for folder in folders:

@@ -15,7 +15,7 @@ from cli.launcher import Launcher, Plan, StopRequested, announce_restarts, stopp
 from cli.meter import Meter
 from cli.programs import Crew
 from shared.domain.errors import Unavailable
-from shared.settings import Settings
+from shared.settings import Settings, load
 
 COLLECTION = "demo"
 FIRST = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # these have the answers to the questions below
@@ -50,12 +50,12 @@ def settings_for(data_dir: Path) -> Settings:
     """Return settings that use and pay for nothing outside this machine, whatever the environment says."""
     engines = dict.fromkeys(("database_url", "redis_url", "qdrant_url", "qdrant_api_key"))
     models = dict.fromkeys(f"{kind}_{name}" for kind in ("llm", "embedding") for name in ("base_url", "model"))
-    return Settings(**engines, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")
+    return load(**engines, **models, data_dir=data_dir, api_host="127.0.0.1", answering="extractive")
 
 
 def _key() -> str | None:
     """Return the key of the environment; the API may require one."""
-    import os  # noqa: PLC0415
+    import os
 
     return os.environ.get("FOREASK_API_KEY")
 

@@ -36,8 +36,8 @@ from evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cells, diff
 from evaluation.vectors import CachedEmbedder
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
 from shared.query.rewrite import Rewriter
-from shared.services import EMBEDDED_MODEL, chat_of, embedder_of, require, reranker_of
-from shared.settings import Settings
+from shared.services.providers import chat_of, embedder_of, reranker_of
+from shared.settings import EMBEDDED_LLM, Settings, require
 from shared.vectors.index import Index
 
 _TABLE_WIDTH = 120
@@ -109,7 +109,7 @@ def _writes_answers(settings: Settings) -> bool:
 
 def _has_model(settings: Settings) -> bool:
     """Whether there is a language model that can do more than generate questions."""
-    return settings.llm_model not in (None, EMBEDDED_MODEL)
+    return settings.llm_model not in (None, EMBEDDED_LLM)
 
 
 @contextmanager
@@ -118,8 +118,8 @@ def _engines(settings: Settings, work: Path, needs: _Needs) -> Iterator[Settings
     if settings.qdrant_url and settings.embedding_base_url and (settings.llm_base_url or not needs.llm):
         yield settings  # without an import of the embedded engines, which may not be installed
         return
-    from cli.launcher import SPINS_OF_OPENMP, suited  # noqa: PLC0415
-    from embedded.stack import Stack  # noqa: PLC0415
+    from cli.launcher import SPINS_OF_OPENMP, suited
+    from embedded.stack import Stack
 
     for name, value in SPINS_OF_OPENMP.items():
         os.environ.setdefault(name, value)  # the engines inherit it
@@ -151,7 +151,7 @@ async def _services(
         if needs.answers:
             quoting = ExtractiveAnswerer(CachedEmbedder(services))
             answerer = GenerativeAnswerer(chat) if chat and needs.writes_answers else quoting
-        rewriter = Rewriter(lambda _: chat, settings.rewrite_budget) if chat and needs.rewrites else None
+        rewriter = Rewriter(lambda _: chat, settings.tuning.rewrite_budget) if chat and needs.rewrites else None
         yield replace(services, answerer=answerer, rewriter=rewriter, reranker=reranker_of(settings, stack))
 
 

@@ -1,4 +1,4 @@
-"""The whole product on this machine: engines for what is not given, then the programs, until it is asked to stop."""
+"""The whole product on this machine: an engine for each URL that is not set, then the programs, until a stop."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from embedded.stack import ENGINES, Engine, Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.settings import Settings
 
-# What a stopping worker holds costs nothing where the model is ours, so nobody need wait long for it.
+# Calls of the embedded model cost nothing, so a stopping worker need not wait long for them.
 _EMBEDDED_GRACE = timedelta(seconds=3)
-# llama.cpp's threads wait for each other by spinning. Where the cores have anything else to do, and here they have,
-# each spins through its whole turn. Measured with SmolLM2 on two cores, seconds a passage, cores idle and busy with two
-# other processes: 3.9 and 36 by default, 5.6 and 5.6 if they sleep at once, 4.6 and 8.6 if they spin so often first.
+# llama.cpp's threads wait for each other by spinning. On cores that have other work, as here, each thread spins through
+# its whole turn. Measured with SmolLM2 on two cores, seconds a passage, cores idle and cores busy with two other
+# processes: 3.9 and 36 by default, 5.6 and 5.6 if threads sleep at once, 4.6 and 8.6 if they spin so often first.
 SPINS_OF_OPENMP = {"GOMP_SPINCOUNT": "1000"}
 DEFAULT_PORT = 8350
 _LABELS: dict[Engine, tuple[str, str]] = {
@@ -45,15 +45,15 @@ _LABELS: dict[Engine, tuple[str, str]] = {
 
 
 class StopRequested(BaseException):
-    """Ctrl-C, or SIGTERM: not an error, so nothing that handles errors catches it."""
+    """Ctrl-C, or SIGTERM: not an error, so no handler of errors catches it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to run.
+    """The processes that `up` starts.
 
     Args:
-        settings: as the user gave them.
+        settings: the user's.
         crew: how many workers of each kind.
         port: where the API listens; None takes the settings' port, 0 any that is free.
     """
@@ -127,7 +127,7 @@ class Launcher:
         return Programs(list(children(environment, logs, self._crew, host=host, port=port, grace=settings.grace)))
 
     def _place(self, engine: Engine) -> str:
-        """Where an engine is, without what the URL says of users and passwords."""
+        """The host and port of an engine, without the user and password of its URL."""
         value = getattr(self.settings, _LABELS[engine][1])
         url = urlsplit(value.get_secret_value() if isinstance(value, SecretStr) else value or "")
         model = getattr(self.settings, f"{engine}_model", None)
@@ -137,7 +137,7 @@ class Launcher:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[list[str]]:
-        """Show what is being started, and then what was, with the seconds that it took."""
+        """Show a step while it runs, and when it is done its notes and seconds."""
         started, note = time.monotonic(), list[str]()
         with self._console.status(f"starting {name} …"):
             yield note
@@ -152,14 +152,14 @@ def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
 
     Leaving the block by `StopRequested` is a clean stop, and is not passed on.
     """
-    asked = False
+    stopping = False
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        nonlocal asked
-        if asked:
+        nonlocal stopping
+        if stopping:
             _kill(launcher, number)
-        asked = True
+        stopping = True
         raise StopRequested
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -188,7 +188,7 @@ def up(plan: Plan, console: Console) -> None:
 
 
 def announce_restarts(console: Console) -> None:
-    """Have the supervisors' notes appear as lines of ours."""
+    """Print the supervisors' log events as lines of the console."""
 
     def show(_: Any, method: str, event: MutableMapping[str, Any]) -> NoReturn:
         details = ", ".join(f"{name} {value}" for name, value in event.items() if name != "event")
@@ -222,32 +222,33 @@ def _welcome(launcher: Launcher, console: Console) -> None:
         f"  curl {header}-H 'content-type: application/json' -d '{body}' {url}/v1/query",
         f"Logs are in {logs}. Ctrl-C stops everything.",
     )
-    for line in lines:  # as they are, for they are to be copied
+    for line in lines:  # unwrapped, because a user copies them
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def suited(settings: Settings) -> dict[str, Any]:
-    """Settings that suit the embedded LLM, where the user gave none."""
-    if not _writes_itself(settings):
+    """Settings that suit the embedded LLM, where the user set none."""
+    if not _has_embedded_llm(settings):
         return {}
-    suited = {"llm_max_in_flight": llama.SLOTS, "grace": _EMBEDDED_GRACE}
-    return {name: value for name, value in suited.items() if name not in settings.model_fields_set}
+    defaults = {"llm_max_in_flight": llama.SLOTS, "grace": _EMBEDDED_GRACE}
+    return {name: value for name, value in defaults.items() if name not in settings.model_fields_set}
 
 
-def _writes_itself(settings: Settings) -> bool:
+def _has_embedded_llm(settings: Settings) -> bool:
     return settings.llm_base_url is None and settings.llm_model in (None, llama.MODEL)
 
 
 def _require_models(settings: Settings) -> None:
-    """See now what every program would die of."""
-    for kind, other in (("llm", ""), ("embedding", settings.llm_base_url or "")):
-        url = getattr(settings, f"{kind}_base_url") or other
-        if url and kind == "llm" and settings.llm_model is None:
-            message = "FOREASK_LLM_BASE_URL is set, so FOREASK_LLM_MODEL must name the model to use there."
-            raise InvalidInput(message, field="llm_model")
-    if settings.embedding_base_url is not None and settings.embedding_model is None:
-        message = "FOREASK_EMBEDDING_BASE_URL is set, so FOREASK_EMBEDDING_MODEL must name the model to use there."
-        raise InvalidInput(message, field="embedding_model")
+    """Refuse a URL without a model now: every program would end with it.
+
+    Raises:
+        InvalidInput: a server is named, but no model there.
+    """
+    for kind in ("llm", "embedding"):
+        if getattr(settings, f"{kind}_base_url") and getattr(settings, f"{kind}_model") is None:
+            name = f"FOREASK_{kind.upper()}"
+            message = f"{name}_BASE_URL is set, so {name}_MODEL must name the model to use there."
+            raise InvalidInput(message, field=f"{kind}_model")
 
 
 def _require_free(host: str, port: int) -> None:
@@ -262,7 +263,7 @@ def _require_free(host: str, port: int) -> None:
 
 
 def _kill(launcher: Launcher | None, number: int) -> NoReturn:
-    """End at once. What outlives this process is killed with it by the kernel where it can, and by us here."""
+    """End at once, and kill the children: the kernel kills them with this process only where it can."""
     for pid in (launcher.pids() if launcher else {}).values():
         try:
             os.killpg(pid, signal.SIGKILL)

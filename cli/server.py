@@ -22,12 +22,12 @@ LOCAL = "http://127.0.0.1:8350"
 
 
 def client_of(url: str, key: str | None) -> Client:
-    from cli.client import Client as Http  # noqa: PLC0415 - loaded when needed, so that help is quick
+    from cli.client import Client as Http
 
     return Http(url, key)
 
 
 def console_of() -> Console:
-    from rich.console import Console as Terminal  # noqa: PLC0415
+    from rich.console import Console as Terminal
 
     return Terminal()

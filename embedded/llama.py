@@ -12,8 +12,9 @@ from pathlib import Path
 from embedded import openmp
 from embedded.health import http_ok
 from embedded.supervisor import Child
+from shared.settings import EMBEDDED_LLM
 
-MODEL = "smollm2-135m"
+MODEL = EMBEDDED_LLM
 SLOTS = 4
 SLOT_CONTEXT_TOKENS = 4096
 ERRORS_ONLY = 1

@@ -17,8 +17,7 @@ from embedded.ports import stable_ports
 from embedded.qdrant import process
 from embedded.supervisor import Child, Supervisor
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.providers.provider import OPENAI_URL
-from shared.settings import Settings
+from shared.settings import OPENAI_URL, Settings
 
 Engine = Literal["postgres", "valkey", "qdrant", "llm", "embedding"]
 ENGINES: tuple[Engine, ...] = ("postgres", "valkey", "qdrant", "llm", "embedding")  # stopped in reverse order
@@ -82,14 +81,7 @@ class Stack:
 
     def environment(self) -> dict[str, str]:
         """The settings as FOREASK_* variables, for the API and the workers."""
-        dumped = self.settings.model_dump(mode="json", exclude={"api_keys"}, exclude_none=True)
-        variables = {f"FOREASK_{name.upper()}": str(value) for name, value in dumped.items()}
-        secret = {name: value for name, value in self.settings if isinstance(value, SecretStr)}
-        variables |= {f"FOREASK_{name.upper()}": value.get_secret_value() for name, value in secret.items()}
-        variables["FOREASK_API_KEYS"] = ",".join(
-            f"{key.tenant}:sha256:{key.sha256.hex()}" for key in self.settings.api_keys
-        )
-        return variables
+        return self.settings.environment()
 
     def pids(self) -> dict[str, int]:
         """The process id of each engine that is running now."""

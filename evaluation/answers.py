@@ -104,7 +104,7 @@ async def _answer(
     passages = [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
     async def answer() -> Answer:
-        return await retry_transient(lambda: answerer.answer(question, passages), services.settings.max_attempts)
+        return await retry_transient(lambda: answerer.answer(question, passages), services.settings.tuning.max_attempts)
 
     if answerer.form == "extractive":
         return await answer()

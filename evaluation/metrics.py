@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import ir_measures as ir  # an extra: where it is missing, an evaluation ends before it has done anything
+
 CUTOFF = 10  # no metric looks further down
 METRICS = ("ndcg@10", "mrr@10", "recall@1", "recall@5", "recall@10")
 
@@ -21,8 +23,6 @@ def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, fl
     Returns:
         By metric, then by query in the order of the judgements.
     """
-    import ir_measures as ir  # noqa: PLC0415 - it imports SciPy's like, which no other command needs
-
     names = dict(zip((ir.nDCG @ 10, ir.RR @ 10, ir.R @ 1, ir.R @ 5, ir.R @ 10), METRICS, strict=True))
     judged = [
         ir.Qrel(query, passage, score) for query, passages in judgements.items() for passage, score in passages.items()

@@ -102,7 +102,9 @@ async def _generate(
 async def _call(services: EvaluationServices, chat: ChatModel, chunk: ChunkContent) -> GeneratedQuestions:
     options = generation_options(services.settings, CollectionOptions(), chat.name)
     try:
-        return await retry_transient(lambda: generate_questions(chat, chunk, options), services.settings.max_attempts)
+        return await retry_transient(
+            lambda: generate_questions(chat, chunk, options), services.settings.tuning.max_attempts
+        )
     except BadQuestions as error:
         return GeneratedQuestions((), error.usage, error.calls)
     except Permanent:
@@ -118,7 +120,7 @@ async def _filter_by_similarity(
     texts = [passage.text for passage in passages]
     texts += [question.text for questions in filtered.values() for question in questions]
     await embed_all(services, "embedding", texts)
-    floor = services.settings.similarity_floor
+    floor = services.settings.tuning.similarity_floor
     floor = floor if floor is not None else floor_for(services.embedder.name)
     return {passage.id: _passed(services, passage, filtered[passage.id], floor) for passage in passages}
 

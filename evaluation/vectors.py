@@ -29,12 +29,12 @@ async def embed_all(services: EvaluationServices, stage: str, texts: Iterable[st
     missing = services.cache.missing_vectors(services.vector_model, distinct)
     settings = services.settings
     done, refused = len(distinct) - len(missing), set[str]()
-    gate = asyncio.Semaphore(settings.embedding_max_in_flight)
+    gate = asyncio.Semaphore(settings.tuning.embedding_max_in_flight)
 
     async def embed(batch: Sequence[str]) -> None:
         nonlocal done
         async with gate:
-            vectors = await retry_transient(lambda: embed_each(services.embedder, batch), settings.max_attempts)
+            vectors = await retry_transient(lambda: embed_each(services.embedder, batch), settings.tuning.max_attempts)
         pairs = list(zip(batch, vectors, strict=True))
         refused.update(text for text, vector in pairs if isinstance(vector, Permanent))
         services.cache.save_vectors(
@@ -44,8 +44,8 @@ async def embed_all(services: EvaluationServices, stage: str, texts: Iterable[st
         services.progress(stage, done, len(distinct))
 
     services.progress(stage, done, len(distinct))
-    max_inputs = min(settings.embedding_batch_size, _MAX_INPUTS)
-    ranges = pack(missing, max_inputs=max_inputs, max_tokens=settings.embedding_batch_tokens)
+    max_inputs = min(settings.tuning.embedding_batch_size, _MAX_INPUTS)
+    ranges = pack(missing, max_inputs=max_inputs, max_tokens=settings.tuning.embedding_batch_tokens)
     await asyncio.gather(*(embed(missing[part.start : part.stop]) for part in ranges))
     return refused
 

@@ -1,4 +1,7 @@
-"""Settings: one frozen tree, read from the environment and `.env` once per process."""
+"""Settings: one frozen tree, read from the environment and `.env` once per process.
+
+A user sets the fields of `Settings`; `tuning` holds the numbers that hardly anybody changes.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, field_serializer, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_serializer,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from shared.domain.errors import InvalidInput
@@ -20,6 +33,14 @@ _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _TENANT_LIMIT = re.compile(r"(?P<tenant>[^=]+)=(?P<requests>[1-9]\d{0,9})?/(?P<tokens>[1-9]\d{0,11})?")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
+OPENAI_URL = "https://api.openai.com/v1"
+
+# The model that `foreask up` starts. It may write questions, which are filtered. It writes no answers and rewrites no
+# user's question: of "Does orjson support PyPy?" it makes "You can use it to test the moon on your computer.", in 4 to
+# 40 seconds.
+EMBEDDED_LLM = "smollm2-135m"
+
+T = TypeVar("T", str, SecretStr)
 PositiveInt = Annotated[int, Field(gt=0)]
 
 
@@ -94,11 +115,62 @@ def _openai(name: str) -> AliasChoices:
     return AliasChoices(f"FOREASK_LLM_{name}", f"OPENAI_{name}")
 
 
+class Tuning(BaseModel):
+    """Numbers that suit every installation that was measured: tests and experiments set them, hardly anybody else.
+
+    Each field is the environment variable `FOREASK_TUNING__` + its name in capitals.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # The flow of work
+    lease: Duration = Field(timedelta(seconds=30), description="how long a claim holds unless its worker extends it")
+    drain: Duration = Field(timedelta(seconds=20), description="how long one task keeps claiming before it yields")
+    hang_timeout: Duration = Field(
+        timedelta(seconds=60), description="a worker whose event loop stands still for so long ends itself"
+    )
+    max_attempts: PositiveInt = Field(8, description="attempts before a chunk or document is given up")
+    retry_base: Duration = Field(
+        timedelta(seconds=1), description="the most that the first random pause takes; it doubles with each attempt"
+    )
+    retry_ceiling: Duration = Field(timedelta(minutes=5), description="the longest pause")
+    reconcile_every: Duration = Field(timedelta(seconds=2), description="time between two passes of the scheduler")
+
+    # The API
+    top_k_max: PositiveInt = Field(200, description="the most chunks that a query may ask for")
+    accepted_per_chunk: PositiveInt = Field(
+        10, description="users' questions that a chunk may have; a new one replaces the oldest"
+    )
+
+    # Models
+    question_strategy: Literal["list", "per-question"] | None = Field(
+        None, description="one call a chunk, or one call a question; default: the one that suits the model"
+    )
+    embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
+    embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
+    embedding_max_in_flight: PositiveInt = Field(
+        4, description="batches of 32 chunks that one index worker has in work"
+    )
+    similarity_floor: float | None = Field(
+        None, ge=-1, le=1, description="a question less similar to its own chunk is dropped; default by model"
+    )
+    rewrite_budget: Duration = Field(
+        timedelta(seconds=3), description="how long a query waits for its question to be rewritten"
+    )
+    rerank_budget: Duration = Field(timedelta(seconds=1), description="how long a query waits to be reranked")
+    rerank_candidates: int = Field(50, gt=0, le=1000, description="chunks of a query that are reranked")
+
+    # The sandbox of one parsed file
+    parse_memory_bytes: PositiveInt = Field(1024 * 1024 * 1024, description="memory for one file")
+    parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text is refused")
+
+
 class Settings(BaseSettings):
-    """Everything that can be configured. Each field is the environment variable `FOREASK_` + its name in capitals."""
+    """What a user configures. Each field is the environment variable `FOREASK_` + its name in capitals."""
 
     model_config = SettingsConfigDict(
         env_prefix="FOREASK_",
+        env_nested_delimiter="__",
         env_file=".env",
         frozen=True,
         extra="ignore",
@@ -107,7 +179,7 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,  # a value may be a secret
     )
 
-    # Where the parts are. The embedded stack fills in what is not given.
+    # Where the engines are. The embedded stack starts an engine for each URL that is not given.
     database_url: SecretStr | None = Field(None, description="PostgreSQL: postgresql://user:password@host:5432/name")
     redis_url: SecretStr | None = Field(None, description="Redis or Valkey: redis://host:6379/0")
     qdrant_url: str | None = Field(None, description="Qdrant: http://host:6333")
@@ -120,8 +192,11 @@ class Settings(BaseSettings):
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = Field(
         (), description="tenant:key pairs, comma-separated; a key may be given as sha256:HEX"
     )
-    max_upload_bytes: PositiveInt = 100 * 1024 * 1024
-    max_json_bytes: PositiveInt = 20 * 1024 * 1024
+    max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="the largest document")
+    max_json_bytes: PositiveInt = Field(20 * 1024 * 1024, description="the largest JSON body, or fields of a form")
+    query_retention_days: int = Field(
+        30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
+    )
 
     # The model that writes questions and answers
     llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
@@ -136,16 +211,18 @@ class Settings(BaseSettings):
     llm_output_price: float = Field(0.0, ge=0, description="price of a million completion tokens")
     llm_requests_per_minute: PositiveInt | None = Field(None, description="kept by the whole pool")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="prompts and replies")
+    answering: Literal["generative", "extractive"] | None = Field(
+        None, description="default: generative where a model is configured, extractive with the embedded one"
+    )
+
+    # Tenants
     tenant_requests_per_minute: PositiveInt | None = Field(None, description="of the LLM, for each tenant")
     tenant_tokens_per_minute: PositiveInt | None = None
     tenant_limits: Annotated[tuple[TenantLimit, ...], NoDecode] = Field(
         (), description="tenant=requests/tokens, comma-separated, for tenants that differ"
     )
-    question_strategy: Literal["list", "per-question"] | None = Field(
-        None, description="how the model is asked; default: what suits the model"
-    )
-    answering: Literal["generative", "extractive"] | None = Field(
-        None, description="default: generative where a model is configured, extractive with the embedded one"
+    tenant_weights: Annotated[Mapping[str, float], NoDecode] = Field(
+        {}, description="tenant=weight pairs, comma-separated: a tenant's share of busy workers; default 1 each"
     )
 
     # The model that embeds
@@ -154,59 +231,46 @@ class Settings(BaseSettings):
     embedding_model: str | None = None
     embedding_dimensions: PositiveInt | None = Field(None, description="asked of the model where not given")
     embedding_timeout: Duration = timedelta(seconds=120)
-    embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
-    embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
-    embedding_max_in_flight: PositiveInt = 4
     embedding_requests_per_minute: PositiveInt | None = None
     embedding_tokens_per_minute: PositiveInt | None = None
-    similarity_floor: float | None = Field(
-        None, ge=-1, le=1, description="questions less similar to their own chunk are dropped; default by model"
-    )
 
-    # Ingest
+    # The model that reranks
+    rerank_base_url: str | None = Field(None, description="of a /v1/rerank endpoint; nothing is reranked without it")
+    rerank_model: str | None = None
+    rerank_api_key: SecretStr | None = None
+
+    # Documents
     questions_per_chunk: Literal["auto"] | PositiveInt = "auto"
     chunk_max_chars: int = Field(2_000, ge=200, le=100_000)
     chunk_overlap_chars: int = Field(100, ge=0, le=10_000)
     parse_workers: PositiveInt = Field(2, description="files that one parse worker reads at the same time")
-    parse_timeout: Duration = timedelta(seconds=30)
-    parse_memory_bytes: PositiveInt = 1024 * 1024 * 1024
-    parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text than this is refused")
-
-    # The flow of work
-    lease: Duration = Field(timedelta(seconds=30), description="how long a claim holds unless its worker extends it")
-    drain: Duration = Field(timedelta(seconds=20), description="how long one task keeps working before it yields")
-    grace: Duration = Field(timedelta(seconds=20), description="how long a stopping worker waits for what is in work")
-    tenant_weights: Annotated[Mapping[str, float], NoDecode] = Field(
-        {}, description="tenant=weight pairs, comma-separated: a tenant's share of busy workers; default 1 each"
-    )
-    hang_timeout: Duration = Field(
-        timedelta(seconds=60), description="a worker whose event loop stands still for so long ends itself"
-    )
-    max_attempts: PositiveInt = 8
-    retry_base: Duration = timedelta(seconds=1)
-    retry_ceiling: Duration = timedelta(minutes=5)
-    reconcile_every: Duration = timedelta(seconds=2)
-
-    # Query
-    top_k_max: PositiveInt = 200
+    parse_timeout: Duration = Field(timedelta(seconds=30), description="how long one file may take")
     calibrate: bool = Field(
         default=True, description="whether collections that have grown by half are calibrated by themselves"
     )
-    query_retention_days: int = Field(
-        30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
-    )
-    accepted_per_chunk: PositiveInt = Field(10, description="users' questions that a chunk may have")
-    rewrite_budget: Duration = Field(
-        timedelta(seconds=3), description="how long a query waits for its question to be rewritten"
-    )
-    rerank_base_url: str | None = Field(None, description="of a /v1/rerank endpoint; nothing is reranked without it")
-    rerank_model: str | None = None
-    rerank_api_key: SecretStr | None = None
-    rerank_budget: Duration = Field(timedelta(seconds=1), description="how long a query waits to be reranked")
-    rerank_candidates: int = Field(50, gt=0, le=1000, description="chunks of a query that are reranked")
 
+    # Processes
+    grace: Duration = Field(timedelta(seconds=20), description="how long a stopping worker waits for its open calls")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "json"
+
+    tuning: Tuning = Tuning()
+
+    @property
+    def llm_url(self) -> str:
+        return self.llm_base_url or OPENAI_URL
+
+    @property
+    def embedding_url(self) -> str:
+        return self.embedding_base_url or self.llm_url
+
+    def environment(self) -> dict[str, str]:
+        """The variables that give another process these settings; secrets are among them."""
+        dumped = self.model_dump(mode="json", exclude={"api_keys"}, exclude_none=True)
+        tuning = {f"TUNING__{name}": value for name, value in dumped.pop("tuning").items()}
+        secrets = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
+        keys = {"api_keys": ",".join(f"{key.tenant}:sha256:{key.sha256.hex()}" for key in self.api_keys)}
+        return {f"FOREASK_{name.upper()}": str(value) for name, value in (dumped | tuning | secrets | keys).items()}
 
     @field_validator("api_keys", mode="before")
     @classmethod
@@ -250,14 +314,17 @@ def _weight(pair: str) -> tuple[str, float]:
     return tenant, float(weight)
 
 
-def load() -> Settings:
+def load(**values: Any) -> Settings:
     """Read the settings.
 
+    Args:
+        values: fields that are set here, whatever the environment says.
+
     Raises:
-        InvalidInput: one cannot be used; the message names it without its value, which may be a secret.
+        InvalidInput: a setting cannot be used; the message names it without its value, which may be a secret.
     """
     try:
-        return Settings()
+        return Settings(**values)
     except SettingsError as error:
         raise InvalidInput(str(error)) from None
     except ValidationError as error:
@@ -265,6 +332,21 @@ def load() -> Settings:
         raise InvalidInput("A setting cannot be used: " + "; ".join(problems)) from None
 
 
+def require(value: T | None, name: str) -> T:
+    """Return a setting that has a value.
+
+    Raises:
+        InvalidInput: it has none; the message names its variable.
+    """
+    if value is None:
+        raise InvalidInput(f"{name} is not set. `foreask up` starts an embedded engine for it.", field=name)
+    return value
+
+
 def _variable(location: tuple[int | str, ...]) -> str:
-    name = str(location[0]).upper() if location else ""
+    """The variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
+    if not location:
+        return "the environment"
+    depth = 2 if location[0] == "tuning" else 1
+    name = "__".join(str(part) for part in location[:depth]).upper()
     return name if name.startswith(("FOREASK_", "OPENAI_")) else f"FOREASK_{name}"

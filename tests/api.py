@@ -18,7 +18,7 @@ from shared.ingest.drain import Drain, DrainLimits, Stage
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
-from shared.services import Services
+from shared.services.all import AllServices
 from shared.settings import ApiKey, Settings
 
 KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789" for tenant in ("alice", "bob")}
@@ -34,13 +34,13 @@ def as_tenant(tenant: str) -> dict[str, str]:
     return {"authorization": f"Bearer {KEYS[tenant]}"}
 
 
-def application(settings: Settings, services: Services | None) -> FastAPI:
+def application(settings: Settings, services: AllServices | None) -> FastAPI:
     """The API with these settings: over services that exist, where they can stay as they are, or over its own."""
     return create(settings, None if services is None else replace(services, settings=settings))
 
 
 @asynccontextmanager
-async def calling(settings: Settings, services: Services | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def calling(settings: Settings, services: AllServices | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application, without a socket."""
     app = application(settings, services)
     async with app.router.lifespan_context(app):
@@ -50,7 +50,7 @@ async def calling(settings: Settings, services: Services | None = None) -> Async
 
 
 @asynccontextmanager
-async def serving(settings: Settings, services: Services | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def serving(settings: Settings, services: AllServices | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application behind a real server."""
     app = application(settings, services)
     server = uvicorn.Server(
@@ -71,20 +71,20 @@ async def serving(settings: Settings, services: Services | None = None) -> Async
         await task
 
 
-async def work(services: Services, *stages: str) -> None:
+async def work(services: AllServices, *stages: str) -> None:
     """Do all that is due in these stages, or in every one, as the workers do."""
     settings = services.settings
-    limits = DrainLimits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
     made: dict[str, Callable[[], Stage[Any, Any]]] = {
         "parse": lambda: parse_stage(services.parser),
-        "generate": lambda: generate_stage(services.questioner),
+        "generate": lambda: generate_stage(services.generator),
         "index": lambda: index_stage(services.indexer),
     }
     for stage in stages or made:
         await Drain(made[stage](), limits, asyncio.Event()).run()
 
 
-async def left_behind(services: Services, settings: Settings) -> tuple[int, list[Path]]:
+async def left_behind(services: AllServices, settings: Settings) -> tuple[int, list[Path]]:
     """How many rows of documents there are, and which files."""
     async with services.database.begin() as connection:
         rows = (await connection.exec_driver_sql("SELECT count(*) FROM documents")).scalar_one()

@@ -14,7 +14,8 @@ from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
 from shared.ledger.tables import metadata
-from shared.services import Services, build
+from shared.services import build
+from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.forkserver import ForkServer
 from tests.transitions import refuse_unknown_transitions
@@ -57,22 +58,22 @@ def settings(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Settings
 
 
 @pytest.fixture(scope="session")
-async def session_services(settings: Settings) -> AsyncIterator[Services]:
+async def session_services(settings: Settings) -> AsyncIterator[AllServices]:
     """Services over the session's engines: building them for each test would take longer than most tests do."""
-    async with build(settings) as services:
+    async with build("all", settings) as services:
         await migrate(services.database.engine)
         await refuse_unknown_transitions(services.database)
         yield services
 
 
 @pytest.fixture
-async def services(session_services: Services) -> Services:
+async def services(session_services: AllServices) -> AllServices:
     """Services over a ledger without rows, a broker without keys and a folder without uploads."""
     await empty(session_services)
     return session_services
 
 
-async def empty(services: Services) -> None:
+async def empty(services: AllServices) -> None:
     """Delete what an earlier test left, and let the services see that it is gone, as if they had just begun."""
     settings = services.settings
     assert settings.redis_url is not None
@@ -97,7 +98,7 @@ def forks() -> Iterator[ForkServer]:
 class Library:
     """Hands documents to the ledger as the API does."""
 
-    def __init__(self, services: Services, tenant: str = "default") -> None:
+    def __init__(self, services: AllServices, tenant: str = "default") -> None:
         self._services = services
         self.tenant = tenant
 
@@ -129,5 +130,5 @@ class Library:
 
 
 @pytest.fixture
-def library(services: Services) -> Library:
+def library(services: AllServices) -> Library:
     return Library(services)

@@ -1,9 +1,9 @@
-"""`python -m workers parse|ask|index|scheduler`: one worker process, or the scheduler."""
+"""`python -m workers parse|generate|index|scheduler`: one worker process, or the scheduler."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 import uvloop
@@ -11,48 +11,45 @@ from celery import signals
 
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
-from shared.domain.queues import WORK_QUEUES
+from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.process import gc, logging
-from shared.services import Services
-from shared.settings import Settings, load
-from workers import scheduler
+from shared.settings import Settings, load, require
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
 ROLES = (*WORK_QUEUES, "scheduler")
 
 
-def main(role: str) -> None:
+def main(role: WorkQueue | Literal["scheduler"]) -> None:
     """Run until asked to end."""
     settings = load()
     logging.configure(settings, role)
     if role == "scheduler":
+        from workers import scheduler  # noqa: PLC0415 - it imports what no worker needs
+
         uvloop.run(scheduler.run(settings))
     else:
-        work(settings, role)
+        work(role, settings)
 
 
-def work(settings: Settings, queue: str) -> None:
-    loop = WorkerLoop(settings)
-    assert settings.redis_url is not None  # WorkerLoop requires it
-    app = celery_app(settings.redis_url.get_secret_value())
-    register(app, loop)
+def work(role: WorkQueue, settings: Settings) -> None:
+    loop = WorkerLoop(role, settings)
+    app = celery_app(require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+    queues = register(app, loop)
 
     @signals.worker_shutting_down.connect(weak=False)
     def stop(**_: Any) -> None:
         loop.stop()
 
-    if queue == "parse":
-        loop.run(loop.services.parser.sandbox.warm())
-    loop.run(_begin(loop.services))
+    loop.run(loop.services.begin())
     gc.freeze()
-    structlog.get_logger().info("worker_started", queue=queue)
+    structlog.get_logger().info("worker.started", queue=role)
     # One drain at a time fills the process: its calls run on the loop, and the thread only waits for it.
     arguments = [
         "--quiet",
         "worker",
         "--queues",
-        "index,calibrate" if queue == "index" else queue,
+        ",".join(queues),
         "--pool",
         "threads",
         "--concurrency",
@@ -60,17 +57,13 @@ def work(settings: Settings, queue: str) -> None:
         "--loglevel",
         "WARNING",
     ]
-    app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{queue}@%h"])
-
-
-async def _begin(services: Services) -> None:
-    services.wakeups.begin()
+    app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{role}@%h"])
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1] not in ROLES:  # noqa: PLR2004
         sys.exit(f"usage: python -m workers {'|'.join(ROLES)}")
     try:
-        main(sys.argv[1])
+        main(sys.argv[1])  # type: ignore[arg-type]  # one of ROLES
     except ForeaskError as error:
         sys.exit(error.message)

@@ -1,4 +1,4 @@
-"""One event loop for the life of a worker process; task bodies, which Celery runs in threads, submit to it."""
+"""One event loop for the life of a worker process; Celery runs task bodies in threads, which submit to the loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from shared.services import Services, build
+from shared.domain.queues import WorkQueue
+from shared.services import build
+from shared.services.worker import WorkerServices
 from shared.settings import Settings
 from workers.watchdog import Watchdog
 
@@ -18,28 +20,32 @@ T = TypeVar("T")
 
 
 class WorkerLoop:
-    """The loop's thread, and the services that live on it.
+    """The thread of the loop, and the services that live on it.
 
-    `stopping` is set when the process is asked to end: drains claim nothing from then on.
+    `stopping` is set when the process is asked to end: from then on a drain claims nothing.
+
+    Raises:
+        InvalidInput: a setting that the role needs is missing.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, role: WorkQueue, settings: Settings) -> None:
+        self.role = role
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
         self._thread.start()
-        self._watchdog = Watchdog(self._loop, settings.hang_timeout)
+        self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
         self._watchdog.start()
         self._stack = AsyncExitStack()
         self._beside: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
-        self.services: Services = self.run(self._stack.enter_async_context(build(settings)))
+        self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def run_beside(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine on the loop beside the drains, unless one is running already; it is cancelled at the end."""
+        """Run a coroutine on the loop beside the drains, unless one is running already; `close` cancels it."""
         self.run(self._begin(work))
 
     async def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -49,7 +55,7 @@ class WorkerLoop:
     def stop(self) -> None:
         """Ask the drains to end, and let nobody begin another call of a provider; returns at once."""
         self._loop.call_soon_threadsafe(self.stopping.set)
-        self._loop.call_soon_threadsafe(self.services.limiters.stop)
+        self._loop.call_soon_threadsafe(self.services.stop)
 
     def close(self) -> None:
         self._watchdog.close()

@@ -1,4 +1,4 @@
-"""The reconciler: rings for whatever is due, so that a lost message, a dead worker or an empty broker costs seconds."""
+"""The scheduler: it wakes workers for whatever is due, so that a lost wake-up or a dead worker costs seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import structlog
 
 from shared.domain.errors import ForeaskError
 from shared.ledger.database import AdvisoryLock, try_lock
-from shared.services import Services, build
+from shared.services import build
+from shared.services.scheduler import SchedulerServices
 from shared.settings import Settings
 
 _ORPHAN_SECONDS = 24 * 3600
@@ -20,11 +21,15 @@ log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Reconcile until the process is asked to end."""
+    """Reconcile until the process is asked to end.
+
+    Raises:
+        InvalidInput: a setting that the scheduler needs is missing.
+    """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with build(settings) as services:
+    async with build("scheduler", settings) as services:
         passes = 0
         while not stopping.is_set():
             try:
@@ -32,14 +37,18 @@ async def run(settings: Settings) -> None:
                 if passes % _TIDY_EVERY == 0:
                     await tidy(services)
             except ForeaskError as error:
-                # One document's trouble must not end the rings for all others.
-                log.warning("reconciler_waits", reason=error.message)
+                # A document that fails must not end the wake-ups for all others.
+                log.warning("pass.failed", reason=error.message)
             passes += 1
-            await _pause(stopping, settings.reconcile_every.total_seconds())
+            await _pause(stopping, settings.tuning.reconcile_every.total_seconds())
 
 
-async def reconcile(services: Services) -> None:
-    """Ring every queue on which something is due, and clean up. Of several schedulers one at a time does."""
+async def reconcile(services: SchedulerServices) -> None:
+    """Wake a worker of every queue on which something is due, and clean up. Of several schedulers one does, at a time.
+
+    Raises:
+        ForeaskError: the pass was not finished; the next one makes up for it.
+    """
     async with services.database.begin() as connection:
         if not await try_lock(connection, AdvisoryLock.RECONCILIATION):
             return
@@ -50,8 +59,8 @@ async def reconcile(services: Services) -> None:
         await services.cleaner.clean()
 
 
-async def tidy(services: Services) -> None:
-    """Remove uploads that a crash left without a document, and questions that were kept for long enough."""
+async def tidy(services: SchedulerServices) -> None:
+    """Delete uploads that a crash left without a document, and questions whose retention is over."""
     await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
     old = list(services.uploads.older_than(_ORPHAN_SECONDS))
     in_use = await services.ledger.documents.uploads_in_use(old)

@@ -1,64 +1,63 @@
-"""The Celery tasks: each answers a ring by draining what is due, and says what it does in a few lines."""
+"""The Celery tasks of a worker: a wake-up has it drain what is due in its stage."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from celery import Celery
 
 from shared.domain.errors import Transient
-from shared.domain.queues import WorkQueue
-from shared.ingest.drain import Drain, DrainLimits, Stage
-from shared.ingest.generate.stage import generate_stage
-from shared.ingest.index.stage import index_stage
-from shared.ingest.parse.stage import parse_stage
+from shared.domain.queues import Queue
+from shared.ingest.drain import Drain, DrainLimits
 from workers.loop import WorkerLoop
+
+if TYPE_CHECKING:  # only an index worker has one
+    from shared.query.calibrate.calibrator import Calibrator
 
 log = structlog.get_logger()
 
 
-def register(app: Celery, loop: WorkerLoop) -> None:
-    """Bind the tasks to a worker's loop. A message of any release is understood: what it carries is not needed."""
+def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
+    """Bind a worker's tasks to its loop; return the queues that it listens to.
 
-    @app.task(name="foreask.parse", shared=False)
-    def parse(*_: Any, **__: Any) -> None:
-        _answer(loop, "parse", parse_stage(loop.services.parser))
+    A wake-up carries no work, so a task ignores whatever arguments a message of another release has.
+    """
+    services = loop.services
 
-    @app.task(name="foreask.generate", shared=False)
-    def ask(*_: Any, **__: Any) -> None:
-        _answer(loop, "generate", generate_stage(loop.services.questioner))
+    @app.task(name=f"foreask.{loop.role}", shared=False)
+    def drain(*_: Any, **__: Any) -> None:
+        if loop.run(_drain(loop)):
+            services.wakeups.wake_from_thread(loop.role)
 
-    @app.task(name="foreask.index", shared=False)
-    def index(*_: Any, **__: Any) -> None:
-        _answer(loop, "index", index_stage(loop.services.indexer))
+    if services.calibrator is None:
+        return [loop.role]
+    calibration = partial(_calibrate, loop, services.calibrator)
 
     @app.task(name="foreask.calibrate", shared=False)
     def calibrate(*_: Any, **__: Any) -> None:
-        loop.run_beside(partial(_calibrate, loop))  # this thread is the one that drains are rung for
+        loop.run_beside(calibration)  # this thread is needed for drains
+
+    return [loop.role, "calibrate"]
 
 
-def _answer(loop: WorkerLoop, queue: WorkQueue, stage: Stage[Any, Any]) -> None:
-    if loop.run(_drain(loop, stage)):
-        loop.services.wakeups.wake_from_thread(queue)
-
-
-async def _calibrate(loop: WorkerLoop) -> None:
+async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:
     try:
-        while not loop.stopping.is_set() and await loop.services.calibrator.calibrate_grown():
+        while not loop.stopping.is_set() and await calibrator.calibrate_grown():
             pass
     except Transient as error:
-        log.warning("calibration_interrupted", reason=error.message)
+        log.warning("calibration.interrupted", reason=error.message)
 
 
-async def _drain(loop: WorkerLoop, stage: Stage[Any, Any]) -> bool:
-    settings = loop.services.settings
-    limits = DrainLimits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
-    drain = Drain(stage, limits, loop.stopping)
+async def _drain(loop: WorkerLoop) -> bool:
+    """Drain the stage; return whether more is due than this drain had time for."""
+    services = loop.services
+    tuning = services.settings.tuning
+    limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.grace)
     try:
-        return await drain.run()
+        return await Drain(services.stage, limits, loop.stopping).run()
     except Transient as error:
-        # The reconciler rings again; a worker that is up has nothing better to do than to wait for that.
-        log.warning("drain_interrupted", stage=stage.name, reason=error.message)
+        # The scheduler wakes the worker again; until then the worker has nothing better to do than to wait.
+        log.warning("drain.interrupted", stage=services.stage.name, reason=error.message)
         return False

@@ -1,4 +1,4 @@
-"""A process whose event loop stands still holds what it has claimed and does nothing: it is better dead."""
+"""The watchdog: a process whose event loop stands still holds its claims and does nothing, so it is better dead."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import structlog
 
 EXIT_CODE = 70  # EX_SOFTWARE
 
-_LOOKS = 20  # within the patience
+_LOOKS = 20  # heartbeats within the patience
 
 log = structlog.get_logger()
 
 
 class Watchdog:
-    """Ends the process when a loop has not turned for `patience`; whoever runs the workers starts another.
+    """Ends the process when a loop has not turned for `patience`; the supervisor starts another one.
 
-    Time in which this thread did not run either (a stopped process, a machine that slept) does not count: it is looks
-    without a turn that are counted, not seconds.
+    It counts missed heartbeats, not seconds: a suspended process (SIGSTOP, a machine that sleeps) does not look either,
+    so nothing is counted.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: timedelta) -> None:
@@ -51,6 +51,6 @@ class Watchdog:
                 self._end()
 
     def _end(self) -> None:
-        log.critical("event_loop_hangs", seconds=self._patience.total_seconds())
+        log.critical("loop.hung", seconds=self._patience.total_seconds())
         faulthandler.dump_traceback()
         os._exit(EXIT_CODE)

@@ -16,7 +16,7 @@ from api.schemas.calibration import CalibrateBody, CalibrationView, LabelledQues
 from api.schemas.common import CollectionName
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.records import Collection
-from shared.services import Services
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
@@ -61,7 +61,7 @@ async def forget(
 
 
 async def _relevant(
-    questions: Sequence[LabelledQuestion], collection: Collection, services: Services
+    questions: Sequence[LabelledQuestion], collection: Collection, services: ApiServices
 ) -> list[set[str]]:
     """Return the chunks that answer each question; a document stands for all its chunks.
 

@@ -21,7 +21,7 @@ from api.http.replies import encode
 from api.routes.documents import view
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
-from shared.services import Services
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -50,7 +50,7 @@ async def events(request: Request, tenant: Tenant, services: ServicesDep) -> Res
     return event_stream(_follow(request, tenant, services))
 
 
-async def _follow(request: Request, tenant: str, services: Services) -> AsyncIterator[bytes]:
+async def _follow(request: Request, tenant: str, services: ApiServices) -> AsyncIterator[bytes]:
     feed = _ProgressFeed(tenant, services)
     sent_at = time.monotonic()
     while not request.app.state.stopping:
@@ -66,7 +66,7 @@ async def _follow(request: Request, tenant: str, services: Services) -> AsyncIte
 class _ProgressFeed:
     """The changes since the last poll, for one listener."""
 
-    def __init__(self, tenant: str, services: Services) -> None:
+    def __init__(self, tenant: str, services: ApiServices) -> None:
         self._tenant = tenant
         self._services = services
         self._since = datetime.now(UTC)

@@ -34,7 +34,7 @@ async def give(request: Request, tenant: Tenant, services: ServicesDep) -> Respo
     body = await read_json(request, FeedbackBody, services.settings.max_json_bytes)
     feedback = services.ledger.feedback
     if body.helpful:
-        most = services.settings.accepted_per_chunk
+        most = services.settings.tuning.accepted_per_chunk
         result = await feedback.accept(tenant, body.query_id, body.chunk_id, most=most)
     else:
         result = await feedback.take_back(tenant, body.query_id, body.chunk_id)

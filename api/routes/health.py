@@ -7,7 +7,6 @@ from collections.abc import Awaitable
 
 import structlog
 from fastapi import APIRouter
-from redis.exceptions import RedisError
 from starlette.responses import Response
 
 from api.deps import ServicesDep
@@ -58,6 +57,6 @@ async def _answers(check: Awaitable[None]) -> bool:
     try:
         async with asyncio.timeout(_SECONDS):
             await check
-    except (Transient, Permanent, RedisError, OSError, TimeoutError):
+    except (Transient, Permanent, TimeoutError):
         return False
     return True

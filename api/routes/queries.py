@@ -39,7 +39,7 @@ from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import Query, Retrieval, RetrievedChunk, Weights
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
-from shared.services import Services
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 
@@ -101,11 +101,11 @@ async def query(
 
 
 async def _retrieve(
-    body: RetrieveBody, tenant: str, services: Services, collection_cache: CollectionCache, query_log: QueryLogWriter
+    body: RetrieveBody, tenant: str, services: ApiServices, collection_cache: CollectionCache, query_log: QueryLogWriter
 ) -> Retrieval:
-    top_k_max = services.settings.top_k_max
+    top_k_max = services.settings.tuning.top_k_max
     if body.top_k > top_k_max:
-        raise InvalidInput(f"top_k is at most {top_k_max} (FOREASK_TOP_K_MAX).", field="top_k")
+        raise InvalidInput(f"top_k is at most {top_k_max} (FOREASK_TUNING__TOP_K_MAX).", field="top_k")
     _require_int64(body.filter)
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     parameters["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())

@@ -13,8 +13,8 @@ from api.schemas.status import LimitView, StageView, StatusView
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
 from shared.ledger.backlog import Waiting
-from shared.providers.limiter import LimitUse
-from shared.services import Services
+from shared.providers.limiter.usage import LimitUse
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["status"])
 
@@ -49,13 +49,9 @@ def _stage(waiting: Waiting) -> StageView:
     )
 
 
-async def _limits(services: Services, tenant: str) -> list[LimitView] | None:
+async def _limits(services: ApiServices, tenant: str) -> list[LimitView] | None:
     try:
-        uses = [
-            use
-            for limiter in (services.limiters.llm, services.limiters.embedding)
-            for use in await limiter.usage(tenant)
-        ]
+        uses = await services.limiters.usage(tenant)
     except Transient:
         return None
     return [_limit(use) for use in uses]

@@ -18,7 +18,7 @@ from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
 from api.schemas.verification import FindingView, VerificationCountsView, VerificationReply, VerifyBody
 from shared.maintenance.verification import Finding, Verification, VerificationCounts
-from shared.services import Services
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
@@ -58,7 +58,7 @@ async def verify(request: Request, name: CollectionName, tenant: Tenant, service
     return JsonReply(VerificationReply(**counts, findings=[FindingView(**asdict(finding)) for finding in findings]))
 
 
-async def _events(verification: Verification, services: Services) -> AsyncGenerator[bytes, None]:
+async def _events(verification: Verification, services: ApiServices) -> AsyncGenerator[bytes, None]:
     try:
         async with aclosing(_limit_findings(verification)) as items:
             async for item in items:
@@ -80,6 +80,6 @@ async def _limit_findings(verification: Verification) -> AsyncGenerator[Finding 
             yield item
 
 
-def _wake_indexers(verification: Verification, services: Services) -> None:
+def _wake_indexers(verification: Verification, services: ApiServices) -> None:
     if verification.so_far.repaired:
         services.wakeups.wake("index")

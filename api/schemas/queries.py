@@ -41,7 +41,7 @@ class RewriteBody(BodyModel):
         None,
         ge=1,
         le=60_000,
-        description="after this time the query goes on without rewriting; default FOREASK_REWRITE_BUDGET",
+        description="after this time the query goes on without rewriting; default FOREASK_TUNING__REWRITE_BUDGET",
     )
 
     @property
@@ -58,7 +58,7 @@ class RetrieveBody(BodyModel):
 
     question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
     collection: CollectionName = "default"
-    top_k: int = Field(10, ge=1, description="distinct chunks; at most FOREASK_TOP_K_MAX")
+    top_k: int = Field(10, ge=1, description="distinct chunks; at most FOREASK_TUNING__TOP_K_MAX")
     min_score: float | None = Field(None, ge=-1, le=1, description="chunks with a lower score are left out")
     max_tokens: int = Field(
         12_000, ge=1, le=1_000_000, description="of all texts together, counted by FOREASK_LLM_TOKENIZER or estimated"

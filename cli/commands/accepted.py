@@ -28,9 +28,9 @@ def list_(
     key: Key = None,
 ) -> None:
     """List accepted questions, newest first."""
-    from itertools import islice  # noqa: PLC0415 - loaded when needed, so that help is quick
+    from itertools import islice
 
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     with client_of(url, key) as client:
         questions = list(islice(client.accepted(collection), limit))

@@ -55,7 +55,7 @@ def ask(
     key: Key = None,
 ) -> None:
     """Ask a question: the answer, then what it cites, with the question that matched and its score."""
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     choices = {
         "top_k": top_k,

@@ -35,7 +35,7 @@ def calibrate(
     own questions.
     No language model is called.
     """
-    from cli import output  # noqa: PLC0415 - loaded when needed, so that help is quick
+    from cli import output
 
     if reset and questions is not None:
         raise typer.BadParameter("--reset takes no file of labelled questions.")
@@ -52,9 +52,9 @@ def calibrate(
 
 
 def _labelled(path: Path) -> list[dict[str, Any]]:
-    import orjson  # noqa: PLC0415
+    import orjson
 
-    from shared.domain.errors import InvalidInput  # noqa: PLC0415
+    from shared.domain.errors import InvalidInput
 
     rows = []
     try:

@@ -36,9 +36,9 @@ def list_(
     key: Key = None,
 ) -> None:
     """List failed documents and dead chunks, newest first, then how many there are of each reason."""
-    from itertools import islice  # noqa: PLC0415 - loaded when needed, so that help is quick
+    from itertools import islice
 
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     filters = _filters_of(collection=collection, document_id=document, reason=reason)
     with client_of(url, key) as client:
@@ -51,7 +51,7 @@ def list_(
 
 def show(letter_id: str, url: Url = LOCAL, key: Key = None) -> None:
     """Show a dead letter and the attempts that failed."""
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     with client_of(url, key) as client:
         output.print_dead_letter(console_of(), client.dead_letter(letter_id))
@@ -104,7 +104,7 @@ def _require_choice(filters: dict[str, str], *, every: bool) -> None:
 
 
 def _say_resolved(action: str, counts: dict[str, int]) -> None:
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     print(f"{action}: {output.letter_counts(counts)}")
     if counts["in_work"]:

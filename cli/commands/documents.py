@@ -62,8 +62,8 @@ def ingest(
     Hidden files in folders are left out. A file's path from here is its name. An unchanged file costs nothing, and a
     changed file replaces its document. Exit code: 0, 1 when a file was not taken, 3 when a document failed.
     """
-    from cli import files, output  # noqa: PLC0415 - loaded when needed, so that help is quick
-    from cli.ingestion import UploadBatch  # noqa: PLC0415
+    from cli import files, output
+    from cli.ingestion import UploadBatch
 
     console = console_of()
     selection = files.select(paths, include=include or (), exclude=exclude or ())
@@ -93,8 +93,8 @@ def _ingest(
     lane: Lane | None,
     wait: bool,
 ) -> None:
-    from cli.ingestion import follow, upload  # noqa: PLC0415
-    from cli.meter import Meter  # noqa: PLC0415
+    from cli.ingestion import follow, upload
+    from cli.meter import Meter
 
     client.health()  # without a server this is one error, not one for each file
     with Meter(console) as meter:
@@ -106,7 +106,7 @@ def _ingest(
 
 
 def _print_selection(console: Console, selection: Selection) -> None:
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     left_out = [
         f"{count} {reason}"
@@ -124,9 +124,9 @@ def status(
     key: Key = None,
 ) -> None:
     """Show health, open work and its rate, limits, and collections. Exit code 1 while the server is not ready."""
-    from rich.live import Live  # noqa: PLC0415
+    from rich.live import Live
 
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     with client_of(url, key) as client:
         if as_json:
@@ -147,7 +147,7 @@ def status(
 
 
 def _status(client: Client) -> tuple[str, RenderableType]:
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     health = client.health()
     if not _serves(health):
@@ -161,7 +161,7 @@ def _serves(health: dict[str, object]) -> bool:
 
 def collections(url: Url = LOCAL, key: Key = None) -> None:
     """List the collections, with their documents per state and their points."""
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     with client_of(url, key) as client:
         console_of().print(output.collections_table(client.collections()))
@@ -187,9 +187,9 @@ def documents(
     """List documents; `show`, `retry` or `delete` one."""
     if context.invoked_subcommand is not None:
         return
-    from itertools import islice  # noqa: PLC0415
+    from itertools import islice
 
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     with client_of(url, key) as client:
         output.print_documents(console_of(), islice(client.documents(collection, state), limit))
@@ -197,7 +197,7 @@ def documents(
 
 def show(document_id: str, url: Url = LOCAL, key: Key = None) -> None:
     """Show a document, its chunks, and their questions; a dropped question has its reason."""
-    from cli import output  # noqa: PLC0415
+    from cli import output
 
     with client_of(url, key) as client:
         output.print_document(console_of(), client.document(document_id), client.chunks(document_id))

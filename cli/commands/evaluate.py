@@ -51,9 +51,9 @@ def evaluate(
     of models are cached, so that a stopped run continues and another costs nothing. A collection is searched on its
     server, as it stands.
     """
-    from cli import evaluation  # noqa: PLC0415 - loaded when needed, so that help is quick
-    from evaluation.comparison import compare as compare_runs  # noqa: PLC0415
-    from evaluation.results import FILE, read_results  # noqa: PLC0415
+    from cli import evaluation
+    from evaluation.comparison import compare as compare_runs
+    from evaluation.results import FILE, read_results
 
     _check(folder, collection, questions)
     console = console_of()
@@ -75,7 +75,7 @@ def evaluate(
 
 
 def _check(folder: Path | None, collection: str | None, questions: Path | None) -> None:
-    from shared.domain.errors import InvalidInput  # noqa: PLC0415
+    from shared.domain.errors import InvalidInput
 
     if (folder is None) == (collection is None):
         raise InvalidInput("Give a folder, or a collection with --collection and --questions.", field="folder")
@@ -84,8 +84,8 @@ def _check(folder: Path | None, collection: str | None, questions: Path | None) 
 
 
 def _run(console: Console, request: EvaluationRequest) -> Json:
-    from cli import evaluation  # noqa: PLC0415
-    from shared.settings import load  # noqa: PLC0415
+    from cli import evaluation
+    from shared.settings import load
 
     try:
         return evaluation.run(request, load(), console)
@@ -95,9 +95,9 @@ def _run(console: Console, request: EvaluationRequest) -> Json:
 
 
 def _report(console: Console, results: Json, output: Path | None) -> None:
-    from cli import evaluation  # noqa: PLC0415
-    from cli.output import say  # noqa: PLC0415
-    from shared.settings import load  # noqa: PLC0415
+    from cli import evaluation
+    from cli.output import say
+    from shared.settings import load
 
     evaluation.show(results, console)
     output = output or load().data_dir / "evaluation" / "results" / results["set"]

@@ -34,40 +34,40 @@ def up(
     index_workers: Annotated[int, ONE] = 1,
 ) -> None:
     """Start everything on this machine: an embedded engine for each URL that is not set, the API and the workers."""
-    from rich.console import Console  # noqa: PLC0415 - loaded when needed, so that help is quick
+    from rich.console import Console
 
-    from cli.launcher import Plan, in_data_dir  # noqa: PLC0415
-    from cli.launcher import up as run  # noqa: PLC0415
-    from cli.programs import Crew  # noqa: PLC0415
-    from shared.settings import Settings  # noqa: PLC0415
+    from cli.launcher import Plan, in_data_dir
+    from cli.launcher import up as run
+    from cli.programs import Crew
+    from shared.settings import load
 
     crew = Crew(parse=parse_workers, generate=generate_workers, index=index_workers)
-    run(Plan(in_data_dir(Settings(), data_dir), crew, port), Console())
+    run(Plan(in_data_dir(load(), data_dir), crew, port), Console())
 
 
 def demo(
     data_dir: Annotated[Path, typer.Option(help="Where the demo keeps its files.")] = Path(".foreask/demo"),
 ) -> None:
     """Start everything, ingest real documents, ask questions of them, and stop."""
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
-    from cli.demo import run  # noqa: PLC0415
+    from cli.demo import run
 
     run(data_dir, Console())
 
 
 def api() -> NoReturn:
-    """Run the API alone; it needs every URL to be set."""
+    """Run the API alone; every URL must be set."""
     _become("api")
 
 
 def worker(queue: WorkerQueue) -> NoReturn:
-    """Run one worker of a queue; it needs every URL to be set."""
+    """Run one worker of a queue; the URLs that it uses must be set."""
     _become("workers", queue.value)
 
 
 def scheduler() -> NoReturn:
-    """Run the scheduler, which rings for whatever is due; it needs every URL to be set."""
+    """Run the scheduler, which wakes workers for due work; the URLs of the ledger, broker and Qdrant must be set."""
     _become("workers", "scheduler")
 
 
@@ -78,7 +78,7 @@ def migrate() -> NoReturn:
 
 def key(tenant: Annotated[str, typer.Argument(help="Whom the key speaks for.")] = "default") -> None:
     """Make a key to the API: the key for its holder, and the line for the server."""
-    from cli import keys  # noqa: PLC0415
+    from cli import keys
 
     made = keys.make(tenant)
     print(f"# For the holder; it is shown this once:\nFOREASK_API_KEY={made.key}")

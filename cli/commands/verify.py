@@ -34,7 +34,7 @@ def verify(
 
     Exit code: 0 when nothing differs or everything was repaired, 4 when something differs.
     """
-    from cli import output  # noqa: PLC0415 - loaded when needed, so that help is quick
+    from cli import output
 
     console = console_of()
     with client_of(url, key) as client:
@@ -52,10 +52,10 @@ def verify(
 
 def _verify(client: Client, console: Console, name: str, *, repair: bool, quiet: bool) -> dict[str, Any]:
     """Follow one comparison to its end, and return its counts with its findings."""
-    from contextlib import nullcontext  # noqa: PLC0415
+    from contextlib import nullcontext
 
-    from cli.output import say  # noqa: PLC0415
-    from shared.domain.errors import Unavailable  # noqa: PLC0415
+    from cli.output import say
+    from shared.domain.errors import Unavailable
 
     findings: list[dict[str, Any]] = []
     with nullcontext() if quiet else console.status(f"{name}: comparing") as status:

@@ -1,8 +1,8 @@
-"""Kombu's Redis transport for rings, which need no redelivery: what is delivered is remembered in memory alone.
+"""Kombu's Redis transport for wake-ups: what is delivered is remembered in memory alone.
 
-Kombu writes each delivered message aside in Redis and removes it when it is acknowledged. Where that removal fails, the
-message counts as unacknowledged for ever: with one place to prefetch into, the worker never takes another and, as it
-asks for none, never learns that its connection is gone.
+Kombu copies each delivered message aside in Redis, for redelivery, and deletes the copy when the message is
+acknowledged. If that delete fails, Kombu counts the message as unacknowledged for ever. With prefetch 1 the worker then
+stops reading, so it never notices the dead connection. A wake-up needs no redelivery, so no copy is made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class QoS(redis.QoS):
         virtual.QoS.reject(self, delivery_tag, requeue)
 
     def restore_visible(self, *_: Any, **__: Any) -> None:
-        """There is nothing to restore."""
+        """Do nothing: there are no copies to restore."""
 
 
 class Channel(redis.Channel):

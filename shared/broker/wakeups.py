@@ -1,4 +1,7 @@
-"""The wakeups: a message in the broker that wakes a worker. It carries no work, so losing it costs time only."""
+"""Wake-ups: a message in the broker tells a worker that work is due, as a doorbell does.
+
+The message carries no work, so losing it costs time only: the scheduler wakes the worker again.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,15 @@ from kombu.exceptions import KombuError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from shared.domain.queues import QUEUES, WORK_QUEUES, Queue, WorkQueue
+from shared.domain.errors import Unavailable
+from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
 
-# A ring that is still in the queue will be answered by a claim that begins later than now, so it stands for everything
-# that is committed already; and rings wait only where every worker is busy. More would only fill the broker.
+# Four queued wake-ups are enough: a worker that takes one claims after now, and so sees every committed row. They only
+# queue up while all workers are busy. More would only fill the broker.
 _ENOUGH = 4
-_QUIET_SECONDS = 0.05  # between two rounds of rings: what comes in meanwhile is rung for together
+_QUIET_SECONDS = 0.05  # between two rounds of sending: wake-ups for the same queue become one
 _CLOSE_SECONDS = 1.0
-_PAUSE = timedelta(seconds=2)  # before a broker that failed is tried again; the reconciler rings anyway
+_PAUSE = timedelta(seconds=2)  # before a broker that failed is tried again; the scheduler wakes workers anyway
 
 log = structlog.get_logger()
 
@@ -36,7 +40,8 @@ def celery_app(redis_url: str) -> Celery:
         result_backend="disabled://",
         task_ignore_result=True,
         task_store_errors_even_if_ignored=False,
-        # A ring needs no redelivery: what a killed worker held becomes due by itself. So it is acknowledged at once.
+        # A wake-up needs no redelivery, because the rows of a killed worker become due by themselves. So it is
+        # acknowledged at once.
         broker_transport="shared.broker.transport:Transport",
         task_acks_late=False,
         worker_prefetch_multiplier=1,
@@ -58,12 +63,12 @@ def celery_app(redis_url: str) -> Celery:
 
 
 class Wakeups:
-    """Rings workers without ever holding up the caller: rings are sent in the background, many as one."""
+    """Wakes workers without ever holding up the caller: a task of its own sends the messages, many wake-ups as one."""
 
     def __init__(self, redis_url: str) -> None:
         self._app = celery_app(redis_url)
         self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
-        self._wanted: set[Queue] = set()
+        self._unsent: set[Queue] = set()
         self._wake = asyncio.Event()
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -71,49 +76,53 @@ class Wakeups:
         self._publisher = ThreadPoolExecutor(1, "wakeups")  # Celery keeps a connection for each thread that publishes
 
     def wake_from_thread(self, *queues: Queue) -> None:
+        """Wake workers as `wake` does, from another thread than the loop's."""
         self._loop.call_soon_threadsafe(self.wake, *queues)
 
     def wake(self, *queues: Queue) -> None:
         """Let a worker of each queue look for work soon; never fails, never waits."""
-        self._want(queues)
+        self._send_soon(queues)
 
     def begin(self) -> None:
-        """Connect ahead of the first ring, by ringing for whatever came in while nobody was there."""
-        self._want(WORK_QUEUES)
+        """Connect ahead of the first wake-up, by waking every worker: work may have come in while nobody was there."""
+        self._send_soon(WORK_QUEUES)
 
-    def _want(self, queues: Iterable[Queue]) -> None:
-        self._wanted.update(queues)
+    def _send_soon(self, queues: Iterable[Queue]) -> None:
+        self._unsent.update(queues)
         self._wake.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send_all(), name="wakeups")
 
     async def ready(self) -> None:
-        """Raise `RedisError` or `OSError` unless the broker answers and takes what is written to it: it may be full."""
-        await self._redis.set("foreask:ready", 1, ex=60)
+        """Return when the broker has taken a value: a full broker answers but takes none.
 
-    async def waiting(self) -> dict[WorkQueue, int]:
-        """Return how many rings each queue holds."""
-        return {queue: int(await self._redis.llen(queue)) for queue in WORK_QUEUES}
+        Raises:
+            Unavailable: the broker cannot be reached, or is full.
+        """
+        try:
+            await self._redis.set("foreask:ready", 1, ex=60)
+        except (RedisError, OSError) as error:
+            raise Unavailable(f"the broker takes no message: {_reason(error)}", component="broker") from error
 
     async def aclose(self) -> None:
-        """Send what is still wanted, for a moment at most, and close."""
+        """Send the wake-ups that are left, for a moment at most, and close."""
         self._closing = True
         self._wake.set()
         if self._task is not None:
             await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
             self._task.cancel()
-            # Not without a limit: a client that is cancelled while it connects may take that for a failure of its own.
+            # Bounded: a client that is cancelled while it connects may take that for a failure and try again.
             await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
         await self._redis.aclose()
         self._publisher.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._app.close)
 
     async def _send_all(self) -> None:
-        while not self._closing or self._wanted:
+        while not self._closing or self._unsent:
             await self._wake.wait()
             self._wake.clear()
-            while self._wanted:
-                await self._try(self._wanted.pop())
+            while self._unsent:
+                await self._try(self._unsent.pop())
             if not self._closing:
                 await asyncio.sleep(_QUIET_SECONDS)
 
@@ -121,14 +130,14 @@ class Wakeups:
         try:
             await self._send(queue)
         except (RedisError, KombuError, OSError) as error:
-            # The ledger has the work and the reconciler rings again: nothing is lost, so nobody need fail.
-            log.warning("broker_unavailable", queue=queue, reason=_reason(error))
+            # The ledger has the work and the scheduler wakes the worker again: nothing is lost, so no caller fails.
+            log.warning("wakeup.failed", queue=queue, reason=_reason(error))
             if not self._closing:
                 await asyncio.sleep(_PAUSE.total_seconds())
 
     async def _send(self, queue: Queue) -> None:
-        waiting = await self._redis.llen(queue)
-        if waiting < _ENOUGH:
+        queued = await self._redis.llen(queue)
+        if queued < _ENOUGH:
             await self._loop.run_in_executor(self._publisher, self._publish, queue)
 
     def _publish(self, queue: Queue) -> None:
@@ -136,6 +145,6 @@ class Wakeups:
 
 
 def _reason(error: Exception) -> str:
-    """What the broker itself said, such as that it is full; other messages may hold its URL."""
-    said = isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
-    return f"{type(error).__name__}: {error}" if said else type(error).__name__
+    """The broker's own words, such as that it is full; of other errors the type alone, for they may quote the URL."""
+    answered = isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
+    return f"{type(error).__name__}: {error}" if answered else type(error).__name__

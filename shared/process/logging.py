@@ -1,4 +1,4 @@
-"""Logs: structured, one line an event, without document text, keys or URLs."""
+"""Logs: structured, one line an event; no line has document text, keys or URLs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from shared.settings import Settings
 
 
 def configure(settings: Settings, process: str) -> None:
-    """Set up logging for this process; `process` names it in every line."""
+    """Set up logging for this process.
+
+    Args:
+        settings: the level and the format.
+        process: names the process in every line.
+    """
     level = getattr(logging, settings.log_level.upper())
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
     if settings.log_format == "console":

@@ -1,14 +1,17 @@
-"""Chat models: what is asked of them, what comes back, and the adapter to OpenAI-compatible endpoints."""
+"""Chat models: requests, completions, and the adapter to OpenAI-compatible endpoints."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.domain.errors import Refused, Unavailable
 from shared.domain.usage import Usage
-from shared.providers.provider import Provider, provider_errors
+
+if TYPE_CHECKING:
+    from shared.providers.provider import Provider  # who only names a model does not load the client of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call. With a `schema` (JSON Schema, object root) the reply is asked for in strict JSON of that shape."""
+    """One call. With a `schema` (JSON Schema, object root) the request demands strict JSON of that shape."""
 
     messages: tuple[Message, ...]
     schema: Mapping[str, Any] | None = None
@@ -27,7 +30,7 @@ class ChatRequest:
     temperature: float | None = None
 
     def body(self, model: str) -> dict[str, Any]:
-        """The request as the chat completions API takes it; what it says is what is paid for."""
+        """The JSON of the chat completions API; a provider bills for its texts."""
         body: dict[str, Any] = {
             "model": model,
             "messages": [{"role": m.role, "content": m.content} for m in self.messages],
@@ -67,7 +70,11 @@ class ChatModel(Protocol):
         ...
 
     def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        """Yield the reply's text in pieces, and its usage at the end where the provider tells it."""
+        """Yield the reply's text in pieces, and its usage at the end where the provider reports it.
+
+        Raises:
+            Transient, Refused: as `complete`.
+        """
         ...
 
 
@@ -87,10 +94,7 @@ class OpenAIChat:
         return _completion(reply)
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
-        with provider_errors(self._provider.component):
-            events = await self._provider.chat.completions.create(
-                **request.body(self._model), stream=True, stream_options={"include_usage": True}
-            )
+        async with aclosing(self._provider.stream_chat(request.body(self._model))) as events:
             async for event in events:
                 if event.usage is not None:
                     yield Usage(event.usage.prompt_tokens, event.usage.completion_tokens)

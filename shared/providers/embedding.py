@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from shared.domain.errors import Permanent, Refused, Unavailable
 from shared.domain.vectors import Vectors
-from shared.providers.provider import Provider
 
-_CHARS_PER_TOKEN = 3  # on the safe side for English (about 4); packing needs no more than an estimate
+if TYPE_CHECKING:
+    from shared.providers.provider import Provider
+
+_CHARS_PER_TOKEN = 3  # English has about 4; packing needs an estimate on the safe side
 
 
 class Embedder(Protocol):
@@ -22,7 +24,11 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     async def dimensions(self) -> int:
-        """The length of its vectors, asked of the model where it is not known yet."""
+        """The length of the vectors; the first call embeds a text to learn it.
+
+        Raises:
+            Transient: the model is not available.
+        """
         ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
@@ -44,7 +50,7 @@ class OpenAIEmbedder:
     def __init__(self, provider: Provider, model: str, dimensions: int | None = None) -> None:
         self._provider = provider
         self._model = model
-        self._wanted = dimensions
+        self._shortened = dimensions
         self._seen: int | None = None
 
     @property
@@ -59,8 +65,8 @@ class OpenAIEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         body: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "base64"}
-        if self._wanted is not None:
-            body["dimensions"] = self._wanted
+        if self._shortened is not None:
+            body["dimensions"] = self._shortened
         reply = await self._provider.post("/embeddings", body)
         vectors = _vectors(reply, len(texts))
         self._seen = vectors.shape[1]
@@ -90,7 +96,7 @@ def _vectors(reply: dict[str, Any], count: int) -> Vectors:
 
 
 def _decode(value: str | list[float]) -> Vectors:
-    # Endpoints that do not know `encoding_format` answer with lists.
+    # An endpoint that does not know `encoding_format` answers with lists.
     if isinstance(value, str):
         return np.frombuffer(base64.b64decode(value), dtype="<f4")
     return np.asarray(value, dtype=np.float32)

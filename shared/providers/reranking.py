@@ -1,14 +1,16 @@
-"""Reranking: a model reads the question and each chunk together, and says how well they fit."""
+"""Reranking: a model reads the question with each chunk and scores how well they fit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.domain.errors import BadReply
-from shared.providers.provider import Provider
+
+if TYPE_CHECKING:
+    from shared.providers.provider import Provider
 
 
 class Reranker:
@@ -16,9 +18,9 @@ class Reranker:
 
     Args:
         provider: its endpoint.
-        model: its name, where the endpoint wants one.
-        budget: how long a query waits for it.
-        candidates: how many chunks of a query it is given, the best.
+        model: the model's name, where the endpoint wants one.
+        budget: how long a query waits for the scores.
+        candidates: how many chunks of a query are scored: the best ones.
     """
 
     def __init__(
@@ -42,8 +44,8 @@ class Reranker:
 
         Raises:
             Transient: the endpoint is not available.
-            Refused: it will not do this request.
-            BadReply: its reply is not one score for each document.
+            Refused: the endpoint does not take this request.
+            BadReply: the reply has not one score for each document.
         """
         body: dict[str, Any] = {"query": question, "documents": list(documents), "top_n": len(documents)}
         if self._model is not None:
@@ -55,7 +57,7 @@ def scores_in(reply: object, count: int) -> list[float]:
     """Read `{"results": [{"index", "relevance_score"}]}`, or the list alone, with `score` for a name.
 
     Raises:
-        BadReply: it is not one finite score for each of `count` documents.
+        BadReply: the reply has not one finite score for each of `count` documents.
     """
     results = reply.get("results") if isinstance(reply, Mapping) else reply
     if not isinstance(results, list):

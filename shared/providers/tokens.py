@@ -1,4 +1,4 @@
-"""Tokens: counted by the model's own tokenizer where that is known, else estimated."""
+"""Tokens: counted by the model's own tokenizer where its file is given, else estimated."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tokenizers import Tokenizer
-
+from shared.domain.errors import InvalidInput
 from shared.providers.embedding import estimated_tokens
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of texts; an estimate is rather too high than too low for English."""
+    """Counts the tokens of texts; an estimate is too high rather than too low for English."""
 
     @property
     def exact(self) -> bool: ...
@@ -31,19 +30,22 @@ class OwnTokenizer:
     """A model's `tokenizer.json`.
 
     Raises:
-        ValueError: the file is not one, with what to do about it.
+        InvalidInput: the file is none; the message says what to do.
     """
 
     exact = True
 
     def __init__(self, path: Path) -> None:
+        from tokenizers import Tokenizer  # noqa: PLC0415 - only where a tokenizer is set
+
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing narrower
-            raise ValueError(
+            raise InvalidInput(
                 f"FOREASK_LLM_TOKENIZER: {path} cannot be read as a tokenizer.json ({error});"
                 " give the file of that name from the model's repository, or leave the setting out to have tokens"
-                " estimated."
+                " estimated.",
+                field="llm_tokenizer",
             ) from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

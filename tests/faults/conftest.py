@@ -24,11 +24,8 @@ SETTINGS = {
     "llm_max_in_flight": 12,
     "llm_timeout": 4,
     "embedding_timeout": 4,
-    "drain": 5,
+    "tuning": {"drain": 5, "retry_base": 0.2, "retry_ceiling": 1, "reconcile_every": 0.5},
     "grace": 5,
-    "retry_base": 0.2,
-    "retry_ceiling": 1,
-    "reconcile_every": 0.5,
     "log_level": "info",
     "api_keys": ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items()),
     "calibrate": False,  # what it embeds would be counted as a scenario's
@@ -51,7 +48,8 @@ def fleet(
     provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory, scale: Scale
 ) -> Iterator[Fleet]:
     """A deployment that scenarios share, since each start costs the processors seconds; no other test has it beside."""
-    settings = provider_process.settings(**SETTINGS, lease=scale.lease_seconds)
+    tuning = {**SETTINGS["tuning"], "lease": scale.lease_seconds}
+    settings = provider_process.settings(**SETTINGS | {"tuning": tuning})
     folder = tmp_path_factory.mktemp("fleet")
     with ForkServer() as server, Fleet(settings, folder, launch=server.launch, hasty=scale.hasty) as fleet:
         yield fleet

@@ -251,7 +251,7 @@ class Fleet(Deployment):
 
     def started(self, name: str) -> int:
         """How often a worker came up."""
-        return self.log(name).count("worker_started")
+        return self.log(name).count("worker.started")
 
     def log(self, name: str) -> str:
         path = self.data_dir / "logs" / f"{name}.log"

@@ -123,7 +123,7 @@ BUGS = (
         (("ORDER BY turn, c.lane, c.due_at LIMIT", "ORDER BY c.lane, c.due_at LIMIT"),),
     ),
     Bug(
-        "nobody rings again for what is due",
+        "nobody wakes workers again for what is due",
         BROKER + "test_it_forgets_every_ring",
         "workers/scheduler.py",
         (("for queue in await services.ledger.work.due():", "for queue in []:"),),
@@ -135,7 +135,7 @@ BUGS = (
         (('"health_check_interval": 5', '"health_check_interval": 120'),),
     ),
     Bug(
-        "a broker that refuses a ring ends the ringing",
+        "a broker that refuses a wake-up ends all further ones",
         BROKER + "test_it_is_full",
         "shared/broker/wakeups.py",
         (("except (RedisError, KombuError, OSError) as error:", "except OSError as error:"),),
@@ -217,13 +217,13 @@ BUGS = (
         ),
     ),
     Bug(
-        "what lost_leases its worker is never set aside",
+        "what kills its worker is never set aside",
         "tests/faults/test_poison.py::test_poison_is_set_aside",
         "shared/domain/poison.py",
         (("if lost_leases >= SUSPECT_AFTER + DEATHS_ALONE:", "if lost_leases >= 1_000:"),),
     ),
     Bug(
-        "a ring expires by the clock of the worker that hears it",
+        "a wake-up expires by the clock of the worker that takes it",
         "tests/faults/test_clock_jumps.py::test_workers_clocks_jump_under_load",
         "shared/broker/wakeups.py",
         (("retry=False)", "retry=False, expires=3600)"),),

@@ -1,4 +1,4 @@
-"""The broker is killed, emptied, silent or full: a wakeups that does not ring costs time and nothing else."""
+"""The broker is killed, emptied, silent or full: a lost wake-up costs time and nothing else."""
 
 import time
 
@@ -32,8 +32,8 @@ def test_it_forgets_every_ring(fleet, provider, begin, scale, broker):
     scenario = begin("4b", "FLUSHALL")
     corpus = scenario.corpus(scale.documents // 2)
     fleet.fault("broker", "cut")
-    scenario.hand_in(corpus)  # while nobody can be rung
-    time.sleep(2.5)  # until the API has given its rings up
+    scenario.hand_in(corpus)  # while nobody can be woken
+    time.sleep(2.5)  # until the API has given up its wake-ups
     broker.flushall()
     fleet.fault("broker")
 
@@ -104,7 +104,7 @@ def cut_short(fleet) -> None:
 
 
 def refusals(fleet) -> int:
-    return (fleet.data_dir / "logs" / "api.log").read_text().count("broker_unavailable")
+    return (fleet.data_dir / "logs" / "api.log").read_text().count("wakeup.failed")
 
 
 def timed_hand_in(scenario, corpus) -> float:

@@ -6,14 +6,14 @@ import httpx
 import pytest
 
 from bench.deployment import ScriptedProvider
-from shared.services import Services
+from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.api import calling
 
 
 @pytest.fixture
 async def client(
-    services: Services, settings: Settings, provider: ScriptedProvider
+    services: AllServices, settings: Settings, provider: ScriptedProvider
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an API over an empty ledger and a provider without a fault."""
     async with calling(settings, services) as client:

@@ -269,7 +269,7 @@ async def test_it_ends_soon_though_somebody_listens_and_logs_no_text(services, p
 
     assert await asyncio.to_thread(run) < 5
     log = (tmp_path / "api.log").read_text()
-    assert "api_starting" in log
+    assert "api.started" in log
     assert "secret" not in log
     assert "Traceback" not in log
 

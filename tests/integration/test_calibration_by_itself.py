@@ -219,7 +219,7 @@ async def test_the_scheduler_rings_for_it_unless_it_is_switched_off(services, li
 
 async def test_a_worker_answers_the_ring(services, settings, library, grow):
     await grow(0, 100)
-    loop = await asyncio.to_thread(WorkerLoop, settings)
+    loop = await asyncio.to_thread(WorkerLoop, "index", settings)
     app = celery_app(settings.redis_url.get_secret_value())
     register(app, loop)
     try:
@@ -237,7 +237,7 @@ async def test_a_worker_answers_the_ring(services, settings, library, grow):
 async def test_a_worker_that_ends_gives_its_claim_back(services, settings, library, grow, provider):
     await grow(0, 100)
     provider.script(embedding_latency_seconds=30)
-    loop = await asyncio.to_thread(WorkerLoop, settings)
+    loop = await asyncio.to_thread(WorkerLoop, "index", settings)
     app = celery_app(settings.redis_url.get_secret_value())
     register(app, loop)
     ringing = threading.Thread(target=app.tasks["foreask.calibrate"], daemon=True)

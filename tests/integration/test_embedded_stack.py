@@ -138,7 +138,7 @@ def test_the_environment_rebuilds_the_settings(tmp_path, monkeypatch):
     given = settings(
         database_url="postgresql://elsewhere/db",
         api_keys="acme:0123456789abcdef0123456789abcdef,other:fedcba9876543210fedcba9876543210",
-        lease="PT7S",
+        tuning={"lease": "PT7S"},
         llm_base_url="http://elsewhere/v1",
         llm_model="m",
         llm_api_key=SecretStr("secret"),

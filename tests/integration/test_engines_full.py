@@ -3,7 +3,6 @@
 import asyncpg
 import pytest
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 from sqlalchemy import exc
 
 from api.schemas.health import ReadyReply
@@ -39,7 +38,7 @@ async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services
 
 async def test_the_reason_of_a_full_broker_is_logged(settings, full_broker, capsys):
     wakeups = Wakeups(settings.redis_url.get_secret_value())
-    with pytest.raises(ResponseError):
+    with pytest.raises(Unavailable, match="maxmemory"):
         await wakeups.ready()
     wakeups.wake("generate")
     await wakeups.aclose()

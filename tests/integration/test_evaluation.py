@@ -17,7 +17,7 @@ from cli.evaluation import EvaluationRequest, run_served
 from embedded.stack import Stack
 from evaluation import EvaluationCache, EvaluationServices, evaluate, markdown, read_set, select_strategies
 from evaluation.vectors import embed_all
-from shared.services import embedder_of
+from shared.services.providers import embedder_of
 from shared.vectors.index import Index
 from tests.api import serving, work
 from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
@@ -148,7 +148,7 @@ def test_a_second_run_embeds_nothing_and_finds_the_same(foreask, provider, tmp_p
 
 
 def test_a_run_that_failed_goes_on_where_it_was(foreask, provider, tmp_path, monkeypatch):
-    monkeypatch.setenv("FOREASK_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "1")
     write(tmp_path / "set")
     foreask("eval", tmp_path / "set", "--strategies", "text")  # the texts and the questions of users
     provider.script(down=True)
@@ -172,7 +172,7 @@ def stopping(what, done, total):
 
 
 def test_what_was_embedded_before_a_stop_is_kept(provider, tmp_path):
-    settings = provider.settings(embedding_batch_size=4, embedding_max_in_flight=1)
+    settings = provider.settings(tuning={"embedding_batch_size": 4, "embedding_max_in_flight": 1})
     texts = [f"Text number {number}." for number in range(12)]
 
     async def embed(cache, progress):

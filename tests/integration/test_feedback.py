@@ -11,6 +11,7 @@ from api.schemas.queries import RetrieveReply
 from shared.domain.accepted import accepted_id
 from shared.ingest.index.stage import _settle, index_batch
 from shared.maintenance.verification import Finding, Verification
+from shared.settings import Tuning
 from shared.vectors.index import Index
 from tests.api import as_tenant, calling, with_keys, work
 
@@ -176,7 +177,7 @@ async def test_what_was_not_accepted_cannot_be_taken_back(client, indexed):
 
 
 async def test_of_more_than_a_chunk_may_have_the_oldest_goes(services, settings, indexed):
-    async with calling(settings.model_copy(update={"accepted_per_chunk": 2}), services) as client:
+    async with calling(settings.model_copy(update={"tuning": Tuning(accepted_per_chunk=2)}), services) as client:
         for number in range(4):
             await accept(client, f"{STRANGE} {number}")
             await work(services, "index")

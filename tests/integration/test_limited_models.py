@@ -20,15 +20,9 @@ from shared.ingest.generate.stage import generate_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.providers.chat import ChatRequest, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
-from shared.providers.limiter import (
-    NEUTRAL,
-    PING,
-    LimitedChat,
-    LimitedEmbedder,
-    Limiter,
-    ProviderLimits,
-    Timing,
-)
+from shared.providers.limiter.limiter import Limiter, ProviderLimits
+from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
+from shared.providers.limiter.script import Timing
 from shared.providers.provider import Provider
 
 
@@ -139,7 +133,7 @@ async def test_asking_for_the_length_of_vectors_counts_too(pool, provider):
 
 async def drained(services, stage) -> None:
     settings = services.settings
-    limits = DrainLimits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
     await Drain(stage, limits, asyncio.Event()).run()
 
 
@@ -148,20 +142,20 @@ async def test_a_provider_that_is_down_is_left_alone_and_burns_few_attempts(serv
     await library.add("\n\n".join(sections))
     await drained(services, parse_stage(services.parser))
     provider.script(down=True)
-    await drained(services, generate_stage(services.questioner))
+    await drained(services, generate_stage(services.generator))
     async with services.database.begin() as connection:
         chunks, attempts = (await connection.exec_driver_sql("SELECT count(*), sum(attempts) FROM chunks")).one()
         await connection.exec_driver_sql("UPDATE chunks SET due_at = now()")
     provider.reset()
 
-    await drained(services, generate_stage(services.questioner))
+    await drained(services, generate_stage(services.generator))
     assert provider.stats()["calls"] == 0
     assert chunks == 40
     assert attempts <= 9
 
     provider.script(down=False)
     await asyncio.sleep(2.1)
-    await drained(services, generate_stage(services.questioner))
+    await drained(services, generate_stage(services.generator))
     async with services.database.begin() as connection:
         asked = (await connection.exec_driver_sql("SELECT count(*) FROM chunks WHERE state = 'generated'")).scalar_one()
     assert asked == 40

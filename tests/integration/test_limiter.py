@@ -20,7 +20,8 @@ from shared.domain.errors import KeyRefused, RateLimited, Refused, Stopping, Tim
 from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
-from shared.providers.limiter import QUERY, Limiter, ProviderLimits, Timing
+from shared.providers.limiter.limiter import QUERY, Limiter, ProviderLimits
+from shared.providers.limiter.script import Timing
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
 # The pool waits a tenth or a fifth as long as by default, where a test waits with it.

@@ -30,11 +30,11 @@ TWO_SECTIONS = "\n\n".join(
 async def work(services, *stages):
     """Drain each stage until nothing is due."""
     settings = services.settings
-    limits = DrainLimits(lease=settings.lease, budget=settings.drain, grace=settings.grace)
+    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
     for stage in stages or ("parse", "generate", "index"):
         built = {
             "parse": lambda: parse_stage(services.parser),
-            "generate": lambda: generate_stage(services.questioner),
+            "generate": lambda: generate_stage(services.generator),
             "index": lambda: index_stage(services.indexer),
         }[stage]()
         assert not await Drain(built, limits, asyncio.Event()).run()

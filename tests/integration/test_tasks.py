@@ -1,29 +1,31 @@
-"""Rings of other releases, with other contents, wake a worker all the same."""
+"""Messages of other releases, with other contents, wake a worker all the same."""
 
 import asyncio
 
 import pytest
 
 from shared.broker.wakeups import celery_app
+from shared.domain.queues import WORK_QUEUES
 from shared.domain.records import DocumentState
 from workers.loop import WorkerLoop
 from workers.tasks import register
 
-RINGS = [((), {}), ((), {"rung_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f7c1e"], "release": "0.1"})]
+MESSAGES = [((), {}), ((), {"sent_at": 1.5}), ((["an", "id"],), {"batch": ["0b4f7c1e"], "release": "0.1"})]
 
 
-@pytest.mark.parametrize("ring", RINGS)
-async def test_a_ring_is_understood_whatever_it_carries(services, settings, library, provider, ring):
-    arguments, named = ring
+@pytest.mark.parametrize("message", MESSAGES)
+async def test_a_message_wakes_its_worker_whatever_it_carries(services, settings, library, provider, message):
+    arguments, named = message
     document = await library.add("A text about a lighthouse and its keeper.")
-    loop = await asyncio.to_thread(WorkerLoop, settings)
-    app = celery_app(settings.redis_url.get_secret_value())
-    register(app, loop)
-    try:
-        for queue in ("parse", "generate", "index"):
-            await asyncio.to_thread(app.tasks[f"foreask.{queue}"], *arguments, **named)
-    finally:
-        await asyncio.to_thread(loop.close)
-        app.close()
+    for role in WORK_QUEUES:
+        loop = await asyncio.to_thread(WorkerLoop, role, settings)
+        app = celery_app(settings.redis_url.get_secret_value())
+        queues = register(app, loop)
+        try:
+            await asyncio.to_thread(app.tasks[f"foreask.{role}"], *arguments, **named)
+        finally:
+            await asyncio.to_thread(loop.close)
+            app.close()
+        assert queues == ([role, "calibrate"] if role == "index" else [role])
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY

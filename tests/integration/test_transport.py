@@ -17,13 +17,13 @@ def connection(stack):
 def taken(connection: Connection, queue: str):
     """A channel with one place to prefetch into, and the message that is in it."""
     with connection.SimpleQueue(queue) as waiting:
-        waiting.put({"a": "ring"})
+        waiting.put({"a": "wake-up"})
     channel = connection.channel()
     channel.qos.prefetch_count = 1
     return channel, channel.basic_get(queue)
 
 
-def test_a_ring_that_is_not_acknowledged_is_not_followed_by_another(connection):
+def test_a_wakeup_that_is_not_acknowledged_is_not_followed_by_another(connection):
     channel, message = taken(connection, "one")
 
     assert not channel.qos.can_consume()
@@ -31,7 +31,7 @@ def test_a_ring_that_is_not_acknowledged_is_not_followed_by_another(connection):
     assert channel.qos.can_consume()
 
 
-def test_a_ring_is_acknowledged_while_the_broker_is_away(connection):
+def test_a_wakeup_is_acknowledged_while_the_broker_is_away(connection):
     channel, message = taken(connection, "two")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -46,5 +46,5 @@ def test_a_ring_is_acknowledged_while_the_broker_is_away(connection):
 def test_what_is_delivered_leaves_nothing_in_the_broker(connection):
     channel, message = taken(connection, "three")
 
-    assert message.payload == {"a": "ring"}
+    assert message.payload == {"a": "wake-up"}
     assert channel.client.keys("unacked*") == []

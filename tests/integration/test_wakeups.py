@@ -1,4 +1,4 @@
-"""The wakeups never holds anybody up: not with a broker that is there, nor with one that is not."""
+"""Wake-ups hold nobody up, whether the broker is there or not."""
 
 import asyncio
 import socket
@@ -7,9 +7,10 @@ import time
 import pytest
 
 from shared.broker.wakeups import Wakeups
+from shared.domain.queues import WORK_QUEUES
 
 
-async def test_a_ring_reaches_its_queue_and_many_rings_are_few_messages(settings):
+async def test_a_wakeup_reaches_its_queue_and_many_become_few_messages(settings):
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     await wakeups._redis.flushall()
     for _ in range(100):
@@ -17,14 +18,14 @@ async def test_a_ring_reaches_its_queue_and_many_rings_are_few_messages(settings
         await asyncio.sleep(0.005)
     await asyncio.sleep(0.3)
 
-    waiting = await wakeups.waiting()
+    queued = {queue: await wakeups._redis.llen(queue) for queue in WORK_QUEUES}
     await wakeups._redis.flushall()
     await wakeups.aclose()
-    assert 1 <= waiting["generate"] <= 4
-    assert waiting["parse"] == waiting["index"] == 0
+    assert 1 <= queued["generate"] <= 4
+    assert queued["parse"] == queued["index"] == 0
 
 
-async def test_it_closes_at_once_however_far_a_ring_has_come(settings):
+async def test_it_closes_at_once_however_far_a_wakeup_has_come(settings):
     for pause in (0, 0.001, 0.005, 0.02, 0.1):
         wakeups = Wakeups(settings.redis_url.get_secret_value())
         wakeups.begin()

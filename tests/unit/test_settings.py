@@ -1,12 +1,16 @@
 import hashlib
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from shared.settings import Settings
+from shared.domain.errors import InvalidInput
+from shared.settings import Settings, Tuning, load
 
 KEY = "k" * 22
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +24,9 @@ def settings():
 
 
 def test_a_bare_number_is_seconds(monkeypatch):
-    monkeypatch.setenv("FOREASK_LEASE", "2.5")
+    monkeypatch.setenv("FOREASK_TUNING__LEASE", "2.5")
 
-    assert settings().lease == timedelta(seconds=2.5)
+    assert settings().tuning.lease == timedelta(seconds=2.5)
 
 
 def test_openai_variables_are_honoured_where_ours_are_absent(monkeypatch):
@@ -54,3 +58,28 @@ def test_a_key_that_cannot_be_used_is_refused_without_being_shown(monkeypatch, v
 
     assert "input_value" not in str(caught.value)
     assert KEY not in str(caught.value)
+
+
+def test_a_setting_that_cannot_be_used_is_named_by_its_variable(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_TUNING__DRAIN", "soon")
+    monkeypatch.setenv("FOREASK_LLM_TIMEOUT", "never")
+
+    with pytest.raises(InvalidInput, match=r"FOREASK_LLM_TIMEOUT.*; FOREASK_TUNING__DRAIN"):
+        load()
+
+
+def test_another_process_has_the_same_settings_from_the_environment(monkeypatch):
+    given = Settings(_env_file=None, tuning={"lease": 7, "top_k_max": 5}, llm_api_key="secret", calibrate=False)
+    for name, value in given.environment().items():
+        monkeypatch.setenv(name, value)
+
+    assert settings() == given
+
+
+def test_the_reference_lists_every_setting_and_no_other():
+    reference = (ROOT / "docs/reference/settings.md").read_text()
+    listed = re.findall(r"^\| `FOREASK_(\w+)` \|", reference, re.MULTILINE)
+
+    user = [name.upper() for name in Settings.model_fields if name != "tuning"]
+    assert sorted(listed) == sorted(user + [f"TUNING__{name.upper()}" for name in Tuning.model_fields])

@@ -9,7 +9,7 @@ from shared.settings import Settings
 
 def generation_options(settings: Settings, options: CollectionOptions, model: str) -> GenerationOptions:
     return GenerationOptions(
-        strategy=settings.question_strategy or strategy_for(model),
+        strategy=settings.tuning.question_strategy or strategy_for(model),
         questions_per_chunk=options.questions_per_chunk or settings.questions_per_chunk,
         template=options.prompt,
     )

@@ -20,7 +20,8 @@ from shared.ingest.generate import BadQuestions, generate_questions
 from shared.ingest.generate.options import generation_options
 from shared.ledger.work import Work
 from shared.providers.chat import ChatModel
-from shared.providers.limiter import LimitedChat, Limiter
+from shared.providers.limiter.limiter import Limiter
+from shared.providers.limiter.models import LimitedChat
 from shared.settings import Settings
 
 

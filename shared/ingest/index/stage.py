@@ -29,7 +29,7 @@ from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filte
 from shared.ingest.index.finish import Finisher
 from shared.ledger.work import Work
 from shared.providers.embedding import Embedder, embed_each, pack
-from shared.providers.limiter import Limiter
+from shared.providers.limiter.limiter import Limiter
 from shared.settings import Settings
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of, with_questions
@@ -83,7 +83,7 @@ def index_stage(indexer: Indexer) -> Stage[IndexBatch, Outcomes]:
     work = indexer.work
     return Stage(
         name="index",
-        slots=indexer.settings.embedding_max_in_flight,
+        slots=indexer.settings.tuning.embedding_max_in_flight,
         linger=timedelta(milliseconds=200),
         claim=partial(_claim, indexer),
         claim_suspect=partial(_claim_suspect, indexer),
@@ -188,8 +188,8 @@ async def _embed(
 
 
 async def _embed_all(indexer: Indexer, texts: Sequence[str]) -> list[Vectors | Permanent]:
-    settings = indexer.settings
-    ranges = pack(texts, max_inputs=settings.embedding_batch_size, max_tokens=settings.embedding_batch_tokens)
+    tuning = indexer.settings.tuning
+    ranges = pack(texts, max_inputs=tuning.embedding_batch_size, max_tokens=tuning.embedding_batch_tokens)
     parts = await asyncio.gather(*(embed_each(indexer.embedder, texts[r.start : r.stop]) for r in ranges))
     return [vector for part in parts for vector in part]
 

@@ -1,4 +1,4 @@
-"""One process' traffic with the shared script: all that waits and all that ended goes together in one call of it."""
+"""One process' traffic with the shared script: one call of it carries all calls that wait and all that ended."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from shared.providers.limiter.script import (
     Wait,
 )
 
-_QUIET_SECONDS = 0.005  # between two exchanges: what comes in meanwhile goes together
-_LINGER_SECONDS = 0.02  # a call that ended well is told about within this time
-_ASK_AGAIN_SECONDS = (0.05, 1.0)  # the shortest and the longest pause before what had to wait is asked for again
+_QUIET_SECONDS = 0.005  # between two calls of the script: requests that come in meanwhile share the next one
+_LINGER_SECONDS = 0.02  # a call that ended well is reported within this time
+_ASK_AGAIN_SECONDS = (0.05, 1.0)  # the shortest and the longest pause before a request that must wait is repeated
 _AWAY_PAUSE_SECONDS = 0.25
-_AWAY_SECONDS = 5.0  # a broker that is away for longer fails those who wait
-_LONG_COOLDOWN_SECONDS = 5.0  # who would wait for longer waits in the ledger instead
-_AT_MOST = 64  # calls asked for in one exchange
+_AWAY_SECONDS = 5.0  # a broker that is away for longer fails the calls that wait
+_LONG_COOLDOWN_SECONDS = 5.0  # a call that would wait for longer waits in the ledger instead
+_AT_MOST = 64  # requests in one call of the script
 _AT_LEAST = 8
 
 log = structlog.get_logger()
@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Waiter:
-    wanted: SlotRequest
+    request: SlotRequest
     granted: asyncio.Future[Grant]
     since: float
 
@@ -59,7 +59,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _LimiterCall:
+class _Batch:
     waiters: list[_Waiter]
     ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]]
     renew: list[str]
@@ -67,10 +67,10 @@ class _LimiterCall:
 
 
 class LimiterClient:
-    """Asks for calls, tells of those that ended, and says again which are under way.
+    """Requests slots for calls, reports the calls that ended, and renews those under way.
 
     Args:
-        exchange: the script.
+        script: the shared script.
         tenant_buckets: a tenant's own limits, None where it has none.
         component: which provider this is, for messages.
         lease_seconds: how long the script counts a call as in flight unless that is renewed.
@@ -84,7 +84,7 @@ class LimiterClient:
         lease_seconds: float,
     ) -> None:
         self._renew_seconds = lease_seconds / 3
-        self._exchange = script
+        self._script = script
         self._tenant_buckets = tenant_buckets
         self._component = component
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
@@ -109,18 +109,18 @@ class LimiterClient:
         return sum(len(line.waiters) for line in self._lines.values())
 
     async def acquire(self, tenant: str, prompt_tokens: int, completion_tokens: int | None) -> Grant:
-        """Wait for leave to make one call.
+        """Wait for a grant of one call.
 
         Raises:
-            RateLimited: the provider asked for a wait that is longer than anybody should stand here for.
+            RateLimited: the provider asked for a pause that is too long to wait for here.
             Unavailable: the breaker is open, or the broker has been away for too long.
-            ForeaskError: what `fail` was given.
+            ForeaskError: the error of `fail`.
         """
         if self._closed is not None:
             raise self._closed()
         now = time.monotonic()
-        wanted = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens)
-        waiter = _Waiter(wanted, asyncio.get_running_loop().create_future(), now)
+        request = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens)
+        waiter = _Waiter(request, asyncio.get_running_loop().create_future(), now)
         self._lines.setdefault(tenant, _Line()).waiters.append(waiter)
         self._hurry(max(now, self._not_before))
         try:
@@ -131,23 +131,23 @@ class LimiterClient:
             raise
 
     def end(self, ended: FinishedCall) -> None:
-        """Tell that a call is over; returns at once."""
+        """Report that a call is over; returns at once."""
         self._ended.append((ended, None))
         self._under_way.discard(ended.grant.id)
         freed = self._lines and self.reply is not None and self.reply.in_flight_limit
         self._hurry(time.monotonic() + (0 if freed else _LINGER_SECONDS))
 
     async def end_badly(self, ended: FinishedCall, patience_seconds: float) -> LimiterReply | None:
-        """Tell that a call failed, and return what the limits say now; None where they cannot be reached in time."""
-        told: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
-        self._ended.append((ended, told))
+        """Report that a call failed, and return the script's reply; None where it does not come in time."""
+        reported: asyncio.Future[LimiterReply | None] = asyncio.get_running_loop().create_future()
+        self._ended.append((ended, reported))
         self._under_way.discard(ended.grant.id)
         self._hurry(time.monotonic())
-        await asyncio.wait([told], timeout=patience_seconds)
-        return told.result() if told.done() else None
+        await asyncio.wait([reported], timeout=patience_seconds)
+        return reported.result() if reported.done() else None
 
     async def refresh(self, patience_seconds: float) -> bool:
-        """Have the state read again; return whether that was possible."""
+        """Read the state again; return whether the broker answered in time."""
         peek: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._peeks.append(peek)
         self._hurry(time.monotonic())
@@ -158,20 +158,20 @@ class LimiterClient:
         return False
 
     def fail(self, error: Callable[[], ForeaskError]) -> None:
-        """Let everybody who waits, now or later, have an error instead."""
+        """Fail every call that waits, now or later, with an error."""
         self._closed = error
         for waiter in self._all_waiters():
             _raise(waiter, error())
         self._lines.clear()
 
     async def aclose(self, patience_seconds: float = 1.0) -> None:
-        """Tell what is still to be told, for a moment at most, and end."""
+        """Report the calls that ended, for a moment at most, and end."""
         if self._task is None:
             return
         deadline = time.monotonic() + patience_seconds
         while self._ended and self._away_since is None and time.monotonic() < deadline:
             await self.refresh(patience_seconds)
-        # A client that is cancelled while it connects may take that for a failure of its own, and try again.
+        # A client that is cancelled while it connects may take that for a failure and try again.
         self._ending = True
         self._task.cancel()
         await asyncio.wait([self._task], timeout=patience_seconds)
@@ -188,14 +188,14 @@ class LimiterClient:
             await self._until_due()
             batch = self._batch()
             try:
-                reply = await self._exchange(
-                    [waiter.wanted for waiter in batch.waiters],
+                reply = await self._script(
+                    [waiter.request for waiter in batch.waiters],
                     [ended for ended, _ in batch.ended],
                     batch.renew,
                     self._buckets(batch),
                 )
             except (RedisError, OSError) as error:
-                await self._missed(batch, error)
+                await self._on_broker_lost(batch, error)
                 continue
             self._apply(batch, reply)
             await asyncio.sleep(_QUIET_SECONDS)
@@ -207,17 +207,17 @@ class LimiterClient:
                 await asyncio.wait_for(self._wake.wait(), timeout=None if pause == float("inf") else pause)
         self._due_at = float("inf")
 
-    def _batch(self) -> _LimiterCall:
+    def _batch(self) -> _Batch:
         now = time.monotonic()
         renew: list[str] = []
         if now >= self._renew_at:
             renew, self._renew_at = list(self._under_way), now + self._renew_seconds
-        batch = _LimiterCall(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
+        batch = _Batch(list(self._next_in_turn(now)), self._ended, renew, self._peeks)
         self._ended, self._peeks = [], []
         return batch
 
     def _next_in_turn(self, now: float) -> Iterator[_Waiter]:
-        """Waiting calls, one of each tenant in turn, as many as may be expected to be granted."""
+        """Yield waiting calls, one of each tenant in turn, about as many as the script will grant."""
         lines = []
         for tenant in list(self._lines):
             line = self._lines[tenant]
@@ -236,23 +236,23 @@ class LimiterClient:
             left -= len(lines)
             depth += 1
 
-    def _buckets(self, batch: _LimiterCall) -> dict[str, tuple[Bucket, Bucket]]:
-        tenants = {w.wanted.tenant for w in batch.waiters} | {e.grant.tenant for e, _ in batch.ended}
+    def _buckets(self, batch: _Batch) -> dict[str, tuple[Bucket, Bucket]]:
+        tenants = {w.request.tenant for w in batch.waiters} | {e.grant.tenant for e, _ in batch.ended}
         return {tenant: buckets for tenant in tenants if (buckets := self._tenant_buckets(tenant)) is not None}
 
-    def _apply(self, batch: _LimiterCall, reply: LimiterReply) -> None:
+    def _apply(self, batch: _Batch, reply: LimiterReply) -> None:
         now = time.monotonic()
         if self._away_since is not None:
-            log.info("limits_are_back", component=self._component)
+            log.info("limiter.restored", component=self._component)
             self._away_since = None
-        self._tell_change(reply)
+        self._log_change(reply)
         self.reply, self.replied_at = reply, now
         for peek in batch.peeks:
             if not peek.done():
                 peek.set_result(None)
-        for _, told in batch.ended:
-            if told is not None and not told.done():
-                told.set_result(reply)
+        for _, reported in batch.ended:
+            if reported is not None and not reported.done():
+                reported.set_result(reply)
         granted = 0
         for waiter, answer in zip(batch.waiters, reply.answers, strict=True):
             granted += isinstance(answer, Grant)
@@ -260,19 +260,19 @@ class LimiterClient:
         if batch.waiters:
             self._granted_lately = granted
         if reply.cooldown_seconds > _LONG_COOLDOWN_SECONDS:
-            self._send_away(reply)
+            self._fail_waiters(reply)
         self._plan(reply, now)
 
-    def _tell_change(self, reply: LimiterReply) -> None:
+    def _log_change(self, reply: LimiterReply) -> None:
         before = self.reply.breaker if self.reply is not None else Breaker.CLOSED
         if reply.breaker != before:
-            log.warning("breaker", component=self._component, state=reply.breaker.name.lower())
+            log.warning("breaker.changed", component=self._component, state=reply.breaker.name.lower())
 
     def _answer(self, waiter: _Waiter, answer: ScriptAnswer, reply: LimiterReply, now: float) -> None:
-        tenant = waiter.wanted.tenant
+        tenant = waiter.request.tenant
         match answer:
             case Grant():
-                if waiter.granted.done():  # its caller has gone meanwhile
+                if waiter.granted.done():  # its caller has given up meanwhile
                     self.end(FinishedCall(answer, CallOutcome.ABANDONED, tokens=0))
                     return
                 self._under_way.add(answer.id)
@@ -285,14 +285,14 @@ class LimiterClient:
                 if tenant in self._lines:
                     self._lines[tenant].not_before = now + _between(seconds)
 
-    def _send_away(self, reply: LimiterReply) -> None:
+    def _fail_waiters(self, reply: LimiterReply) -> None:
         for waiter in self._all_waiters():
             wait = timedelta(seconds=reply.cooldown_seconds + random.uniform(0, 2))  # noqa: S311  jitter
             message = f"the {self._component} provider asked for a pause of {reply.cooldown_seconds:.0f} seconds"
             _raise(waiter, RateLimited(message, retry_after=wait))
 
     def _plan(self, reply: LimiterReply, now: float) -> None:
-        """When to exchange next, by itself."""
+        """Choose when to call the script next without a new request."""
         waiting = [line for line in self._lines.values() if any(not w.granted.done() for w in line.waiters)]
         self._not_before = now + _between(reply.wait_seconds) if reply.wait_seconds > 0 else 0.0
         if waiting:
@@ -302,11 +302,11 @@ class LimiterClient:
         if self._ended or self._peeks:
             self._hurry(now)
 
-    async def _missed(self, batch: _LimiterCall, error: Exception) -> None:
-        """The broker is away: nothing begins without it, and what ended is told later."""
+    async def _on_broker_lost(self, batch: _Batch, error: Exception) -> None:
+        """Keep the reports for later: no call begins while the broker is away."""
         now = time.monotonic()
         if self._away_since is None:
-            log.warning("limits_unreachable", component=self._component, kind=type(error).__name__)
+            log.warning("limiter.lost", component=self._component, kind=type(error).__name__)
             self._away_since = now
         self._ended = batch.ended + self._ended
         self._peeks = batch.peeks + self._peeks
@@ -328,13 +328,13 @@ def _raise(waiter: _Waiter, error: ForeaskError) -> None:
 
 
 def _between(seconds: float) -> float:
-    """A pause before asking again, not so short that asking costs more than it brings, not in step with others."""
+    """A pause before the next request: long enough to be worth its cost, and not in step with other processes."""
     shortest, longest = _ASK_AGAIN_SECONDS
     return min(longest, max(seconds, random.uniform(shortest, 2 * shortest)))  # noqa: S311  jitter
 
 
 def is_down(component: str, reply: LimiterReply) -> Unavailable:
-    """What a call has to expect while the breaker is open; it says nothing about the work."""
+    """The error of a call while the breaker is open; it says nothing about the work."""
     wait = timedelta(seconds=reply.pause_seconds + random.uniform(0, 2))  # noqa: S311  jitter
     return Unavailable(
         f"the {component} provider has failed again and again and is left alone for a while",

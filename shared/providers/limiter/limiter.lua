@@ -14,9 +14,9 @@
 local OPENS_AFTER = 10              -- failures in a row, anywhere in the pool
 local OPEN_MOST = 60000             -- the breaker stays open for no longer
 local COOLDOWN_MOST = 3600000
-local UNTOLD_COOLDOWN_MOST = 60000  -- the longest that is made up where a 429 names no time
+local GUESSED_COOLDOWN_MOST = 60000  -- the longest cooldown where a 429 names no time
 local PACED = 5000                  -- how long calls come back at an even pace after a cooldown
-local KEPT = 86400000               -- a state that nobody asks for is forgotten
+local KEPT = 86400000               -- a state that nobody reads for a day is deleted
 local UNKNOWN_COMPLETION = 500      -- tokens, before there is an average and where a request sets no bound
 local SLOT = 10000                  -- what was used is counted in slots of ten seconds, of which there are seven
 
@@ -44,7 +44,7 @@ local function save(key, values)
   redis.call('PEXPIRE', key, KEPT)
 end
 
--- A bucket that is not there starts empty: what was spent before the broker lost it is not known.
+-- A new bucket starts empty: nobody knows what was spent before the broker lost the old one.
 local function refill(values, name, bucket)
   local at = values[name .. '_at']
   if at == nil or bucket[2] == 0 then
@@ -112,7 +112,7 @@ local function rest(milliseconds)
   s.p, s.p_at = 0, s.cooldown
 end
 
--- Of the calls that were under way together only the first says something new.
+-- Calls that were under way together fail together: only the first of them lowers the limit.
 local function overloaded(call)
   if call.at <= (s.lowered_at or 0) then return false end
   s.limit, s.lowered, s.lowered_at = math.max(1, s.limit * 0.7), 1, now
@@ -121,8 +121,8 @@ end
 
 local function limited(call)
   if overloaded(call) then s.in_a_row = (s.in_a_row or 0) + 1 end
-  local untold = math.min(UNTOLD_COOLDOWN_MOST, input.cooldown * 2 ^ math.min((s.in_a_row or 1) - 1, 10))
-  rest(call.retry_after >= 0 and call.retry_after or untold)
+  local guess = math.min(GUESSED_COOLDOWN_MOST, input.cooldown * 2 ^ math.min((s.in_a_row or 1) - 1, 10))
+  rest(call.retry_after >= 0 and call.retry_after or guess)
 end
 
 local function succeeded(call, held)
@@ -161,14 +161,14 @@ for _, e in ipairs(input.ended) do
     s.failures = 0
     close(call.probe)
   elseif outcome == 'refused' then -- its key is not accepted, which no other call would change
-    rest(call.retry_after >= 0 and call.retry_after or UNTOLD_COOLDOWN_MOST)
+    rest(call.retry_after >= 0 and call.retry_after or GUESSED_COOLDOWN_MOST)
     close(call.probe)
   elseif outcome == 'failed' then
     failed(call)
   elseif outcome == 'timeout' then
     overloaded(call)
     failed(call)
-  elseif call.probe and s.open then -- given up: another may probe
+  elseif call.probe and s.open then -- its caller gave up: another may probe
     s.probing = 0
   end
 end
@@ -186,7 +186,7 @@ local function until_filled(values, name, bucket, wanted)
   return math.max(1, math.ceil(missing / bucket[1])) + math.max(0, values[name .. '_at'] - now)
 end
 
--- Tokens may go into debt by one call, so that one larger than the bucket is possible at all and none waits for ever.
+-- Tokens may go into debt by one call, so that a call larger than the bucket does not wait for ever.
 local function until_free(values, requests_bucket, tokens_bucket)
   local wait = 0
   if requests_bucket[2] > 0 then wait = until_filled(values, 'r', requests_bucket, 1) end
@@ -224,7 +224,7 @@ end
 local wait, probe, answers = 0, 0, {}
 local function answer(place, asked)
   if s.open and now < s.open then return -2 end
-  if wait > 0 then return -1 end -- in order: what is behind a call that must wait does not overtake it
+  if wait > 0 then return -1 end -- in order: no call overtakes one that must wait
   wait = providers_wait()
   if s.open and now < (s.probing or 0) then wait = math.max(wait, 250) end
   if wait > 0 then return -1 end

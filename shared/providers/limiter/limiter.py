@@ -12,6 +12,8 @@ from math import ceil
 
 import structlog
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from shared.domain.errors import ForeaskError, KeyRefused, RateLimited, Stopping, TimedOut, Transient, Unavailable
 from shared.domain.rates import Bucket, Rates
@@ -59,7 +61,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ProviderLimits:
-    """What is known of a provider's limits.
+    """The limits of a provider.
 
     Args:
         component: `llm` or `embedding`, for messages.
@@ -83,6 +85,15 @@ class ProviderLimits:
 
     def of(self, tenant: str) -> Rates:
         return self.tenants.get(tenant, self.tenant_rates)
+
+
+def connect(redis_url: str) -> Redis:
+    """Make the connection over which a limiter shares its state; close it after the limiter.
+
+    It never tries a command again: the limiter's client does that itself, and a caller that waits must hear soon that
+    the broker is away.
+    """
+    return Redis.from_url(redis_url, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0))
 
 
 class Limiter:
@@ -122,10 +133,10 @@ class Limiter:
             tenant: whose call it is.
             prompt_tokens: an estimate.
             completion_tokens: the most that the reply may take, None where the request does not bound it.
-            patience: how long to wait for leave.
+            patience: how long to wait for the grant.
 
         Raises:
-            RateLimited: leave would come too late; burns no attempt.
+            RateLimited: the grant would come too late; burns no attempt.
             Unavailable: the breaker is open, or the broker is away; burns no attempt.
             Stopping: the process is asked to end.
         """
@@ -143,7 +154,7 @@ class Limiter:
             self._end(grant, CallOutcome.OK, call)
 
     async def paused(self) -> bool:
-        """Whether there is no use in taking up work: the provider is left alone, or the limits cannot be asked for."""
+        """Whether work taken up now could not begin: the provider is left alone, or the broker does not answer."""
         if time.monotonic() - self._client.replied_at > _FRESH_SECONDS and not await self._client.refresh(
             _REFRESH_SECONDS
         ):
@@ -154,7 +165,7 @@ class Limiter:
         return self._client.replied_at + left > time.monotonic()
 
     def capacity(self, wanted: int) -> int:
-        """How much of so much more work to take up now: no more than the declared rate lets begin within seconds."""
+        """How many of `wanted` more calls to take up now: as many as the declared rate lets begin within seconds."""
         if self._requests_a_millisecond == 0:
             return wanted
         ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
@@ -170,7 +181,7 @@ class Limiter:
         return await usage.read(self._redis, self._script, limits.component, limits.rates, (tenant, limits.of(tenant)))
 
     def stop(self) -> None:
-        """Begin no call from now on: who waits, now or later, is told `Stopping`."""
+        """Begin no call from now on: every call that waits, now or later, fails with `Stopping`."""
         self._client.fail(Stopping)
 
     async def aclose(self) -> None:
@@ -180,14 +191,14 @@ class Limiter:
     async def _granted(
         self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
     ) -> Grant | None:
-        """Leave for one call of somebody's work; None where it is made without."""
+        """Wait for a grant that is no probe; None where the call is made without one."""
         while True:
-            grant = await self._asked(tenant, prompt_tokens, completion_tokens, patience)
+            grant = await self._acquired(tenant, prompt_tokens, completion_tokens, patience)
             if grant is None or not grant.probe:
                 return grant
             await self._try(grant)
 
-    async def _asked(
+    async def _acquired(
         self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
     ) -> Grant | None:
         acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens)
@@ -199,7 +210,7 @@ class Limiter:
             if patience.broker is not None:
                 reached = await self._client.refresh(patience.broker.total_seconds())
                 if not reached and not waiting.done():
-                    log.warning("called_without_leave", component=self._limits.component)
+                    log.warning("limiter.bypassed", component=self._limits.component, tenant=tenant)
                     return None
             await asyncio.wait([waiting], timeout=patience.at_most.total_seconds() - (time.monotonic() - began))
             if not waiting.done():
@@ -235,7 +246,7 @@ class Limiter:
             self._end(grant, CallOutcome.OK, Call())
 
     async def _failed(self, grant: Grant | None, call: Call, error: ForeaskError) -> None:
-        """Tell of an error; where it is the provider's and the breaker is open, it is not the work that is at fault.
+        """Report an error. Where the provider fails and the breaker is open, the work is not at fault.
 
         Raises:
             Unavailable: the breaker is open.
@@ -268,7 +279,7 @@ class Limiter:
 
 
 def outcome_of(error: ForeaskError) -> CallOutcome:
-    """What an error says about its provider; the class decides."""
+    """How a call ended for its provider; the class of the error decides."""
     match error:
         case RateLimited():
             return CallOutcome.LIMITED

@@ -13,14 +13,14 @@ from shared.providers.embedding import Embedder, estimated_tokens
 from shared.providers.limiter.limiter import INGEST, Limiter, Patience
 
 PING = "ping"
-NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # shows nothing of anybody's work
+NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
 
 _TOKENS_A_MESSAGE = 4  # what the chat format adds
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedChat:
-    """A `ChatModel` that waits for leave before each call, on a tenant's account."""
+    """A `ChatModel` that waits for a grant before each call, on a tenant's account."""
 
     chat: ChatModel
     limiter: Limiter
@@ -50,7 +50,7 @@ class LimitedChat:
 
 @dataclass(slots=True)
 class LimitedEmbedder:
-    """An `Embedder` that waits for leave before each request. One request may hold the texts of many tenants."""
+    """An `Embedder` that waits for a grant before each request. One request may hold the texts of many tenants."""
 
     embedder: Embedder
     limiter: Limiter

@@ -1,4 +1,4 @@
-"""What a process and the shared script tell each other: calls wanted and calls ended; grants and waits."""
+"""What a process and the shared script tell each other: requested and finished calls one way, grants and waits back."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Breaker(IntEnum):
 class CallOutcome(StrEnum):
     """How a call ended, as far as the limits are concerned."""
 
-    OK = "ok"  # it was answered, be it with a refusal of this request
+    OK = "ok"  # the provider answered, be it with a refusal of this request
     LIMITED = "limited"  # 429
     REFUSED = "refused"  # the key is not accepted
     FAILED = "failed"  # 5xx or unreachable
     TIMEOUT = "timeout"
-    ABANDONED = "abandoned"  # given up by its caller
+    ABANDONED = "abandoned"  # its caller gave up
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """A call that wants to begin. `completion_tokens` bounds what is not known yet; None leaves that to experience."""
+    """A call that waits to begin; `completion_tokens` bounds its reply, None where the request sets no bound."""
 
     id: str
     tenant: str
@@ -49,7 +49,7 @@ class SlotRequest:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Leave to make one call; with `probe` the call must be a neutral one."""
+    """Permission to make one call; with `probe` the call must be a neutral one."""
 
     id: str
     tenant: str
@@ -60,7 +60,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
-    """A granted call that is over; tokens are None where the provider did not tell them."""
+    """A granted call that is over; tokens are None where the provider did not report them."""
 
     grant: Grant
     outcome: CallOutcome
@@ -68,7 +68,7 @@ class FinishedCall:
     completion_tokens: int | None = None
     retry_after_seconds: float | None = None
 
-    def told(self, tenant: int) -> list[Any]:
+    def reported(self, tenant: int) -> list[Any]:
         after = _UNREPORTED if self.retry_after_seconds is None else int(self.retry_after_seconds * 1000)
         return [
             self.grant.id,
@@ -85,7 +85,7 @@ class FinishedCall:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not now. With `tenant` it is the tenant's own limit that must wait, for so long."""
+    """Not now; with `tenant` the tenant's own limit holds the call back, for so many seconds."""
 
     tenant: bool = False
     seconds: float = 0.0
@@ -107,10 +107,10 @@ class LimiterReply:
         breaker: its state after this pass.
         pause_seconds: how long the breaker lets nobody through.
         cooldown_seconds: how long the provider asked everyone to wait.
-        wait_seconds: when to ask again for what was not granted; 0 where the provider's limits held nothing back.
+        wait_seconds: when to repeat the requests that were not granted; 0 where the provider's limits held none back.
         in_flight: calls of the whole pool.
         in_flight_limit: their limit, 0 where a rate is declared instead.
-        answers: one for each call wanted, in order.
+        answers: one for each request, in order.
     """
 
     breaker: Breaker
@@ -166,7 +166,7 @@ class LimiterScript:
 
     async def __call__(
         self,
-        wanted: Sequence[SlotRequest],
+        requests: Sequence[SlotRequest],
         ended: Sequence[FinishedCall],
         renew: Sequence[str],
         tenants: dict[str, tuple[Bucket, Bucket]],
@@ -174,13 +174,13 @@ class LimiterScript:
         """Settle and grant.
 
         Args:
-            wanted: calls to begin, the most urgent first.
+            requests: calls to begin, the most urgent first.
             ended: calls that are over.
             renew: calls that are still under way.
-            tenants: the buckets of those among their tenants that have limits of their own.
+            tenants: the buckets of those of their tenants that have limits of their own.
 
         Raises:
-            RedisError: the broker is away; whether anything was done is not known, and doing it again is safe.
+            RedisError: the broker is away; the script may have run, and running it again is safe.
         """
         names = {tenant: number for number, tenant in enumerate(tenants, 1)}
         request = {
@@ -198,13 +198,13 @@ class LimiterScript:
                     w.prompt_tokens,
                     _UNREPORTED if w.completion_tokens is None else w.completion_tokens,
                 ]
-                for w in wanted
+                for w in requests
             ],
-            "ended": [e.told(names.get(e.grant.tenant, 0)) for e in ended],
+            "ended": [e.reported(names.get(e.grant.tenant, 0)) for e in ended],
             "renew": renew,
         }
         keys = [self.key("state"), self.key("flight"), *(self.key(f"tenant:{tenant}") for tenant in tenants)]
-        return _reply(await self._script(keys=keys, args=[orjson.dumps(request)]), wanted)
+        return _reply(await self._script(keys=keys, args=[orjson.dumps(request)]), requests)
 
     def key(self, name: str) -> str:
         """All keys of a provider are in one slot of a cluster."""
@@ -220,7 +220,7 @@ def provider_id(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _reply(numbers: Sequence[int], wanted: Sequence[SlotRequest]) -> LimiterReply:
+def _reply(numbers: Sequence[int], requests: Sequence[SlotRequest]) -> LimiterReply:
     now, breaker, pause, cooldown, wait, in_flight, limit, probe, *answers = numbers
     return LimiterReply(
         breaker=Breaker(breaker),
@@ -231,7 +231,7 @@ def _reply(numbers: Sequence[int], wanted: Sequence[SlotRequest]) -> LimiterRepl
         in_flight_limit=limit,
         answers=[
             _answer(call, number, now, probe=place == probe)
-            for place, (call, number) in enumerate(zip(wanted, answers, strict=True), 1)
+            for place, (call, number) in enumerate(zip(requests, answers, strict=True), 1)
         ],
     )
 

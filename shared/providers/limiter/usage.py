@@ -44,19 +44,19 @@ class LimitUse:
 async def read(
     redis: Redis, script: LimiterScript, component: str, rates: Rates, tenant: tuple[str, Rates]
 ) -> list[LimitUse]:
-    """What a provider's limits, and a tenant's own, are used for.
+    """Read how much of a provider's limits, and of a tenant's own, is used.
 
     Raises:
         Unavailable: the broker is away.
     """
-    name, own_rates = tenant
+    name, tenant_rates = tenant
     try:
         async with redis.pipeline(transaction=False) as pipeline:
             await pipeline.time()
             await pipeline.hgetall(script.key("state"))
             await pipeline.hgetall(script.key(f"tenant:{name}"))
             await pipeline.zrange(script.key("flight"), 0, -1, withscores=True)
-            (seconds, micros), state, own, flight = await pipeline.execute()
+            (seconds, micros), state, tenant_state, flight = await pipeline.execute()
     except (RedisError, OSError) as error:
         raise Unavailable("the broker, which keeps the limits, cannot be reached", component="broker") from error
     now = seconds + micros / 1e6
@@ -76,11 +76,11 @@ async def read(
         )
 
     uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]
-    if own_rates.declared:
-        values, prefix = _numbers(own), f"tenant {name}: "
+    if tenant_rates.declared:
+        values, prefix = _numbers(tenant_state), f"tenant {name}: "
         uses += [
-            use("requests", own_rates.requests, values, prefix),
-            use("tokens", own_rates.tokens, values, prefix),
+            use("requests", tenant_rates.requests, values, prefix),
+            use("tokens", tenant_rates.tokens, values, prefix),
         ]
     return uses
 
@@ -96,7 +96,7 @@ def _breaker(state: Mapping[str, float], now: float) -> Breaker:
 
 
 def _used(values: Mapping[str, float], kind: str, now: float) -> int:
-    """The last minute's sum; of the oldest slot the part that lies within it."""
+    """The sum of the last minute: the younger slots whole, and of the oldest slot the part within that minute."""
     slot, into = divmod(now, _SLOT_SECONDS)
     total = 0.0
     for place in range(_SLOTS):

@@ -1,0 +1,103 @@
+"""What each process costs before it does any work: `python -m bench startup`.
+
+Every role is started a few times over the same embedded engines, until it has used no processor for a second. The table
+has medians: processor seconds and resident memory of the process alone, and of its children (the parse worker's
+sandbox).
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from embedded.stack import Stack
+from shared.settings import Settings
+
+ROLES = {
+    "api": ["api"],
+    "parse": ["workers", "parse"],
+    "generate": ["workers", "generate"],
+    "index": ["workers", "index"],
+    "scheduler": ["workers", "scheduler"],
+}
+_RUNS = 5
+_IDLE_SECONDS = 1.0
+_IDLE_CPU_SECONDS = 0.03  # the scheduler's passes use that much
+_NOWHERE = "http://127.0.0.1:9/v1"  # a provider that nobody calls
+
+
+class Cost(NamedTuple):
+    cpu_seconds: float
+    resident_mb: float
+    children_cpu_seconds: float
+    children_mb: float
+
+
+def run(command: list[str], environment: Mapping[str, str]) -> Cost:
+    """Start a process, wait until it is idle, and return what it cost so far."""
+    nowhere = subprocess.DEVNULL
+    process = psutil.Popen([sys.executable, "-m", *command], env=dict(environment), stdout=nowhere, stderr=nowhere)
+    try:
+        return _once_idle(process)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _once_idle(process: psutil.Popen) -> Cost:
+    before = _cost(process)
+    while True:
+        time.sleep(_IDLE_SECONDS)
+        cost = _cost(process)
+        used = cost.cpu_seconds + cost.children_cpu_seconds - before.cpu_seconds - before.children_cpu_seconds
+        if used <= _IDLE_CPU_SECONDS and cost.cpu_seconds > 2 * _IDLE_CPU_SECONDS:
+            return cost
+        before = cost
+
+
+def _cost(process: psutil.Popen) -> Cost:
+    children = process.children(recursive=True)
+    return Cost(
+        _cpu_seconds(process),
+        process.memory_info().rss / 1e6,
+        sum(map(_cpu_seconds, children)),
+        sum(child.memory_info().rss for child in children) / 1e6,
+    )
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return float(used.user + used.system)
+
+
+def main() -> None:
+    settings = Settings(
+        _env_file=None,  # type: ignore[call-arg]
+        llm_base_url=_NOWHERE,
+        llm_model="none",
+        embedding_base_url=_NOWHERE,
+        embedding_model="none",
+        api_port=0,
+    )
+    with tempfile.TemporaryDirectory() as folder, Stack(settings, Path(folder)) as stack:
+        environment = {**os.environ, **stack.environment()}
+        subprocess.run([sys.executable, "-m", "shared.ledger"], env=environment, check=True)
+        print("role        CPU s  resident MB   children CPU s  children MB")
+        for role, command in ROLES.items():
+            runs = [run(command, environment) for _ in range(_RUNS)]
+            cost = Cost(*(statistics.median(values) for values in zip(*runs, strict=True)))
+            children = f"{cost.children_cpu_seconds:15.2f}  {cost.children_mb:11.0f}" if cost.children_mb else ""
+            print(f"{role:10} {cost.cpu_seconds:6.2f}  {cost.resident_mb:11.0f} {children}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The wiring: what a process needs, made once from the settings and closed at its end.
+
+Each role has a module, which imports what the role needs and nothing else: a parse worker loads neither Qdrant's client
+nor OpenAI's. `build` imports the module of its role alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from shared.domain.queues import WorkQueue
+from shared.services.parts import Parts
+from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from shared.services.all import AllServices
+    from shared.services.api import ApiServices
+    from shared.services.scheduler import SchedulerServices
+    from shared.services.worker import WorkerServices
+
+Role = Literal["api", "scheduler", "all"] | WorkQueue
+
+
+@overload
+def build(role: Literal["api"], settings: Settings) -> AbstractAsyncContextManager[ApiServices]: ...
+@overload
+def build(role: Literal["scheduler"], settings: Settings) -> AbstractAsyncContextManager[SchedulerServices]: ...
+@overload
+def build(role: Literal["all"], settings: Settings) -> AbstractAsyncContextManager[AllServices]: ...
+@overload
+def build(role: WorkQueue, settings: Settings) -> AbstractAsyncContextManager[WorkerServices]: ...
+@asynccontextmanager
+async def build(role: Role, settings: Settings) -> AsyncIterator[Any]:
+    """Make what a role needs; nothing is contacted before it is used.
+
+    Args:
+        role: the kind of process; `all` is every role in one process, for tests and benchmarks.
+        settings: those of the process.
+
+    Raises:
+        InvalidInput: a setting that the role needs is missing.
+    """
+    async with AsyncExitStack() as stack:
+        yield _assemble(role, Parts(settings, stack))
+
+
+def _assemble(role: Role, parts: Parts) -> object:
+    match role:
+        case "api":
+            from shared.services import api
+
+            return api.assemble(parts)
+        case "parse":
+            from shared.services import parse
+
+            return parse.assemble(parts)
+        case "generate":
+            from shared.services import generate
+
+            return generate.assemble(parts)
+        case "index":
+            from shared.services import index
+
+            return index.assemble(parts)
+        case "scheduler":
+            from shared.services import scheduler
+
+            return scheduler.assemble(parts)
+        case "all":
+            from shared.services import all as everything
+
+            return everything.assemble(parts)

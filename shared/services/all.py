@@ -1,0 +1,31 @@
+"""Every role in one process, over the same parts: for tests and benchmarks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from shared.ingest.generate.stage import Generator
+from shared.ingest.index.stage import Indexer
+from shared.ingest.parse.stage import Parser
+from shared.maintenance.cleanup import Cleaner
+from shared.services import api, generate, index, parse, scheduler
+from shared.services.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllServices(api.ApiServices):
+    parser: Parser
+    generator: Generator
+    indexer: Indexer
+    cleaner: Cleaner
+
+
+def assemble(parts: Parts) -> AllServices:
+    served = api.assemble(parts)
+    return AllServices(
+        **{field.name: getattr(served, field.name) for field in fields(served)},
+        parser=parse.parser_of(parts),
+        generator=generate.generator_of(parts),
+        indexer=index.indexer_of(parts),
+        cleaner=scheduler.cleaner_of(parts),
+    )

@@ -1,0 +1,27 @@
+"""A generate worker: the language model writes the questions of each chunk. It calls no Qdrant."""
+
+from __future__ import annotations
+
+from shared.ingest.generate.stage import Generator, generate_stage
+from shared.services.parts import Parts
+from shared.services.worker import WorkerServices
+
+
+def assemble(parts: Parts) -> WorkerServices:
+    return WorkerServices(
+        settings=parts.settings,
+        wakeups=parts.wakeups,
+        stage=generate_stage(generator_of(parts)),
+        limiters=(parts.llm_limiter,),
+    )
+
+
+def generator_of(parts: Parts) -> Generator:
+    return Generator(
+        settings=parts.settings,
+        work=parts.ledger.work,
+        model=parts.chat,
+        limiter=parts.llm_limiter,
+        wakeups=parts.wakeups,
+        policy=parts.retries,
+    )

@@ -1,0 +1,44 @@
+"""The limits that the settings declare, for each provider and each tenant."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from shared.domain.rates import Rates
+from shared.providers.limiter.limiter import ProviderLimits
+from shared.providers.limiter.script import provider_id
+from shared.settings import Settings
+
+_PROBE_TIMEOUT = timedelta(seconds=30)  # a server that must load its model first takes a while
+
+
+def llm_limits(settings: Settings, model: str) -> ProviderLimits:
+    return ProviderLimits(
+        component="llm",
+        provider=provider_id("llm", settings.llm_url, model),
+        rates=Rates(settings.llm_requests_per_minute, settings.llm_tokens_per_minute),
+        tenant_rates=limits_of_a_tenant(settings),
+        tenants=limits_of_tenants(settings),
+        in_flight=settings.llm_max_in_flight,
+        probe_timeout=min(settings.llm_timeout, _PROBE_TIMEOUT),
+    )
+
+
+def embedding_limits(settings: Settings, model: str) -> ProviderLimits:
+    return ProviderLimits(
+        component="embedding",
+        provider=provider_id("embedding", settings.embedding_url, model),
+        rates=Rates(settings.embedding_requests_per_minute, settings.embedding_tokens_per_minute),
+        in_flight=settings.tuning.embedding_max_in_flight,
+        probe_timeout=min(settings.embedding_timeout, _PROBE_TIMEOUT),
+    )
+
+
+def limits_of_a_tenant(settings: Settings) -> Rates:
+    """What each tenant may ask of the language model, unless it has limits of its own."""
+    return Rates(settings.tenant_requests_per_minute, settings.tenant_tokens_per_minute)
+
+
+def limits_of_tenants(settings: Settings) -> dict[str, Rates]:
+    """The tenants that have limits of their own."""
+    return {limit.tenant: Rates(limit.requests, limit.tokens) for limit in settings.tenant_limits}

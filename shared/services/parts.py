@@ -1,0 +1,134 @@
+"""The parts that roles share: each is made when a role first asks for it, and closed when the process ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import AsyncExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from shared.broker.wakeups import Wakeups
+from shared.domain.retry import RetryPolicy
+from shared.ledger import (
+    Audit,
+    Backlogs,
+    Calibrations,
+    Collections,
+    DeadLetters,
+    Documents,
+    Feedback,
+    Ledger,
+    QueryLog,
+    Work,
+)
+from shared.ledger.database import Database
+from shared.services.limits import limits_of_a_tenant, limits_of_tenants
+from shared.settings import Settings, require
+from shared.storage.uploads import Uploads
+
+if TYPE_CHECKING:  # the parts below import these when they are made: not every role has them
+    from shared.ingest.index.finish import Finisher
+    from shared.providers.chat import OpenAIChat
+    from shared.providers.embedding import OpenAIEmbedder
+    from shared.providers.limiter.limiter import Limiter
+    from shared.vectors.index import Index
+
+
+class Parts:
+    """Makes each part once.
+
+    Args:
+        settings: those of the process.
+        stack: closes the parts.
+    """
+
+    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
+        self.settings = settings
+        self.stack = stack
+
+    @cached_property
+    def database(self) -> Database:
+        database = Database(require(self.settings.database_url, "FOREASK_DATABASE_URL").get_secret_value())
+        self.stack.push_async_callback(database.aclose)
+        return database
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        database = self.database
+        return Ledger(
+            collections=Collections(database),
+            documents=Documents(database),
+            work=self._work,
+            backlogs=Backlogs(database),
+            dead_letters=DeadLetters(database),
+            audit=Audit(database),
+            query_log=QueryLog(database),
+            feedback=Feedback(database),
+            calibrations=Calibrations(database),
+        )
+
+    @cached_property
+    def wakeups(self) -> Wakeups:
+        wakeups = Wakeups(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+        self.stack.push_async_callback(wakeups.aclose)
+        return wakeups
+
+    @cached_property
+    def uploads(self) -> Uploads:
+        return Uploads(self.settings.data_dir / "uploads")
+
+    @cached_property
+    def retries(self) -> RetryPolicy:
+        tuning = self.settings.tuning
+        return RetryPolicy(tuning.max_attempts, tuning.retry_base, tuning.retry_ceiling)
+
+    @cached_property
+    def index(self) -> Index:
+        from shared.vectors.index import Index
+
+        index = Index(require(self.settings.qdrant_url, "FOREASK_QDRANT_URL"), self.settings.qdrant_api_key)
+        self.stack.push_async_callback(index.aclose)
+        return index
+
+    @cached_property
+    def finisher(self) -> Finisher:
+        from shared.ingest.index.finish import Finisher
+
+        return Finisher(self.ledger.work, self.index)
+
+    @cached_property
+    def chat(self) -> OpenAIChat:
+        from shared.services.providers import chat_of
+
+        return chat_of(self.settings, self.stack)
+
+    @cached_property
+    def embedder(self) -> OpenAIEmbedder:
+        from shared.services.providers import embedder_of
+
+        return embedder_of(self.settings, self.stack)
+
+    @cached_property
+    def llm_limiter(self) -> Limiter:
+        from shared.services.providers import llm_limiter_of
+
+        return llm_limiter_of(self.settings, self.chat, self.stack)
+
+    @cached_property
+    def embedding_limiter(self) -> Limiter:
+        from shared.services.providers import embedding_limiter_of
+
+        return embedding_limiter_of(self.settings, self.embedder, self.stack)
+
+    @cached_property
+    def _work(self) -> Work:
+        settings = self.settings
+        return Work(
+            self.database,
+            worker=f"{socket.gethostname()}:{os.getpid()}",
+            lease=settings.tuning.lease,
+            weights=settings.tenant_weights,
+            limits=limits_of_tenants(settings),
+            other_limits=limits_of_a_tenant(settings),
+        )

@@ -1,0 +1,84 @@
+"""The clients of OpenAI-compatible providers, and the limiters of their calls, as the settings describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+
+from shared.providers.chat import ChatModel, OpenAIChat
+from shared.providers.embedding import Embedder, OpenAIEmbedder
+from shared.providers.limiter.limiter import Limiter, ProviderLimits, connect
+from shared.providers.limiter.models import NEUTRAL, PING
+from shared.providers.provider import Provider
+from shared.providers.reranking import Reranker
+from shared.services.limits import embedding_limits, llm_limits
+from shared.settings import Settings, require
+
+
+def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
+    """Make the language model; the stack closes its connections.
+
+    Raises:
+        InvalidInput: no model is named.
+    """
+    provider = Provider(
+        component="llm",
+        base_url=settings.llm_url,
+        api_key=settings.llm_api_key,
+        timeout=settings.llm_timeout,
+    )
+    stack.push_async_callback(provider.aclose)
+    return OpenAIChat(provider, require(settings.llm_model, "FOREASK_LLM_MODEL"))
+
+
+def embedder_of(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
+    """Make the embedding model; the stack closes its connections.
+
+    Raises:
+        InvalidInput: no model is named.
+    """
+    provider = Provider(
+        component="embedding",
+        base_url=settings.embedding_url,
+        api_key=settings.embedding_api_key or settings.llm_api_key,
+        timeout=settings.embedding_timeout,
+    )
+    stack.push_async_callback(provider.aclose)
+    model = require(settings.embedding_model, "FOREASK_EMBEDDING_MODEL")
+    return OpenAIEmbedder(provider, model, settings.embedding_dimensions)
+
+
+def reranker_of(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
+    """Make the reranker; None where no URL is set."""
+    if settings.rerank_base_url is None:
+        return None
+    tuning = settings.tuning
+    provider = Provider(
+        component="rerank",
+        base_url=settings.rerank_base_url,
+        api_key=settings.rerank_api_key,
+        timeout=2 * tuning.rerank_budget,  # a query that waits gives up before
+    )
+    stack.push_async_callback(provider.aclose)
+    return Reranker(provider, settings.rerank_model, budget=tuning.rerank_budget, candidates=tuning.rerank_candidates)
+
+
+def llm_limiter_of(settings: Settings, chat: ChatModel, stack: AsyncExitStack) -> Limiter:
+    limits = llm_limits(settings, chat.name)
+    return _limiter(settings, limits, partial(chat.complete, NEUTRAL), stack)
+
+
+def embedding_limiter_of(settings: Settings, embedder: Embedder, stack: AsyncExitStack) -> Limiter:
+    limits = embedding_limits(settings, embedder.name)
+    return _limiter(settings, limits, partial(embedder.embed, [PING]), stack)
+
+
+def _limiter(
+    settings: Settings, limits: ProviderLimits, probe: Callable[[], Awaitable[object]], stack: AsyncExitStack
+) -> Limiter:
+    redis = connect(require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+    stack.push_async_callback(redis.aclose)
+    limiter = Limiter(redis, limits, probe)
+    stack.push_async_callback(limiter.aclose)
+    return limiter

@@ -1,0 +1,44 @@
+"""The scheduler: it wakes workers for whatever is due and cleans up. It calls no provider."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.broker.wakeups import Wakeups
+from shared.ledger import Ledger
+from shared.ledger.database import Database
+from shared.maintenance.cleanup import Cleaner
+from shared.services.parts import Parts
+from shared.settings import Settings
+from shared.storage.uploads import Uploads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerServices:
+    settings: Settings
+    database: Database
+    ledger: Ledger
+    uploads: Uploads
+    wakeups: Wakeups
+    cleaner: Cleaner
+
+
+def assemble(parts: Parts) -> SchedulerServices:
+    return SchedulerServices(
+        settings=parts.settings,
+        database=parts.database,
+        ledger=parts.ledger,
+        uploads=parts.uploads,
+        wakeups=parts.wakeups,
+        cleaner=cleaner_of(parts),
+    )
+
+
+def cleaner_of(parts: Parts) -> Cleaner:
+    return Cleaner(
+        work=parts.ledger.work,
+        index=parts.index,
+        uploads=parts.uploads,
+        feedback=parts.ledger.feedback,
+        finisher=parts.finisher,
+    )
