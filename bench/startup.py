@@ -1,8 +1,7 @@
 """What each process costs before it does any work: `python -m bench startup`.
 
-Every role is started a few times over the same embedded engines, until it has used no processor for a second. The table
-has medians: processor seconds and resident memory of the process alone, and of its children (the parse worker's
-sandbox).
+Every role is started a few times over the same embedded engines, until it has slept for a second. The table has the
+medians: processor seconds and resident memory of the process alone, and of its children (the parse worker's sandbox).
 """
 
 from __future__ import annotations
@@ -30,43 +29,48 @@ ROLES = {
     "scheduler": ["workers", "scheduler"],
 }
 _RUNS = 5
-_IDLE_SECONDS = 1.0
-_IDLE_CPU_SECONDS = 0.03  # the scheduler's passes use that much
+_ASLEEP_SECONDS = 1.0
+_LOOKS = 10
+_IMPORT_SECONDS = 0.3  # a process that has used less still waits for the disk
 _NOWHERE = "http://127.0.0.1:9/v1"  # a provider that nobody calls
 
 
-class Cost(NamedTuple):
+class StartupCost(NamedTuple):
     cpu_seconds: float
     resident_mb: float
     children_cpu_seconds: float
     children_mb: float
 
 
-def run(command: list[str], environment: Mapping[str, str]) -> Cost:
-    """Start a process, wait until it is idle, and return what it cost so far."""
+def run(command: list[str], environment: Mapping[str, str]) -> StartupCost:
+    """Start a process, wait until it sleeps, and return what it cost so far."""
     nowhere = subprocess.DEVNULL
     process = psutil.Popen([sys.executable, "-m", *command], env=dict(environment), stdout=nowhere, stderr=nowhere)
     try:
-        return _once_idle(process)
+        return _once_asleep(process)
     finally:
         process.terminate()
         process.wait(timeout=60)
 
 
-def _once_idle(process: psutil.Popen) -> Cost:
-    before = _cost(process)
-    while True:
-        time.sleep(_IDLE_SECONDS)
-        cost = _cost(process)
-        used = cost.cpu_seconds + cost.children_cpu_seconds - before.cpu_seconds - before.children_cpu_seconds
-        if used <= _IDLE_CPU_SECONDS and cost.cpu_seconds > 2 * _IDLE_CPU_SECONDS:
-            return cost
-        before = cost
+def _once_asleep(process: psutil.Popen) -> StartupCost:
+    looks_asleep = 0
+    while looks_asleep < _LOOKS:
+        time.sleep(_ASLEEP_SECONDS / _LOOKS)
+        asleep = _cpu_seconds(process) > _IMPORT_SECONDS and not _threads_awake(process.pid)
+        looks_asleep = looks_asleep + 1 if asleep else 0
+    return _cost(process)
 
 
-def _cost(process: psutil.Popen) -> Cost:
+def _threads_awake(pid: int) -> int:
+    """How many threads run, or wait for a processor or the disk."""
+    states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(state != "S" for state in states)
+
+
+def _cost(process: psutil.Popen) -> StartupCost:
     children = process.children(recursive=True)
-    return Cost(
+    return StartupCost(
         _cpu_seconds(process),
         process.memory_info().rss / 1e6,
         sum(map(_cpu_seconds, children)),
@@ -94,7 +98,7 @@ def main() -> None:
         print("role        CPU s  resident MB   children CPU s  children MB")
         for role, command in ROLES.items():
             runs = [run(command, environment) for _ in range(_RUNS)]
-            cost = Cost(*(statistics.median(values) for values in zip(*runs, strict=True)))
+            cost = StartupCost(*(statistics.median(values) for values in zip(*runs, strict=True)))
             children = f"{cost.children_cpu_seconds:15.2f}  {cost.children_mb:11.0f}" if cost.children_mb else ""
             print(f"{role:10} {cost.cpu_seconds:6.2f}  {cost.resident_mb:11.0f} {children}", flush=True)
 

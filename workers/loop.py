@@ -33,12 +33,13 @@ class WorkerLoop:
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
         self._thread.start()
-        self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
-        self._watchdog.start()
         self._stack = AsyncExitStack()
         self._beside: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
         self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
+        # Only now: the imports of the role hold the loop up, on a busy machine for long.
+        self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
+        self._watchdog.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result."""
