@@ -16,14 +16,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
+import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
-_START_SECONDS = 60
+_START_SECONDS = 120  # the server's imports on a busy machine included
 _READ_BYTES = 65_536
 
 
@@ -62,7 +64,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, and the server is about to say so
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -149,9 +152,9 @@ class Server:
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # of the children that run, by their process ids
         self._unread = b""
-        self._wakeup, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wakeup)
-        self._wakeup_end = wakeup
+        self._child_ended, self._wakeup = os.pipe()
+        os.set_blocking(self._wakeup, False)
+        signal.set_wakeup_fd(self._wakeup)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -159,11 +162,11 @@ class Server:
         """Serve until the input ends; in a child, return what it is to run."""
         with selectors.DefaultSelector() as selector:
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
-            selector.register(self._wakeup, selectors.EVENT_READ)
+            selector.register(self._child_ended, selectors.EVENT_READ)
             while True:
                 for key, _ in selector.select():
-                    if key.fd == self._wakeup:
-                        os.read(self._wakeup, _READ_BYTES)
+                    if key.fd == self._child_ended:
+                        os.read(self._child_ended, _READ_BYTES)
                         self._reap()
                         continue
                     requests = self._requests()
@@ -185,7 +188,6 @@ class Server:
         """Whether this is the child."""
         pid = os.fork()
         if pid == 0:
-            os.close(self._wakeup)
             self._become(request)
             return True
         self._numbers[pid] = request.number
@@ -194,7 +196,8 @@ class Server:
 
     def _become(self, request: Request) -> None:
         signal.set_wakeup_fd(-1)
-        os.close(self._wakeup_end)
+        os.close(self._child_ended)
+        os.close(self._wakeup)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()
@@ -230,25 +233,24 @@ def _tell(**event: Any) -> None:
 
 def _import_the_product() -> None:
     """Import what the API and the workers use, also what their libraries import when they are first called."""
+    import celery.app.amqp
     import celery.apps.worker
     import celery.bin.celery
+    import celery.concurrency.thread
+    import celery.worker.consumer  # noqa: F401
+    import httpx
+    import openai
     import uvicorn.lifespan.on
     import uvicorn.loops.uvloop
-    import uvicorn.protocols.http.httptools_impl
+    import uvicorn.protocols.http.httptools_impl  # noqa: F401
 
-    import api.app
-    import shared.broker.transport
-    import shared.ledger.schema
-    import workers.loop
-    import workers.scheduler
-    import workers.tasks
-
-    assert {api, celery, shared, uvicorn, workers}
-    assert threading.active_count() == 1
+    for client in (httpx.Client(), openai.OpenAI(api_key="none")):
+        client.close()
 
 
 def main() -> None:
     _import_the_product()
+    assert psutil.Process().num_threads() == 1
     gc.collect()
     gc.freeze()  # a child's collections would copy the pages that it shares with the server
     request = Server().serve()

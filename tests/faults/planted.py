@@ -56,7 +56,7 @@ BUGS = (
         "shared/ingest/drain.py",
         (
             ("await self._commit(group)", "outcomes = group"),
-            ("self.settled += len(group)", "await asyncio.sleep(6); await self._commit(outcomes)"),
+            ("self.settled += len(group)", "await asyncio.sleep(1); await self._commit(outcomes)"),
         ),
     ),
     Bug(

@@ -158,6 +158,14 @@ class Scenario:
     def wait_for_answers(self, count: int, timeout: float = 60) -> None:
         self.fleet.wait_until(lambda: self.answered() >= count, f"no {count} calls were answered", timeout)
 
+    def wait_for_chunks(self, state: str) -> None:
+        """Wait until every chunk counts as `state` in what the API tells of its document."""
+
+        def came_so_far() -> bool:
+            return sum(d["chunks"][state] for d in self.fleet.documents(self.collection)) == self.chunks
+
+        self.fleet.wait_until(came_so_far, f"not every chunk was counted as {state}")
+
     def settle(self, timeout: float = 120, *, swept: bool = False) -> list[dict[str, Any]]:
         """Wait until every document has ended; with `swept`, until late writers have been swept after too."""
         documents = self.fleet.wait_until_settled(len(self.documents), self.collection, timeout)

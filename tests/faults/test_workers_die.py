@@ -42,7 +42,9 @@ def test_killed_at_a_point(fleet, provider, begin, scale, point):
     fleet.dying(f"{role}-1", point, nth=NTH.get(point, 1))
 
     with fleet.paused(f"{role}-2"):
-        scenario.hand_in(scenario.corpus(scale.documents // 2))
+        with fleet.paused(f"{role}-1"):  # until it has its hands full from the first moment
+            scenario.hand_in(scenario.corpus(scale.documents // 2))
+            scenario.wait_for_chunks("total" if role == "ask" else "asked")
         fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
 
     scenario.settle()
