@@ -84,7 +84,7 @@ async def empty(services: AllServices) -> None:
             await connection.execute(table.delete())
     shutil.rmtree(settings.data_dir / "uploads", ignore_errors=True)
     for limiter in (services.limiters.llm, services.limiters.embedding):
-        assert await limiter._pump.refresh(patience_seconds=5)
+        assert await limiter._client.refresh(patience_seconds=5)
     services.indexer.embedder.seen = None
 
 

@@ -14,6 +14,9 @@ from embedded import embeddings, llama
 from embedded.stack import Stack
 from shared.settings import Settings
 
+# Each model computes in threads on every core, and those of the LLM wait for each other by looking again and again.
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
