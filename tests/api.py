@@ -81,7 +81,7 @@ async def work(services: AllServices, *stages: str) -> None:
         "index": lambda: index_stage(services.indexer),
     }
     for stage in stages or made:
-        await Drain(made[stage](), limits, asyncio.Event()).run()
+        assert not await Drain(made[stage](), limits, asyncio.Event()).run()
 
 
 async def left_behind(services: AllServices, settings: Settings) -> tuple[int, list[Path]]:

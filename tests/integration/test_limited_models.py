@@ -15,15 +15,13 @@ from redis.asyncio import Redis
 from shared.domain.errors import Unavailable
 from shared.domain.rates import Rates, Window
 from shared.domain.usage import Usage
-from shared.ingest.drain import Drain, DrainLimits
-from shared.ingest.generate.stage import generate_stage
-from shared.ingest.parse.stage import parse_stage
 from shared.providers.chat import ChatRequest, Message, OpenAIChat
 from shared.providers.embedding import OpenAIEmbedder
 from shared.providers.limiter.limiter import Limiter, ProviderLimits
 from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
 from shared.providers.limiter.script import Timing
 from shared.providers.provider import Provider
+from tests.api import work
 
 
 @pytest.fixture
@@ -131,31 +129,25 @@ async def test_asking_for_the_length_of_vectors_counts_too(pool, provider):
     assert (await limiter.usage(""))[0].used == 2 == provider.stats()["embeddings"]
 
 
-async def drained(services, stage) -> None:
-    settings = services.settings
-    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
-    await Drain(stage, limits, asyncio.Event()).run()
-
-
 async def test_a_provider_that_is_down_is_left_alone_and_burns_few_attempts(services, library, provider):
     sections = (f"# Part {n}\n\n" + " ".join(f"word{n}x{w}" for w in range(60)) for n in range(40))
     await library.add("\n\n".join(sections))
-    await drained(services, parse_stage(services.parser))
+    await work(services, "parse")
     provider.script(down=True)
-    await drained(services, generate_stage(services.generator))
+    await work(services, "generate")
     async with services.database.begin() as connection:
         chunks, attempts = (await connection.exec_driver_sql("SELECT count(*), sum(attempts) FROM chunks")).one()
         await connection.exec_driver_sql("UPDATE chunks SET due_at = now()")
     provider.reset()
 
-    await drained(services, generate_stage(services.generator))
+    await work(services, "generate")
     assert provider.stats()["calls"] == 0
     assert chunks == 40
     assert attempts <= 9
 
     provider.script(down=False)
     await asyncio.sleep(2.1)
-    await drained(services, generate_stage(services.generator))
+    await work(services, "generate")
     async with services.database.begin() as connection:
         asked = (await connection.exec_driver_sql("SELECT count(*) FROM chunks WHERE state = 'generated'")).scalar_one()
     assert asked == 40

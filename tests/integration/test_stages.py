@@ -1,6 +1,5 @@
 """From bytes to points and back: the stages over real engines, with a scripted provider."""
 
-import asyncio
 from dataclasses import replace
 from uuid import uuid4
 
@@ -11,33 +10,18 @@ from structlog.testing import capture_logs
 
 from bench.provider import Provider, Script
 from shared.domain.records import ChunkState, CollectionOptions, DocumentState
-from shared.ingest.drain import Drain, DrainLimits
-from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import _settle as settle_indexed
-from shared.ingest.index.stage import index_batch, index_stage
-from shared.ingest.parse.stage import parse_stage
+from shared.ingest.index.stage import index_batch
 from shared.query.retrieve import Query
 from shared.vectors.filters import visible_points
 from shared.vectors.points import Point
+from tests.api import work
 from tests.conftest import Library
 
 TWO_SECTIONS = "\n\n".join(
     f"# {name}\n\n" + " ".join(f"{name}{number} is about {name} number {number}." for number in range(20))
     for name in ("alpha", "beta")
 )
-
-
-async def work(services, *stages):
-    """Drain each stage until nothing is due."""
-    settings = services.settings
-    limits = DrainLimits(lease=settings.tuning.lease, budget=settings.tuning.drain, grace=settings.grace)
-    for stage in stages or ("parse", "generate", "index"):
-        built = {
-            "parse": lambda: parse_stage(services.parser),
-            "generate": lambda: generate_stage(services.generator),
-            "index": lambda: index_stage(services.indexer),
-        }[stage]()
-        assert not await Drain(built, limits, asyncio.Event()).run()
 
 
 async def points(services, library, **payload):
