@@ -11,7 +11,6 @@ import pytest
 from tests.faults.dying import POINTS
 from tests.faults.fleet import CREW, role_of
 
-pytestmark = pytest.mark.xdist_group("workers")
 # Late enough for calls to be out, answers to be there and commits to have been made.
 NTH = {"after the claim": 3, "after the answer": 30, "after its commit": 3}
 AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after the upsert")
