@@ -29,7 +29,7 @@ from shared.settings import Settings
 from shared.vectors.points import question_id
 
 ROOT = Path(__file__).resolve().parent.parent
-ROLES = ("parse", "ask", "index", "scheduler")
+ROLES = ("parse", "generate", "index", "scheduler")
 
 
 class Process(Protocol):

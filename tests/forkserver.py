@@ -244,6 +244,12 @@ def _import_the_product() -> None:
     import uvicorn.loops.uvloop
     import uvicorn.protocols.http.httptools_impl  # noqa: F401
 
+    from api.app import create  # noqa: F401
+    from shared.broker.transport import Transport  # noqa: F401
+    from shared.ledger.schema import migrate  # noqa: F401
+    from shared.services import all as every_role  # noqa: F401
+    from workers import scheduler, tasks  # noqa: F401
+
     for client in (httpx.Client(), openai.OpenAI(api_key="none")):
         client.close()
 

@@ -6,28 +6,31 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 from tests.ground import GROUND
 
+_OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")  # take as long as the other faults together
 _LONGEST_FIRST = ("faults", "acceptance", "integration", "contract", "properties", "unit")
 
 
 class Lanes(LoadGroupScheduling):
     """Hands out whole files, so that tests keep their order and share what their file starts.
 
-    The fault suite is one lane: its files share a deployment. Tests marked `alone` are the last lane.
+    The fault suite is two lanes, each over a deployment that its files share. Tests marked `alone` are the last lane.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         group: str = super()._split_scope(nodeid)
         if group != nodeid:
             return group
-        path = nodeid.partition("::")[0]
-        return "faults" if path.startswith("tests/faults/") else path
+        path = PurePosixPath(nodeid.partition("::")[0])
+        if path.parent.name != "faults":
+            return str(path)
+        return "faults of workers" if path.stem in _OF_WORKERS else "faults"
 
 
 @pytest.hookimpl(optionalhook=True)

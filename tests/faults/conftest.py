@@ -1,7 +1,4 @@
-"""The fault suite: the deployment that its scenarios share, and the table at the end.
-
-Scenarios of the group `workers` may run beside the others, over a deployment of their own (tests/lanes.py).
-"""
+"""The fault suite: the deployment that its scenarios share, and the table at the end."""
 
 from __future__ import annotations
 

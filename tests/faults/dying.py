@@ -36,7 +36,7 @@ POINTS = {
     "after the file was read": Point("parse", ParsingSandbox, "parse"),
     "after the claim": Point("generate", Work, "claim_to_generate"),
     "after the answer": Point("generate", shared.ingest.generate.stage, "generate_questions"),
-    "within its transaction": Point("generate", shared.ledger.rows, "paid_arrays"),
+    "within its transaction": Point("generate", shared.ledger.rows, "generated_rows"),
     "after its commit": Point("generate", Work, "settle_generated"),
     "before the upsert": Point("index", Index, "upsert", before=True),
     "after the upsert": Point("index", Index, "upsert"),

@@ -1,10 +1,7 @@
 """A worker's clock jumps by hours: no worker's clock decides anything."""
 
-import pytest
-
 from tests.faults.fleet import Job, role_of
 
-pytestmark = pytest.mark.xdist_group("workers")
 JUMPS = {"parse-1": 2, "generate-1": -2}
 
 

@@ -1,10 +1,7 @@
 """A file or a chunk that kills its worker, a text that cannot be embedded: set aside, and everything else goes on."""
 
-import pytest
-
 from tests.faults.fleet import Job, role_of
 
-pytestmark = pytest.mark.xdist_group("workers")
 POISONED = ("parse-1", "generate-1", "generate-2")
 
 

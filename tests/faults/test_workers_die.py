@@ -11,7 +11,6 @@ import pytest
 from tests.faults.dying import POINTS
 from tests.faults.fleet import CREW, role_of
 
-pytestmark = pytest.mark.xdist_group("workers")
 # Late enough for calls to be out, answers to be there and commits to have been made.
 NTH = {"after the claim": 3, "after the answer": 30, "after its commit": 3}
 AT_A_POINT = ("after the claim", "after the answer", "after its commit", "after the upsert")
@@ -44,7 +43,7 @@ def test_killed_at_a_point(fleet, provider, begin, scale, point):
     with fleet.paused(f"{role}-2"):
         with fleet.paused(f"{role}-1"):  # until it has its hands full from the first moment
             scenario.hand_in(scenario.corpus(scale.documents // 2))
-            scenario.wait_for_chunks("total" if role == "ask" else "asked")
+            scenario.wait_for_chunks("total" if role == "generate" else "generated")
         fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
 
     scenario.settle()
@@ -91,7 +90,7 @@ def test_an_asking_worker_stands_still_past_its_lease(fleet, provider, begin):
 def test_a_worker_stands_still_within_a_transaction(fleet, provider, begin, scale):
     scenario = begin("3d", "SIGSTOP within a transaction")
     provider.script(latency_seconds=0.1)
-    pid = fleet.dying("generate-1", "within its transaction", number="STOP")
+    pid = fleet.dying("generate-1", "within its transaction", nth=2, number="STOP")
     with fleet.paused("generate-2"):  # it could be done with everything before the other one is rung for
         scenario.hand_in(scenario.corpus(scale.documents // 2))
         fleet.wait_until(lambda: fleet.is_stopped("generate-1"), "it came to no commit")
