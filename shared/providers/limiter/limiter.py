@@ -164,12 +164,12 @@ class Limiter:
         left = max(reply.pause_seconds, reply.cooldown_seconds - _PAUSING_COOLDOWN_SECONDS)
         return self._client.replied_at + left > time.monotonic()
 
-    def capacity(self, wanted: int) -> int:
-        """How many of `wanted` more calls to take up now: as many as the declared rate lets begin within seconds."""
+    def capacity(self, calls: int) -> int:
+        """How many of so many more calls to take up now: as many as the declared rate lets begin within seconds."""
         if self._requests_a_millisecond == 0:
-            return wanted
+            return calls
         ahead = ceil(self._requests_a_millisecond * 1000 * _CAPACITY_SECONDS)
-        return max(0, min(wanted, ahead - self._client.waiting))
+        return max(0, min(calls, ahead - self._client.waiting))
 
     async def usage(self, tenant: str) -> list[LimitUse]:
         """How much of the provider's and the tenant's limits is used.
