@@ -24,7 +24,7 @@ _NAMES = {
     "llm": "the embedded language model",
     "embedding": "the embedded embedding model",
 }
-_MODULES = {"qdrant": "qdrant_edge", "llm": "xllamacpp", "embedding": "onnxruntime, tokenizers"}
+_MODULES = {"qdrant": "qdrant_edge", "llm": "xllamacpp", "embedding": "embedded.minilm"}
 _DEBIAN_PACKAGES = {"libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6", "libgcc_s.so.1": "libgcc-s1"}
 _NOT_FOUND = re.compile(r"(lib[^\s:/]+\.so[^\s:]*): cannot open shared object file")
 

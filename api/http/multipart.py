@@ -69,7 +69,7 @@ async def read_form(request: Request, guard: UploadGuard, settings: Settings) ->
         InvalidInput: the file is absent or empty, or a field is unknown or comes twice.
         Unavailable: the disk refused.
     """
-    parts = _Parts(request, settings.max_upload_bytes + settings.max_json_bytes)
+    parts = _PartReader(request, settings.max_upload_bytes + settings.max_json_bytes)
     fields: dict[str, bytes] = {}
     rest = settings.max_json_bytes
     file: tuple[_FormPart, Upload] | None = None
@@ -92,7 +92,7 @@ async def read_form(request: Request, guard: UploadGuard, settings: Settings) ->
     return DocumentForm(fields, upload, part.filename, part.media_type)
 
 
-async def _read_field(parts: _Parts, max_bytes: int) -> bytes:
+async def _read_field(parts: _PartReader, max_bytes: int) -> bytes:
     value = bytearray()
     async for piece in parts.content():
         value += piece
@@ -101,7 +101,7 @@ async def _read_field(parts: _Parts, max_bytes: int) -> bytes:
     return bytes(value)
 
 
-class _Parts:
+class _PartReader:
     """The parts of a form one after the other, each with its content; only the newest pieces are in memory."""
 
     def __init__(self, request: Request, max_bytes: int) -> None:

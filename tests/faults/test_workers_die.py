@@ -91,7 +91,7 @@ def test_a_worker_stands_still_within_a_transaction(fleet, provider, begin, scal
     scenario = begin("3d", "SIGSTOP within a transaction")
     provider.script(latency_seconds=0.1)
     pid = fleet.dying("generate-1", "within its transaction", nth=2, number="STOP")
-    with fleet.paused("generate-2"):  # it could be done with everything before the other one is rung for
+    with fleet.paused("generate-2"):  # it could be done with everything before the other one is woken
         scenario.hand_in(scenario.corpus(scale.documents // 2))
         fleet.wait_until(lambda: fleet.is_stopped("generate-1"), "it came to no commit")
         scenario.in_flight += fleet.held_by(pid)

@@ -21,8 +21,8 @@ async def client(
 
 
 @pytest.fixture
-def rings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The queues that were rung for, instead of ringing."""
-    rung: list[str] = []
-    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: rung.extend(queues))
-    return rung
+def wakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queues that were woken; no message is sent."""
+    woken: list[str] = []
+    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: woken.extend(queues))
+    return woken

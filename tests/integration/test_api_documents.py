@@ -28,7 +28,7 @@ async def look(client, document_id):
 
 
 @pytest.mark.parametrize("form", [True, False])
-async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, settings, rings, form):
+async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, settings, wakes, form):
     reply = await client.post("/v1/documents", **({"files": FORM} if form else {"json": JSON}))
 
     accepted = AcceptedDocument.model_validate_json(reply.content)
@@ -36,7 +36,7 @@ async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, s
     assert reply.headers["location"] == f"/v1/documents/{accepted.document_id}"
     assert (accepted.state, accepted.version, accepted.collection) == ("queued", 1, "default")
     assert accepted.external_id == "a.md"
-    assert rings == ["parse"]
+    assert wakes == ["parse"]
     _, (path,) = await left_behind(services, settings)
     assert path.read_bytes() == JSON["text"].encode()
 
@@ -77,7 +77,7 @@ async def test_everything_that_a_form_says_is_kept(client):
     assert (shown.filename, shown.media_type, shown.size_bytes) == ("a.md", "text/markdown", 17)
 
 
-async def test_the_same_again_is_answered_with_what_is_there(client, services, settings, rings):
+async def test_the_same_again_is_answered_with_what_is_there(client, services, settings, wakes):
     first = await submit(client, metadata={"a": 1, "b": 2})
     again = await client.post("/v1/documents", json=JSON | {"metadata": {"b": 2, "a": 1}})
 
@@ -85,7 +85,7 @@ async def test_the_same_again_is_answered_with_what_is_there(client, services, s
     assert again.json() == orjson.loads(first.model_dump_json())
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (1, 1)
-    assert rings == ["parse"]
+    assert wakes == ["parse"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize(("request_", "status", "field"), BAD_JSON)
-async def test_json_that_is_refused_leaves_nothing(*, services, settings, provider, rings, request_, status, field):
+async def test_json_that_is_refused_leaves_nothing(*, services, settings, provider, wakes, request_, status, field):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     headers = {"content-type": "application/json"}
     async with calling(settings.model_copy(update=limits), services) as client:
@@ -167,7 +167,7 @@ async def test_json_that_is_refused_leaves_nothing(*, services, settings, provid
     assert problem.field == field
     assert reply.headers["content-type"] == "application/problem+json"
     assert await left_behind(services, settings) == (0, [])
-    assert rings == []
+    assert wakes == []
 
 
 def form(**fields):
@@ -203,7 +203,7 @@ BAD_FORMS = [
 
 
 @pytest.mark.parametrize(("request_", "status", "field"), BAD_FORMS)
-async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, provider, rings, request_, status, field):
+async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, provider, wakes, request_, status, field):
     limits = {"max_upload_bytes": 5_000, "max_json_bytes": 80_000}
     async with calling(settings.model_copy(update=limits), services) as client:
         reply = await client.post("/v1/documents", **request_)
@@ -211,7 +211,7 @@ async def test_a_form_that_is_refused_leaves_nothing(*, services, settings, prov
     problem = ProblemDetails.model_validate_json(reply.content)
     assert (reply.status_code, problem.field) == (status, field), reply.text
     assert await left_behind(services, settings) == (0, [])
-    assert rings == []
+    assert wakes == []
 
 
 @pytest.mark.parametrize("request_", [{"json": JSON}, {"files": FORM}])
@@ -273,7 +273,7 @@ async def test_a_failure_inside_shows_nothing_and_leaves_nothing(client, service
 
 
 async def test_a_collection_of_another_embedding_model_is_refused_with_what_to_do(
-    client, services, settings, provider, rings
+    client, services, settings, provider, wakes
 ):
     await services.ledger.collections.ensure("default", "old", embedding_model="older")
 
@@ -394,7 +394,7 @@ async def test_a_deleted_document_is_gone_at_once(client):
     assert (await submit(client)).document_id != accepted.document_id
 
 
-async def test_only_what_failed_can_be_retried(client, services, rings):
+async def test_only_what_failed_can_be_retried(client, services, wakes):
     accepted = await submit(client, text="%PDF-1.7 this is no PDF", filename="a.pdf")
     address = f"/v1/documents/{accepted.document_id}"
     assert (await client.post(f"{address}/retry")).status_code == 409
@@ -402,16 +402,16 @@ async def test_only_what_failed_can_be_retried(client, services, rings):
     failed = (await client.get(address)).json()
     assert failed["state"] == "failed"
     assert failed["error"]
-    rings.clear()
+    wakes.clear()
 
     reply = await client.post(f"{address}/retry")
 
     assert reply.status_code == 202
     assert DocumentView.model_validate_json(reply.content).state == "queued"
-    assert rings == ["parse"]
+    assert wakes == ["parse"]
 
 
-async def test_dead_chunks_are_retried_from_where_they_died(client, services, provider, rings):
+async def test_dead_chunks_are_retried_from_where_they_died(client, services, provider, wakes):
     provider.script(malformed_containing="Leave")
     accepted = await submit(client)
     address = f"/v1/documents/{accepted.document_id}"
@@ -419,10 +419,10 @@ async def test_dead_chunks_are_retried_from_where_they_died(client, services, pr
     shown = (await client.get(address)).json()
     assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", 1)
     provider.restore()
-    rings.clear()
+    wakes.clear()
 
     assert (await client.post(f"{address}/retry")).status_code == 202
-    assert set(rings) == {"generate", "index"}
+    assert set(wakes) == {"generate", "index"}
     await work(services)
     assert (await client.get(address)).json()["state"] == "ready"
 

@@ -23,7 +23,7 @@ ANSWERING = "The holiday entitlement of staff is thirty working days."
 async def reranking(settings, provider_process):
     """Services with a reranker."""
     changed = {"rerank_base_url": provider_process.url, "rerank_model": "scripted-reranker"}
-    async with build(settings.model_copy(update=changed)) as services:
+    async with build("all", settings.model_copy(update=changed)) as services:
         yield services
 
 

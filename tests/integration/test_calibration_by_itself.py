@@ -204,8 +204,8 @@ async def test_too_few_questions_are_refused(services, library, grow):
     assert await calibration(library) is None
 
 
-@pytest.mark.parametrize(("calibrate", "rings"), [(True, 1), (False, 0)])
-async def test_the_scheduler_rings_for_it_unless_it_is_switched_off(services, library, settings, calibrate, rings):
+@pytest.mark.parametrize(("calibrate", "wakes"), [(True, 1), (False, 0)])
+async def test_the_scheduler_wakes_for_it_unless_it_is_switched_off(services, library, settings, calibrate, wakes):
     await library.collection()
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     chosen = settings.model_copy(update={"calibrate": calibrate})
@@ -214,7 +214,7 @@ async def test_the_scheduler_rings_for_it_unless_it_is_switched_off(services, li
     await wakeups.aclose()
 
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
-        assert await redis.llen("calibrate") == rings
+        assert await redis.llen("calibrate") == wakes
 
 
 async def test_a_worker_answers_the_ring(services, settings, library, grow):
@@ -247,7 +247,7 @@ async def test_a_worker_that_ends_gives_its_claim_back(services, settings, libra
             while not await claims(services):
                 await asyncio.sleep(0.05)
         await asyncio.to_thread(ringing.join, 10)
-        assert not ringing.is_alive()  # who was rung for it is free for the drains meanwhile
+        assert not ringing.is_alive()  # the woken thread is free for the drains meanwhile
     finally:
         await asyncio.to_thread(loop.close)
         app.close()

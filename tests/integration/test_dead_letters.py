@@ -124,15 +124,15 @@ async def test_a_letter_tells_its_attempts(client, services, provider):
         assert shown.attempts == shown.history[-1].attempt == len(shown.history)
 
 
-async def test_what_is_paid_for_is_not_called_for_again(client, services, provider, rings):
+async def test_what_is_paid_for_is_not_called_for_again(client, services, provider, wakes):
     paid = await paid_but_dead(client, services)
     calls = provider.stats()["calls"]
     assert calls >= 2
-    rings.clear()
+    wakes.clear()
 
     settled = await settle(client, "retry")
     assert settled == {"documents": 0, "chunks": calls, "in_work": 0}
-    assert set(rings) == {"generate", "index"}
+    assert set(wakes) == {"generate", "index"}
     await work(services)
 
     shown = await document(client, paid)
@@ -156,13 +156,13 @@ async def test_ready_questions_are_indexed_again_without_a_call(client, services
     assert provider.stats()["calls"] == 0
 
 
-async def test_a_retry_takes_up_no_more_than_it_was_told(client, services, provider, rings):
+async def test_a_retry_takes_up_no_more_than_it_was_told(client, services, provider, wakes):
     failed, degraded = await one_of_each(client, services, provider)
     (chunk,) = await letters(client, collection="novels")
-    rings.clear()
+    wakes.clear()
 
     assert await settle(client, "retry", collection="papers") == {"documents": 1, "chunks": 0, "in_work": 0}
-    assert rings == ["parse"]
+    assert wakes == ["parse"]
     assert ((await document(client, failed))["state"], (await document(client, degraded))["state"]) == (
         "queued",
         "degraded",

@@ -324,14 +324,14 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
     before = await shelf.points()
     gone = sorted(before)[:3]
     await shelf.remove(*gone)
-    rings = []
-    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: rings.extend(queues))
+    wakes = []
+    monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda _, *queues: wakes.extend(queues))
     async with serving(settings, shelf.services) as client:
         address = "/v1/collections/default/verify"
         told = (await client.post(address, json={})).json()
         assert {finding["point_id"] for finding in told.pop("findings")} == set(gone)
         assert told == {"documents": 5, "points": len(before) - 3} | NOTHING | {"missing": 3, "repaired": 0}
-        assert rings == []
+        assert wakes == []
 
         accept = {"accept": "text/event-stream"}
         async with client.stream("POST", address, json={"repair": True}, headers=accept) as response:
@@ -340,7 +340,7 @@ async def test_over_http_it_is_one_object_or_events(shelf, settings, monkeypatch
     assert {name for name, _ in events} == {"progress", "finding", "done"}
     assert {data["point_id"] for name, data in events if name == "finding"} == set(gone)
     assert events[-1] == ("done", told | {"repaired": 3})
-    assert rings == ["index"]
+    assert wakes == ["index"]
 
 
 async def test_only_the_first_findings_are_told_in_detail(shelf, settings, monkeypatch):

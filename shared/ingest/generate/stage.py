@@ -37,21 +37,21 @@ class Generator:
     policy: RetryPolicy
 
 
-def generate_stage(questioner: Generator) -> Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]:
-    work = questioner.work
+def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutcome | FailedAttempt]:
+    work = generator.work
     return Stage(
         name="generate",
-        slots=questioner.settings.llm_max_in_flight,
+        slots=generator.settings.llm_max_in_flight,
         linger=timedelta(milliseconds=100),
-        claim=partial(_claim, questioner),
-        claim_suspect=partial(_claim, questioner, 1, suspects=True),
-        work=partial(generate, questioner),
-        settle=partial(_settle, questioner),
+        claim=partial(_claim, generator),
+        claim_suspect=partial(_claim, generator, 1, suspects=True),
+        work=partial(generate, generator),
+        settle=partial(_settle, generator),
         leases_of=lambda chunk: [chunk.lease],
         describe=_describe,
         extend=partial(work.extend, "chunks"),
         give_back=partial(work.give_back, "chunks"),
-        full=lambda: questioner.wakeups.wake("generate"),
+        full=lambda: generator.wakeups.wake("generate"),
     )
 
 
@@ -59,34 +59,34 @@ def _describe(chunk: ChunkToGenerate) -> dict[str, str]:
     return {"chunk_id": str(chunk.lease.id), "document_id": str(chunk.document_id), "tenant": chunk.tenant}
 
 
-async def _claim(questioner: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate]:
-    if await questioner.limiter.paused():
+async def _claim(generator: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate]:
+    if await generator.limiter.paused():
         return []
-    limit = questioner.limiter.capacity(limit)
+    limit = generator.limiter.capacity(limit)
     while limit:
-        claimed = await questioner.work.claim_to_generate(limit, suspects=suspects)
+        claimed = await generator.work.claim_to_generate(limit, suspects=suspects)
         if claimed.paid_already:
-            questioner.wakeups.wake("index")
+            generator.wakeups.wake("index")
         if claimed.chunks or not claimed.paid_already:
             return claimed.chunks
     return []
 
 
-async def generate(questioner: Generator, chunk: ChunkToGenerate) -> GenerateOutcome | FailedAttempt:
+async def generate(generator: Generator, chunk: ChunkToGenerate) -> GenerateOutcome | FailedAttempt:
     """Have a chunk's questions written."""
-    options = generation_options(questioner.settings, chunk.options, questioner.model.name)
+    options = generation_options(generator.settings, chunk.options, generator.model.name)
     try:
         poison.check(chunk.lost_leases)
         generated = await generate_questions(
-            LimitedChat(questioner.model, questioner.limiter, chunk.tenant), chunk.content, options
+            LimitedChat(generator.model, generator.limiter, chunk.tenant), chunk.content, options
         )
     except ForeaskError as error:
-        decision = decide(error, chunk.attempts, questioner.policy, random.random)
+        decision = decide(error, chunk.attempts, generator.policy, random.random)
         usage, calls = (error.usage, error.calls) if isinstance(error, BadQuestions) else (Usage(), 0)
         return FailedAttempt(chunk.lease, decision, usage, calls)
-    return GenerateOutcome(chunk, questioner.model.name, generated.questions, generated.usage, generated.calls)
+    return GenerateOutcome(chunk, generator.model.name, generated.questions, generated.usage, generated.calls)
 
 
-async def _settle(questioner: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
-    await questioner.work.settle_generated(outcomes)
-    questioner.wakeups.wake("index")
+async def _settle(generator: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
+    await generator.work.settle_generated(outcomes)
+    generator.wakeups.wake("index")

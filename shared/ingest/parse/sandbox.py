@@ -62,7 +62,7 @@ class ParsingSandbox:
         self._memory_bytes = memory_bytes
         self._max_text_chars = max_text_chars
         self._places = asyncio.Semaphore(workers)
-        self._idle: list[_Child] = []
+        self._idle: list[_ParserProcess] = []
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -110,12 +110,12 @@ class ParsingSandbox:
             outcome = await self._ask(used, request)
             if not isinstance(outcome, _Death) and outcome["outcome"] != "memory":
                 return outcome
-        outcome = await self._ask(await _Child.start(self._memory_bytes), request)
+        outcome = await self._ask(await _ParserProcess.start(self._memory_bytes), request)
         if isinstance(outcome, _Death):
             raise Unreadable(_cause(outcome, self._timeout, self._memory_bytes))
         return outcome
 
-    async def _ask(self, child: _Child, request: ParseRequest) -> ParseReply | _Death:
+    async def _ask(self, child: _ParserProcess, request: ParseRequest) -> ParseReply | _Death:
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
                 reply = await child.ask(request, max_bytes=self._max_text_chars * BYTES_PER_CHAR + 65_536)
@@ -132,9 +132,9 @@ class ParsingSandbox:
 
     async def warm(self) -> None:
         """Start a child ahead of the first file."""
-        self._idle.append(await _Child.start(self._memory_bytes))
+        self._idle.append(await _ParserProcess.start(self._memory_bytes))
 
-    async def _used_child(self) -> _Child | None:
+    async def _used_child(self) -> _ParserProcess | None:
         while self._idle:
             child = self._idle.pop()
             if child.alive:
@@ -142,7 +142,7 @@ class ParsingSandbox:
             await child.end()
         return None
 
-    async def _give_back(self, child: _Child, reply: ParseReply) -> None:
+    async def _give_back(self, child: _ParserProcess, reply: ParseReply) -> None:
         worn = reply["native_files"] >= MAX_NATIVE_FILES or reply["resident_bytes"] > self._memory_bytes // 2
         if worn or self._closed or reply["outcome"] == "memory":
             await child.end()
@@ -172,7 +172,7 @@ class _Death:
     last_words: bytes
 
 
-class _Child:
+class _ParserProcess:
     """One process and the socket to it."""
 
     def __init__(
@@ -188,7 +188,7 @@ class _Child:
         self._writer = writer
 
     @classmethod
-    async def start(cls, memory_bytes: int) -> _Child:
+    async def start(cls, memory_bytes: int) -> _ParserProcess:
         """A child that has said that it is ready.
 
         It is started by the event loop's own thread: Linux kills it when the thread that started it ends.
