@@ -27,8 +27,8 @@ demo: install ## start everything, ingest real documents, ask three questions
 up: install ## start everything and keep it running
 	@$(IN) -m cli up
 
-test: $(VENV)/.dev ## run the tests, three at a time (tests/lanes.py)
-	$(IN) -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder --durations 15
+test: $(VENV)/.dev ## run the tests, four at a time (tests/lanes.py)
+	$(IN) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 check: $(VENV)/.dev ## lint, formatting, types, and which room imports which
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+import sys
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from embedded.health import LOOPBACK
 
 # Below the ports that the kernel hands to outgoing connections, which could take an engine's between two starts.
 PORTS = range(15_000, 32_000)
+_reservations: list[socket.socket] = []  # they end with the process
 
 
 def stable_ports(path: Path, names: Iterable[str]) -> dict[str, int]:
@@ -28,7 +30,27 @@ def stable_ports(path: Path, names: Iterable[str]) -> dict[str, int]:
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    return next(port for port in random.sample(PORTS, len(PORTS)) if port not in taken and _is_free(port))
+    """A port that nobody listens on, and that no other process on this machine has been given by this function."""
+    return next(
+        port for port in random.sample(PORTS, len(PORTS)) if port not in taken and _is_free(port) and _reserve(port)
+    )
+
+
+def _reserve(port: int) -> bool:
+    """Keep a port for this process, which may listen on it only seconds from now; return whether it was to be had.
+
+    A name in the abstract namespace has one owner and leaves no file. Linux alone has that namespace.
+    """
+    if sys.platform != "linux":
+        return True
+    reservation = socket.socket(socket.AF_UNIX)
+    try:
+        reservation.bind(f"\0foreask-port-{port}")
+    except OSError:
+        reservation.close()
+        return False
+    _reservations.append(reservation)
+    return True
 
 
 def _is_free(port: int) -> bool:

@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadFileScheduling
 
 from tests.ground import GROUND
 
@@ -17,16 +18,13 @@ _OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")  # take as
 _LONGEST_FIRST = ("faults", "acceptance", "integration", "contract", "properties", "unit")
 
 
-class Lanes(LoadGroupScheduling):
+class Lanes(LoadFileScheduling):
     """Hands out whole files, so that tests keep their order and share what their file starts.
 
-    The fault suite is two lanes, each over a deployment that its files share. Tests marked `alone` are the last lane.
+    The fault suite is two lanes, each over a deployment that its files share.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        group: str = super()._split_scope(nodeid)
-        if group != nodeid:
-            return group
         path = PurePosixPath(nodeid.partition("::")[0])
         if path.parent.name != "faults":
             return str(path)
@@ -38,24 +36,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
     return Lanes(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)  # before the workers add a test's group to its name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_place)
-    for item in items:
-        if _alone(item) and _suite(item) != "faults":
-            item.add_marker(pytest.mark.xdist_group("alone"))
+    """Suites that take longest begin first, and files with tests that wait for all others, at their end, last."""
+    with_alone = {item.path for item in items if _alone(item) and _suite(item) != "faults"}
+    items.sort(key=lambda item: (item.path in with_alone, _LONGEST_FIRST.index(_suite(item)), _alone(item)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     with _turn(alone=_alone(item)):
         return (yield)
-
-
-def _place(item: pytest.Item) -> tuple[bool, int, bool]:
-    """Lanes that take longest begin first, and what waits for the others comes last in its lane."""
-    suite, alone = _suite(item), _alone(item)
-    return alone and suite != "faults", _LONGEST_FIRST.index(suite), alone
 
 
 def _suite(item: pytest.Item) -> str:
@@ -68,7 +58,16 @@ def _alone(item: pytest.Item) -> bool:
 
 @contextmanager
 def _turn(*, alone: bool) -> Iterator[None]:
-    """Wait until the machine may be shared with what runs, or until nothing runs."""
-    with Path(os.environ[GROUND], "turn").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    """Wait until the machine may be shared with what runs, or until nothing runs.
+
+    Who wants it alone shuts the door first, for a lock that is shared without a pause is never free.
+    """
+    with _open("machine") as machine:
+        with _open("door") as door:
+            fcntl.flock(door, fcntl.LOCK_EX)
+            fcntl.flock(machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
+
+
+def _open(name: str) -> IO[str]:
+    return Path(os.environ[GROUND], name).open("w")

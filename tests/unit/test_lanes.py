@@ -39,7 +39,7 @@ def runs(tmp_path):
         (folder / name).write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-p", "tests.ground", "-p", "tests.lanes", "-n", "2"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "RUNS": str(tmp_path / "runs")}
-    subprocess.run([*command, "--dist", "loadgroup", "tests"], cwd=tmp_path, env=environment, check=True)
+    subprocess.run([*command, "--dist", "loadfile", "tests"], cwd=tmp_path, env=environment, check=True)
     lines = [line.split() for line in (tmp_path / "runs").read_text().splitlines()]
     return [(name, float(began), float(ended)) for name, began, ended in lines]
 

@@ -1,0 +1,29 @@
+"""Ports are chosen seconds before a process listens on them."""
+
+import random
+import subprocess
+import sys
+
+from bench.deployment import ROOT
+from embedded.ports import free_port
+
+CHOOSE = "import random; random.seed(5); from embedded.ports import free_port; print(free_port(), flush=True); input()"
+
+
+def test_two_processes_that_start_at_once_choose_different_ports():
+    command = [sys.executable, "-c", CHOOSE]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        chosen = int(other.stdout.readline())
+        random.seed(5)
+        mine = free_port()
+        other.stdin.write("\n")
+
+    assert mine != chosen
+
+
+def test_a_port_is_free_again_when_the_process_that_chose_it_has_ended():
+    def choose() -> str:
+        command = [sys.executable, "-c", CHOOSE]
+        return subprocess.run(command, cwd=ROOT, input="\n", stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    assert choose() == choose()
