@@ -14,7 +14,6 @@ from embedded.health import LOOPBACK
 
 # Below the ports that the kernel hands to outgoing connections, which could take an engine's between two starts.
 PORTS = range(15_000, 32_000)
-_reservations: list[socket.socket] = []  # they end with the process
 
 
 def stable_ports(path: Path, names: Iterable[str]) -> dict[str, int]:
@@ -49,7 +48,7 @@ def _reserve(port: int) -> bool:
     except OSError:
         reservation.close()
         return False
-    _reservations.append(reservation)
+    reservation.detach()  # it ends with the process
     return True
 
 
