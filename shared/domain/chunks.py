@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 
@@ -35,6 +35,10 @@ class ChunkContent:
     def whole(cls, text: str, title: str | None = None, heading_path: tuple[str, ...] = ()) -> Self:
         """The content of a chunk that is a whole document."""
         return cls(text, (0, len(text)), heading_path, title)
+
+    def with_text(self, text: str, span: tuple[int, int]) -> Self:
+        """The content of another stretch: a field that depends on the text is renewed here."""
+        return replace(self, text=text, span=span)
 
     def as_json(self) -> dict[str, Any]:
         """The fields by name, in order, as JSON has them; the section is an object, so that Qdrant can filter by it."""

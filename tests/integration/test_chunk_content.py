@@ -5,6 +5,8 @@ import dataclasses
 import orjson
 import pytest
 
+from api.schemas.documents import ChunkView
+from api.schemas.queries import RetrievedChunkView
 from shared.domain.chunks import ChunkContent
 from shared.domain.outcomes import GenerateOutcome, ParseOutcome
 from shared.domain.usage import Usage
@@ -66,3 +68,8 @@ async def test_every_field_goes_from_the_parser_to_a_query(services, library, pr
     assert shown.content == content
     (found,) = (await services.retriever.retrieve(await library.collection(), Query("Who lives alone?"))).chunks
     assert found.content == content
+
+
+@pytest.mark.parametrize(("view", "not_shown"), [(RetrievedChunkView, {"section"}), (ChunkView, {"section", "title"})])
+def test_the_api_shows_every_field_but_those_that_are_named_here(view, not_shown):
+    assert {field.name for field in dataclasses.fields(ChunkContent)} - view.model_fields.keys() == not_shown

@@ -72,7 +72,7 @@ def _cut(chunk: RetrievedChunk, start: int, end: int) -> RetrievedChunk | None:
     if not text:
         return None
     start += len(body) - len(body.lstrip())
-    return replace(chunk, content=replace(chunk.content, text=text, span=(start, start + len(text))))
+    return replace(chunk, content=chunk.content.with_text(text, (start, start + len(text))))
 
 
 def within_budget(chunks: Sequence[RetrievedChunk], tokens: TokenCounter, max_tokens: int) -> list[RetrievedChunk]:

@@ -59,9 +59,7 @@ def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[s
     if not complete:
         return chunk
     content = replace(
-        chunk.content,
-        text=joined(parts),
-        span=(section.start, section.end),
+        chunk.content.with_text(joined(parts), (section.start, section.end)),
         heading_path=common_path(part["heading_path"] for part in parts),
         page=parts[0]["page"],
     )
@@ -116,5 +114,5 @@ def _window(chunk: RetrievedChunk, spans: Sequence[Sentence], cosines: Sequence[
     best = max(range(len(spans)), key=cosines.__getitem__)
     start, end = spans[max(0, best - around)].start, spans[min(len(spans) - 1, best + around)].end
     offset = chunk.span[0]
-    content = replace(chunk.content, text=chunk.body[start:end], span=(offset + start, offset + end))
+    content = chunk.content.with_text(chunk.body[start:end], (offset + start, offset + end))
     return replace(chunk, content=content)
