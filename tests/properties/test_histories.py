@@ -1,0 +1,498 @@
+"""Histories: documents are handed in, edited, deleted and asked about while workers die, wake late and lose engines.
+
+Each history is a sequence of steps that Hypothesis chooses. Whatever it was, at its end, when nothing is due any more,
+Qdrant must hold what the ledger derives from the live versions, and these must be what was handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from pydantic import SecretStr
+from qdrant_client import AsyncQdrantClient
+from sqlalchemy import text
+
+from bench.deployment import ScriptedProvider
+from embedded.stack import Stack
+from shared.domain.chunks import ChunkContent
+from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
+from shared.domain.records import CollectionOptions, Document, NewDocument
+from shared.ingest.drain import Stage
+from shared.ingest.generate import content_key
+from shared.ingest.generate.options import generation_options
+from shared.ingest.generate.stage import generate_stage
+from shared.ingest.index.stage import index_stage
+from shared.ingest.parse.stage import parse_stage
+from shared.ledger.dead_letters import Choice
+from shared.ledger.query_log import QueryLogEntry
+from shared.ledger.schema import migrate
+from shared.services import build
+from shared.services.all import AllServices
+from shared.vectors.points import question_id
+from tests.conftest import empty
+from tests.faults.fleet import Proxy
+from tests.transitions import refuse_unknown_transitions
+
+NAMES = ("a.md", "b.md")
+STAGES = ("parse", "generate", "index")
+SECTIONS = tuple(
+    f"## {place}\n\n" + " ".join(f"The {place} opens at {hour} on day {hour * 7}." for hour in range(6, 12))
+    for place in ("harbour", "library", "museum")
+)
+UNREADABLE = b"%PDF-1.4 broken \x00\x01"
+PROMPTS = (None, "ALPHA {title} {headings} {text}", "BETA {title} {headings} {text}")
+QUESTION = "When may one go there?"
+HISTORIES = {"short": 100, "full": 2_000, "soak": 2_000}
+
+
+@dataclass
+class World:
+    """What all histories share: services over links that can be cut."""
+
+    services: AllServices
+    proxy: Proxy
+    provider: ScriptedProvider
+    run: Callable[..., Any]
+    qdrant: AsyncQdrantClient  # not over the link
+
+    def stages(self) -> dict[str, Stage[Any, Any]]:
+        s = self.services
+        return {
+            "parse": parse_stage(s.parser),
+            "generate": generate_stage(s.generator),
+            "index": index_stage(s.indexer),
+        }
+
+    async def sql(self, statement: str, **parameters: object) -> Sequence[Any]:
+        async with self.services.database.begin() as connection:
+            result = await connection.execute(text(statement), parameters)
+            return result.all() if result.returns_rows else []
+
+
+@dataclass
+class Claim:
+    """What a worker holds: an item of a stage, and later its outcome."""
+
+    stage: Stage[Any, Any]
+    item: Any
+    outcome: Any = None
+
+
+@dataclass
+class Handed:
+    """What was handed in for one external id: content and metadata by version."""
+
+    id: UUID
+    versions: dict[int, tuple[str | None, dict[str, str]]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def world(
+    stack: Stack, provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[type[RuleBasedStateMachine]]:
+    settings = stack.settings
+    assert settings.database_url and settings.qdrant_url
+    targets = {"ledger": _address(settings.database_url.get_secret_value()), "qdrant": _address(settings.qdrant_url)}
+    proxy = Proxy(targets)
+
+    def over_link(url: str, link: str) -> str:
+        return url.replace(targets[link], f"127.0.0.1:{proxy.ports[link]}")
+
+    settings = settings.model_copy(
+        update={
+            "data_dir": tmp_path_factory.mktemp("histories"),
+            "database_url": SecretStr(over_link(settings.database_url.get_secret_value(), "ledger")),
+            "qdrant_url": over_link(settings.qdrant_url, "qdrant"),
+            "chunk_max_chars": 300,
+            "calibrate": False,
+        }
+    )
+    with asyncio.Runner() as runner:
+        building = build("all", settings)
+        services = runner.run(building.__aenter__())
+        runner.run(migrate(services.database.engine))
+        runner.run(refuse_unknown_transitions(services.database))
+        qdrant = AsyncQdrantClient(url=stack.settings.qdrant_url, check_compatibility=False, trust_env=False)
+        try:
+            yield World(services, proxy, provider_process, runner.run, qdrant)
+        finally:
+            runner.run(empty(services))
+            runner.run(qdrant.close())
+            runner.run(building.__aexit__(None, None, None))
+            proxy.close()
+
+
+def _address(url: str) -> str:
+    return url.rsplit("@", maxsplit=1)[-1].removeprefix("http://").split("/")[0]
+
+
+def test_every_history_ends_with_the_points_of_what_is_live(world, request):
+    class Machine(Histories):
+        def __init__(self) -> None:
+            super().__init__(world)
+
+    count = HISTORIES[request.config.getoption("--faults")]
+    run_state_machine_as_test(
+        Machine,
+        settings=hypothesis_settings(
+            max_examples=count,
+            stateful_step_count=25,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.generate] if count <= 100 else [Phase.generate, Phase.shrink],
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+class Histories(RuleBasedStateMachine):
+    """One history: what owners do, what workers do, and what happens to them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self.services = world.services
+        self.stages = world.stages()
+        self.handed: dict[str, Handed] = {}
+        self.claims: list[Claim] = []
+        self.asked: list[tuple[UUID, UUID]] = []  # queries, and the chunks that they were answered with
+        self.may_repeat = 0  # calls whose answers a death or a lost lease may have wasted
+        self.away: str | None = None  # the engine that the next step finds away
+        world.run(self._begin())
+
+    async def _begin(self) -> None:
+        await empty(self.services)
+        self.world.provider.restore()
+        self.collection = await self._collection(None)
+
+    async def _collection(self, prompt: str | None) -> Any:
+        model = self.services.settings.embedding_model
+        assert model is not None
+        return await self.services.ledger.collections.ensure(
+            "default", "default", embedding_model=model, options=_options(prompt)
+        )
+
+    def run(self, step: Any) -> Any:
+        """The result of a step, or None where an engine was away: whoever called comes back later."""
+        link, self.away = self.away, None
+        try:
+            if link:
+                self.world.proxy.change(link, "cut")
+            return self.world.run(step)
+        except Transient:
+            return None
+        finally:
+            if link:
+                self.world.proxy.change(link)
+
+    @initialize(documents=st.integers(0, 2))
+    def begin_with_documents(self, documents: int) -> None:
+        for name in NAMES[:documents]:
+            self.hand_in(name, {0, 1}, "x")
+        for stage in STAGES:
+            self.run(_work_off(self.stages[stage]))
+
+    # What owners do
+
+    @rule(name=st.sampled_from(NAMES), sections=st.sets(st.integers(0, 2), min_size=1), team=st.sampled_from("xy"))
+    def hand_in(self, name: str, sections: set[int], team: str) -> None:
+        body = "\n\n".join(SECTIONS[n] for n in sorted(sections))
+        self._submit(name, body.encode(), body, {"team": team}, "text.md", "text/markdown")
+
+    @rule(name=st.sampled_from(NAMES), team=st.sampled_from("xy"))
+    def hand_in_what_nobody_can_read(self, name: str, team: str) -> None:
+        self._submit(name, UNREADABLE, None, {"team": team}, "text.pdf", None)
+
+    def _submit(
+        self, name: str, raw: bytes, body: str | None, metadata: dict[str, str], filename: str, media_type: str | None
+    ) -> None:
+        document = self.run(self._submitted(name, raw, metadata, filename, media_type))
+        if document is not None:
+            handed = self.handed.setdefault(name, Handed(document.id))
+            if handed.id != document.id:
+                handed = self.handed[name] = Handed(document.id)
+            handed.versions[document.version] = (body, metadata)
+
+    async def _submitted(
+        self, name: str, raw: bytes, metadata: dict[str, str], filename: str, media_type: str | None
+    ) -> Document:
+        upload = await self.services.uploads.store_bytes(raw, max_bytes=1_000_000)
+        new = NewDocument(
+            collection=self.collection,
+            external_id=name,
+            filename=filename,
+            title=None,
+            media_type=media_type,
+            metadata=metadata,
+            ready_questions=None,
+            upload=upload.name,
+            size_bytes=upload.size_bytes,
+            content_hash=upload.sha256 + str(metadata).encode(),
+            lane=0,
+        )
+        submission = await self.services.ledger.documents.submit(new)
+        if submission.obsolete_upload:
+            self.services.uploads.remove(submission.obsolete_upload)
+        return submission.document
+
+    @precondition(lambda self: self.handed)
+    @rule(name=st.sampled_from(NAMES))
+    def delete(self, name: str) -> None:
+        if name in self.handed:
+            try:
+                deleted = self.run(self.services.ledger.documents.delete("default", self.handed[name].id))
+            except NotFound:
+                return
+            if deleted is not None:
+                del self.handed[name]
+
+    @precondition(lambda self: self.handed)
+    @rule()
+    def reindex(self) -> None:
+        before = self._versions()
+        if before is None or self.run(self.services.ledger.documents.reindex(self.collection)) is None:
+            return
+        self._follow(before)
+
+    @precondition(lambda self: self.handed)
+    @rule()
+    def discard_what_failed(self) -> None:
+        before = self._versions()
+        if before is None:
+            return
+        with suppress(NotFound, Conflict):
+            self.run(self.services.ledger.dead_letters.discard("default", Choice()))
+        now = self._versions()
+        for name, (_, live) in before.items():
+            if now is not None and name not in now:
+                del self.handed[name]
+            elif now is not None and live is not None and now[name] != before[name]:
+                self.handed[name].versions[now[name][0]] = self.handed[name].versions[live]
+
+    def _versions(self) -> dict[str, tuple[int, int | None]] | None:
+        """The newest and the live version of each document."""
+        statement = "SELECT external_id, version, live_version FROM documents WHERE state <> 'deleting'"
+        rows = self.run(self.world.sql(statement))
+        return None if rows is None else {row.external_id: (row.version, row.live_version) for row in rows}
+
+    def _follow(self, before: dict[str, tuple[int, int | None]]) -> None:
+        """A version that came without new content has that of the version before it."""
+        for name, (version, _) in (self._versions() or {}).items():
+            old = before[name][0]
+            if version != old:
+                self.handed[name].versions[version] = self.handed[name].versions[old]
+
+    @rule(prompt=st.sampled_from(PROMPTS))
+    def change_the_prompt(self, prompt: str | None) -> None:
+        changed = self.run(self._collection(prompt))
+        self.collection = changed or self.collection
+
+    @precondition(lambda self: self.handed)
+    @rule(number=st.integers(0, 5))
+    def accept(self, number: int) -> None:
+        self.run(self._accept(number))
+
+    async def _accept(self, number: int) -> None:
+        chunks = await self.world.sql(
+            "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version"
+            " WHERE d.state <> 'deleting' ORDER BY c.id"
+        )
+        if not chunks:
+            return
+        chunk, query = chunks[number % len(chunks)].id, uuid4()
+        entry = QueryLogEntry(query, "default", self.collection.id, f"{QUESTION} {len(self.asked)}", [str(chunk)])
+        await self.services.ledger.query_log.append([entry])
+        with suppress(ForeaskError):
+            await self.services.ledger.feedback.accept("default", query, chunk, most=10)
+            self.asked.append((query, chunk))
+
+    @precondition(lambda self: self.asked)
+    @rule(number=st.integers(0, 5))
+    def take_back(self, number: int) -> None:
+        query, chunk = self.asked[number % len(self.asked)]
+        with suppress(NotFound, Conflict):
+            self.run(self.services.ledger.feedback.take_back("default", query, chunk))
+
+    # What workers do
+
+    @rule(stage=st.sampled_from(STAGES))
+    def claim(self, stage: str) -> None:
+        for earlier in STAGES[: STAGES.index(stage)]:
+            self.run(_work_off(self.stages[earlier]))
+        for item in self.run(self.stages[stage].claim(2)) or ():
+            self.claims.append(Claim(self.stages[stage], item))
+
+    @precondition(lambda self: any(claim.outcome is None for claim in self.claims))
+    @rule(number=st.integers(0, 5))
+    def work(self, number: int) -> None:
+        waiting = [claim for claim in self.claims if claim.outcome is None]
+        claim = waiting[number % len(waiting)]
+        claim.outcome = self.run(claim.stage.work(claim.item))
+
+    @precondition(lambda self: any(claim.outcome is not None for claim in self.claims))
+    @rule(number=st.integers(0, 5))
+    def settle(self, number: int) -> None:
+        worked = [claim for claim in self.claims if claim.outcome is not None]
+        claim = worked[number % len(worked)]
+        if self.run(_settled(claim)):
+            self.claims.remove(claim)
+
+    @precondition(lambda self: self.claims)
+    @rule(number=st.integers(0, 5))
+    def stop_in_order(self, number: int) -> None:
+        claim = self.claims[number % len(self.claims)]
+        if claim.outcome is None:
+            self.run(claim.stage.give_back(claim.stage.leases_of(claim.item)))
+            self.claims.remove(claim)
+
+    @rule()
+    def clean(self) -> None:
+        self.run(self.services.cleaner.clean())
+
+    @rule(stages=st.sampled_from((("parse",), ("parse", "generate"), ("generate",), ("index",), tuple(STAGES))))
+    def work_off(self, stages: tuple[str, ...]) -> None:
+        for stage in stages:
+            self.run(_work_off(self.stages[stage]))
+
+    # What happens to them
+
+    @precondition(lambda self: self.claims)
+    @rule(number=st.integers(0, 5))
+    def kill(self, number: int) -> None:
+        claim = self.claims.pop(number % len(self.claims))
+        self.may_repeat += claim.stage.name == "generate" and claim.outcome is not None
+
+    @rule()
+    def leases_end(self) -> None:
+        self.may_repeat += sum(claim.stage.name == "generate" for claim in self.claims)
+        self.run(self._leases_end())
+
+    async def _leases_end(self) -> None:
+        for table in ("documents", "chunks"):
+            await self.world.sql(f"UPDATE {table} SET due_at = now(), lost_leases = 0 WHERE leased_by IS NOT NULL")
+
+    @rule(link=st.sampled_from(("ledger", "qdrant")))
+    def go_away(self, link: str) -> None:
+        self.away = link
+
+    # What must hold
+
+    def teardown(self) -> None:
+        self.away = None
+        self.world.run(self._quiet())
+        self.world.run(self._wake_late())
+        self.world.run(self._quiet())
+        self.world.run(self._judge())
+
+    async def _wake_late(self) -> None:
+        """Workers that stood still go on where they were: their leases have ended, and others have done the work."""
+        for claim in self.claims:
+            self.may_repeat += claim.stage.name == "generate"
+            await claim.stage.settle([claim.outcome or await claim.stage.work(claim.item)])
+
+    async def _quiet(self) -> None:
+        for _ in range(20):
+            await self._leases_end()
+            for table in ("documents", "chunks", "sweeps"):
+                await self.world.sql(f"UPDATE {table} SET due_at = now()")
+            for stage in self.stages.values():
+                await _work_off(stage)
+            await self.services.cleaner.clean()
+            if not await self._open():
+                return
+        raise AssertionError("there is no end to the work")
+
+    async def _open(self) -> int:
+        (row,) = await self.world.sql("""
+            SELECT (SELECT count(*) FROM sweeps)
+                 + (SELECT count(*) FROM chunks WHERE state IN ('generating', 'generated'))
+                 + (SELECT count(*) FROM documents WHERE state NOT IN ('ready', 'degraded', 'failed'))
+                 + (SELECT count(*) FROM accepted_questions WHERE state IN ('waiting', 'removing')) AS open""")
+        return int(row.open)
+
+    async def _judge(self) -> None:
+        documents = await self.world.sql("SELECT * FROM documents")
+        assert {d.external_id: d.id for d in documents} == {name: handed.id for name, handed in self.handed.items()}
+        expected: dict[str, tuple[int, dict[str, str]]] = {}
+        for document in documents:
+            expected |= await self._expected(document)
+        stored = await self._stored()
+        assert {i: (p["version"], p["metadata"], p.get("hidden", False)) for i, p in stored.items()} == {
+            i: (*wanted, False) for i, wanted in expected.items()
+        }
+        await self._judge_completions()
+        assert self.world.provider.stats()["paid_twice"] <= self.may_repeat
+
+    async def _expected(self, document: Any) -> dict[str, tuple[int, dict[str, str]]]:
+        """The points of a document's live version, which must be what was handed in as that version."""
+        versions = self.handed[document.external_id].versions
+        newest, _ = versions[document.version]
+        assert document.state == ("failed" if newest is None else "ready"), document.error
+        if newest is not None:
+            assert document.live_version == document.version
+        if document.live_version is None:
+            return {}
+        body, metadata = versions[document.live_version]
+        chunks = await self.world.sql(
+            "SELECT id, content, questions_passed FROM chunks WHERE document_id = :id AND version = :version ORDER BY ordinal",
+            id=document.id,
+            version=document.live_version,
+        )
+        assert body is not None
+        assert "\n\n".join(c.content["text"] for c in chunks).split() == body.split()
+        accepted = await self.world.sql(
+            "SELECT id FROM accepted_questions WHERE document_id = :id AND state = 'indexed'", id=document.id
+        )
+        ids = [str(c.id) for c in chunks] + [str(a.id) for a in accepted]
+        ids += [question_id(c.id, n) for c in chunks for n in range(c.questions_passed)]
+        return dict.fromkeys(ids, (document.live_version, metadata))
+
+    async def _stored(self) -> dict[str, dict[str, Any]]:
+        name = self.collection.index_name
+        if not await self.world.qdrant.collection_exists(name):
+            return {}
+        points, _ = await self.world.qdrant.scroll(name, limit=10_000, with_payload=True)
+        await self.services.index.drop_collection(name)
+        return {str(point.id): dict(point.payload or {}) for point in points}
+
+    async def _judge_completions(self) -> None:
+        """What is stored as paid for under a prompt's key was asked for with that prompt."""
+        contents = [ChunkContent.from_json(c.content) for c in await self.world.sql("SELECT content FROM chunks")]
+        model = self.services.generator.model.name
+        for prompt in PROMPTS:
+            options = generation_options(self.services.settings, _options(prompt), model)
+            keys = [content_key("default", model, content, options) for content in contents]
+            rows = await self.world.sql("SELECT questions FROM completions WHERE content_key = ANY(:keys)", keys=keys)
+            for row in rows:
+                assert ("ALPHA" in row.questions[0], "BETA" in row.questions[0]) == (
+                    "ALPHA" in (prompt or ""),
+                    "BETA" in (prompt or ""),
+                )
+
+
+def _options(prompt: str | None) -> CollectionOptions:
+    return CollectionOptions(prompt=prompt, questions_per_chunk=2)
+
+
+async def _settled(claim: Claim) -> bool:
+    await claim.stage.settle([claim.outcome])
+    return True
+
+
+async def _work_off(stage: Stage[Any, Any]) -> None:
+    """Do all that is due in a stage, one item at a time."""
+    while items := [*await stage.claim(50), *await stage.claim_suspect()]:
+        for item in items:
+            await stage.settle([await stage.work(item)])
