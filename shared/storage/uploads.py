@@ -25,6 +25,8 @@ from shared.domain.errors import TooLarge, Unavailable
 _FLUSH_BYTES = 1 << 20
 _RETRY_AFTER = timedelta(seconds=30)
 _READY_SECONDS = 5.0
+_PROBE_SECONDS = 1.0
+_SLOW_SECONDS = 30.0  # a busy disk takes its time: what was proved holds so long while the next proof is under way
 _MARKER = ".foreask-deployment"
 _SAMPLE = 100  # uploads that the ledger names: one of them in a folder without a marker tells whose it is
 _PAGE = 1_000
@@ -68,7 +70,7 @@ class Uploads:
         self.folder = folder
         self._owner = owner
         self._probe: asyncio.Task[None] | None = None
-        self._probed = -_READY_SECONDS
+        self._probed = self._proved = -_SLOW_SECONDS  # when a probe last ended, and succeeded
 
     def path(self, name: str) -> Path:
         return self.folder / name[:2] / name
@@ -112,12 +114,21 @@ class Uploads:
         """
         if self._probe is None or (self._probe.done() and time.monotonic() - self._probed > _READY_SECONDS):
             self._probe = asyncio.create_task(self._store_and_remove())
-        await asyncio.shield(self._probe)  # who gives up leaves it to the others: a thread that hangs is one thread
+        probe = self._probe  # one for all who ask: a folder that hangs costs one thread
+        done, _ = await asyncio.wait({probe}, timeout=_PROBE_SECONDS)
+        if done:
+            probe.result()
+        elif time.monotonic() - self._proved > _SLOW_SECONDS:
+            raise Unavailable("The folder of uploads does not answer.", component="uploads", retry_after=_RETRY_AFTER)
 
     async def _store_and_remove(self) -> None:
         try:
             upload = await self.store_bytes(b"ready", max_bytes=5)
             await asyncio.to_thread(self.remove, upload.name)
+            self._proved = time.monotonic()
+        except Unavailable as error:
+            if error.component == "uploads":  # the ledger is another check's
+                raise
         finally:
             self._probed = time.monotonic()
 
@@ -177,7 +188,7 @@ class Uploads:
         Raises:
             OSError: the folder cannot be read.
         """
-        for folder in await asyncio.to_thread(lambda: sorted(self.folder.glob("??"))):
+        for folder in await asyncio.to_thread(lambda: sorted(self.folder.glob("??/"))):
             names = await asyncio.to_thread(os.listdir, folder)
             for start in range(0, len(names), _PAGE):
                 yield names[start : start + _PAGE]

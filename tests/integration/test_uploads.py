@@ -11,6 +11,7 @@ from sqlalchemy import text
 from cli.commands import uploads as command
 from shared.domain.errors import Unavailable
 from shared.maintenance import orphans
+from shared.storage import uploads as storage
 from shared.storage.uploads import Uploads
 from tests.api import calling
 from workers.scheduler import _repeat, tidy
@@ -257,3 +258,25 @@ async def test_processes_that_use_an_empty_folder_at_once_all_may(services, tmp_
             return []
 
     await Uploads(tmp_path, Meanwhile()).require_own()
+
+
+async def test_a_folder_that_hangs_is_not_ready_unless_it_was_a_moment_ago(services, monkeypatch):
+    uploads, fresh = (Uploads(services.uploads.folder, services.ledger.deployment) for _ in range(2))
+    await uploads.ready()
+    monkeypatch.setattr(storage, "_PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(storage, "_READY_SECONDS", 0)
+    released = asyncio.Event()
+
+    async def hangs(self, content, *, max_bytes):
+        await released.wait()
+        raise Unavailable("stale", component="uploads")
+
+    monkeypatch.setattr(Uploads, "store_bytes", hangs)
+    await uploads.ready()
+    with pytest.raises(Unavailable, match="does not answer"):
+        await fresh.ready()
+
+    released.set()
+    for each in (uploads, fresh):
+        with pytest.raises(Unavailable, match="stale"):
+            await each._probe
