@@ -13,7 +13,7 @@ from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
-from shared.ledger.tables import metadata
+from shared.ledger.tables import deployment, metadata
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
@@ -81,7 +81,8 @@ async def empty(services: AllServices) -> None:
         await redis.flushall()
     async with services.database.begin() as connection:
         for table in reversed(metadata.sorted_tables):  # TRUNCATE makes new files for each table and index
-            await connection.execute(table.delete())
+            if table is not deployment:  # a ledger keeps its identity
+                await connection.execute(table.delete())
     shutil.rmtree(settings.data_dir / "uploads", ignore_errors=True)
     for limiter in (services.limiters.llm, services.limiters.embedding):
         assert await limiter._client.refresh(patience_seconds=5)

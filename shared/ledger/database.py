@@ -17,7 +17,7 @@ from sqlalchemy import event, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from shared.domain.errors import Permanent, Unavailable
+from shared.domain.errors import InvalidInput, Permanent, Unavailable
 
 _RETRY_AFTER = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=20)
@@ -79,12 +79,19 @@ class Database:
         url: `postgresql://user:password@host:port/name`.
         pool_size: connections that one process may hold.
         patience: how long a transaction may take; None sets no bound.
+
+    Raises:
+        InvalidInput: the URL is none.
     """
 
     def __init__(self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE) -> None:
         bound = 0.0 if patience is None else patience.total_seconds()
+        try:
+            address = make_url(url).set(drivername="postgresql+asyncpg")
+        except (exc.ArgumentError, ValueError):  # the latter where the port is no number
+            raise InvalidInput("FOREASK_DATABASE_URL is no postgresql://user:password@host:5432/name.") from None
         self.engine: AsyncEngine = create_async_engine(
-            make_url(url).set(drivername="postgresql+asyncpg"),
+            address,
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=10,

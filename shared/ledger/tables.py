@@ -60,6 +60,11 @@ def _lease_columns() -> list[Column[object]]:
     ]
 
 
+# One row: whose ledger this is. The folder of uploads has the same id.
+deployment = Table(
+    "deployment", metadata, Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()"))
+)
+
 collections = Table(
     "collections",
     metadata,
@@ -125,6 +130,7 @@ documents = Table(
         postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.TO_PARSE)}"),
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
+    Index("ix_documents_upload", "upload"),  # tidying asks for every file
     Index("ix_documents_list", "tenant", "created_at", "id"),
     Index(
         "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,9 +81,11 @@ class Index:
 
     def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
         key = api_key.get_secret_value() if api_key else None
-        self._client = AsyncQdrantClient(
-            url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
-        )
+        with warnings.catch_warnings():  # of a key without TLS: the API says so once, where it matters
+            warnings.simplefilter("ignore", UserWarning)
+            self._client = AsyncQdrantClient(
+                url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
+            )
         self._known: set[str] = set()
         self._away = False  # whether the last request got no answer
 

@@ -17,6 +17,7 @@ NOW = sa.text("now()")
 
 def upgrade() -> None:
     op.execute(sa.schema.CreateSequence(sa.Sequence("fencing")))
+    _deployment()
     _collections()
     _documents()
     _chunks()
@@ -38,6 +39,15 @@ def _lease_columns() -> list[sa.Column[Any]]:
         sa.Column("error", sa.Text()),
         sa.Column("history", JSONB(), server_default=sa.text("'[]'::jsonb"), nullable=False),
     ]
+
+
+def _deployment() -> None:
+    op.create_table(
+        "deployment",
+        sa.Column("id", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_deployment"),
+    )
+    op.execute("INSERT INTO deployment DEFAULT VALUES")
 
 
 def _collections() -> None:
@@ -99,6 +109,7 @@ def _documents_indexes() -> None:
         "ix_documents_failed", "documents", ["tenant", "updated_at", "id"], postgresql_where=sa.text("state = 'failed'")
     )
     op.create_index("ix_documents_leased", "documents", ["tenant"], postgresql_where=sa.text("leased_by IS NOT NULL"))
+    op.create_index("ix_documents_upload", "documents", ["upload"])
     op.create_index("ix_documents_list", "documents", ["tenant", "created_at", "id"])
     op.create_index(
         "ix_documents_open",
