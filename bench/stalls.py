@@ -36,6 +36,7 @@ FILES = 4_096  # two for each listener
 
 _JSON = {"content-type": "application/json"}
 _TICK_SECONDS = 0.002
+_AT_REST = 100  # answers before the request is sent: left out
 
 
 def serve() -> None:
@@ -62,7 +63,7 @@ async def _watch(stands: list[float]) -> None:
 
 
 def probe(url: str) -> None:
-    """Ask for the health until standard input ends, and print how long each answer took, in seconds."""
+    """Ask for the health until standard input ends; print a line after 100 answers, and in the end their seconds."""
     waited: list[float] = []
     ended = asyncio.Event()
 
@@ -73,6 +74,8 @@ def probe(url: str) -> None:
                 before = time.perf_counter()
                 await client.get("/health/live")
                 waited.append(time.perf_counter() - before)
+                if len(waited) == _AT_REST:
+                    print(flush=True)
                 await asyncio.sleep(0.005)
 
     asyncio.run(run())
@@ -90,7 +93,8 @@ class Meter:
         command = [sys.executable, "-m", "bench.stalls", "probe", self._url]
         self._client.get("/stand")
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as probing:
-            time.sleep(1.5)  # it has started, and seen the API at rest
+            assert probing.stdout is not None
+            probing.stdout.readline()
             self._client.get("/stand")
             before = time.perf_counter()
             outcome = ask(self._client)
@@ -98,7 +102,7 @@ class Meter:
             time.sleep(0.3)
             waited, _ = probing.communicate()
         stand = self._client.get("/stand").json()
-        latencies = orjson.loads(waited)
+        latencies = orjson.loads(waited)[_AT_REST:]
         p99 = statistics.quantiles(latencies, n=100)[98]
         print(
             f"{name:<30} {outcome:<12} {seconds:6.2f} s   stand {stand * 1000:6.0f} ms"
