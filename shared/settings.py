@@ -211,7 +211,9 @@ class Settings(BaseSettings):
         (), description="tenant:key pairs, comma-separated; a key may be given as sha256:HEX"
     )
     max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="the largest document")
-    max_json_bytes: PositiveInt = Field(20 * 1024 * 1024, description="the largest JSON body, or fields of a form")
+    max_json_bytes: PositiveInt = Field(
+        20 * 1024 * 1024, description="the largest document as JSON, or fields of a form"
+    )
     query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
     )

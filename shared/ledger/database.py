@@ -96,6 +96,7 @@ class Database:
             max_overflow=0,
             pool_timeout=10,
             pool_recycle=1800,
+            hide_parameters=True,  # an error is logged, and texts of documents must not be
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             # Plans depend on how many rows are due, which changes by orders of magnitude within minutes.
             connect_args={

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+import orjson
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -88,10 +88,18 @@ _PAGE = text(f"""
     ORDER BY d.created_at DESC, d.id DESC LIMIT :limit
 """)
 
-# List the documents that may have changed, the latest change first. Work on a chunk does not touch its document's row,
-# so every document with open chunks counts as changed.
+# A row has the time at which its transaction began, and is seen when that transaction has ended: within 20 s, the bound
+# of every transaction.
+_SEEN_AFTER = "interval '25 seconds'"
+
+# Read PostgreSQL's clock: times in rows are compared with no other one.
+_NOW = text("SELECT now()")
+
+# List the documents that may have changed, the latest change first; no time (NULL) stands for now. Work on a chunk does
+# not touch its document's row, so every document with open chunks counts as changed.
 _CHANGED = text(f"""
-    {_VISIBLE} AND ({states.is_in(states.OPEN_DOCUMENTS, "d")} OR d.updated_at > :since)
+    {_VISIBLE} AND ({states.is_in(states.OPEN_DOCUMENTS, "d")}
+                    OR d.updated_at > least(now(), CAST(:since AS timestamptz)) - {_SEEN_AFTER})
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
 
@@ -168,6 +176,21 @@ class Submission:
     obsolete_upload: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A look at a tenant's documents.
+
+    Args:
+        at: when, by PostgreSQL's clock.
+        counts: how many documents are in each state.
+        documents: those that changed lately or are in work, with their progress, the latest change first.
+    """
+
+    at: datetime
+    counts: dict[DocumentState, int]
+    documents: list[Document]
+
+
 class Documents:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -222,12 +245,20 @@ class Documents:
             rows = (await connection.execute(_PAGE, parameters)).mappings().all()
             return await _with_progress(connection, rows)
 
-    async def changed_since(self, tenant: str, since: datetime, *, limit: int = 200) -> list[Document]:
-        """Return documents that changed since then or are in work, with their progress, the latest change first."""
+    async def changes(self, tenant: str, since: datetime | None, *, limit: int = 200) -> Changes:
+        """Return what may have changed since the last look; who looks again meets some documents unchanged.
+
+        Args:
+            tenant: whose documents.
+            since: `at` of the last look; None: there was none.
+            limit: the most documents.
+        """
         parameters = {"tenant": tenant, "since": since, "limit": limit}
         async with self._database.begin() as connection:
+            at = (await connection.execute(_NOW)).scalar_one()
+            counts = await _counts(connection, tenant)
             rows = (await connection.execute(_CHANGED, parameters)).mappings().all()
-            return await _with_progress(connection, rows)
+            return Changes(at, counts, await _with_progress(connection, rows))
 
     async def chunks(self, tenant: str, document_id: UUID, *, after: int = -1, limit: int = 50) -> list[ChunkDetail]:
         """Return the chunks of a document's newest version in order, from behind ordinal `after` on.
@@ -302,13 +333,17 @@ class Documents:
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_COUNTS, {"tenant": tenant})).all()
-        return {DocumentState(state): count for state, count in rows}
+            return await _counts(connection, tenant)
 
     async def uploads_in_use(self, uploads: Sequence[str]) -> set[str]:
         """Return the uploads, of any number of them, that a document needs."""
         async with self._database.begin() as connection:
             return set((await connection.execute(_UPLOADS_IN_USE, {"uploads": list(uploads)})).scalars())
+
+
+async def _counts(connection: AsyncConnection, tenant: str) -> dict[DocumentState, int]:
+    rows = (await connection.execute(_COUNTS, {"tenant": tenant})).all()
+    return {DocumentState(state): count for state, count in rows}
 
 
 async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:
@@ -330,17 +365,13 @@ async def _replace(connection: AsyncConnection, row: RowMapping, new: NewDocumen
 
 
 def _content(new: NewDocument) -> dict[str, Any]:
-    ready = None
-    if new.ready_questions is not None:
-        ready = json.dumps(
-            [{k: v for k, v in dataclasses.asdict(q).items() if v is not None} for q in new.ready_questions]
-        )
+    ready = new.ready_questions
     return {
         "filename": new.filename,
         "title": new.title,
         "media_type": new.media_type,
         "metadata": json.dumps(dict(new.metadata)),
-        "ready_questions": ready,
+        "ready_questions": None if ready is None else orjson.dumps(ready).decode(),  # 20,000 take 10 ms
         "upload": new.upload,
         "size_bytes": new.size_bytes,
         "content_hash": new.content_hash,
