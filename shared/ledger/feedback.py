@@ -127,20 +127,24 @@ _TAKE_BACK_LATE = text(f"""
     ON CONFLICT DO NOTHING
 """)
 
-# Lock questions that were taken back. The order is random: a question that Qdrant refuses must not stand in front of
-# all others for ever.
+# Nobody is writing the chunk of a question, or is about to: the writer may write the question's point.
+_NO_WRITER = f"""
+    NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {states.is_in(states.TO_INDEX, "c")})"""
+
+# Lock questions that were taken back. A question whose chunk is being written waits: its point, deleted now, could be
+# written after that. The order is random: a question that Qdrant refuses must not stand in front of all others for
+# ever.
 _REMOVING = text(f"""
     SELECT a.id, l.index_name
     FROM accepted_questions a JOIN collections l ON l.id = a.collection_id
-    WHERE a.state = '{AcceptedState.REMOVING}' ORDER BY random() LIMIT :limit FOR UPDATE OF a SKIP LOCKED
+    WHERE a.state = '{AcceptedState.REMOVING}' AND {_NO_WRITER}
+    ORDER BY random() LIMIT :limit FOR UPDATE OF a SKIP LOCKED
 """)
 
-# Delete questions whose points are gone. A question stays while its chunk is to be written: the writer may write its
-# point.
+# Delete questions whose points are gone; a chunk may have a writer again since then.
 _DELETE_REMOVED = text(f"""
     DELETE FROM accepted_questions a
-    WHERE a.id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.REMOVING}'
-      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND c.state = '{ChunkState.GENERATED}')
+    WHERE a.id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.REMOVING}' AND {_NO_WRITER}
 """)
 
 FeedbackOutcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
