@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -404,16 +405,43 @@ async def test_a_document_whose_worker_lives_is_no_suspect_any_more(services, li
 # --- users' questions, and the collection itself ---
 
 
+async def accepted(services, library, question):
+    """Accept a question for the one chunk that there is; return what takes it back."""
+    collection = await library.collection()
+    ((chunk,),) = await run(services, "SELECT id FROM chunks")
+    entry = QueryLogEntry(uuid4(), "default", collection.id, question, [str(chunk)])
+    await services.ledger.query_log.append([entry])
+    await services.ledger.feedback.accept("default", entry.id, chunk, most=10)
+    return partial(services.ledger.feedback.take_back, "default", entry.id, chunk)
+
+
+async def test_a_question_that_is_taken_back_while_its_chunk_waits_is_not_found_from_now_on(
+    services, library, provider
+):
+    await library.add("Everybody has thirty days of leave a year.", "l.md")
+    await work(services)
+    take_back = await accepted(services, library, "vacation allowance please tell")
+    await work(services, "index")
+    await accepted(services, library, "holiday entitlement please tell")
+    assert len(await points(services, library, source="user")) == 1
+
+    await take_back()
+    await services.cleaner.clean()
+
+    assert await points(services, library, source="user") == {}
+    await work(services, "index")
+    await services.cleaner.clean()
+    assert await run(services, "SELECT state FROM accepted_questions") == [("indexed",)]
+    assert await differences(services, library) == []
+
+
 async def test_a_question_that_is_taken_back_while_it_is_written_leaves_no_point(services, library, provider):
-    document = await library.add("Everybody has thirty days of leave a year.", "l.md")
+    await library.add("Everybody has thirty days of leave a year.", "l.md")
     await work(services)
     collection = await library.collection()
-    (chunk,) = await services.ledger.documents.chunks("default", document.id)
-    entry = QueryLogEntry(uuid4(), "default", collection.id, "vacation allowance please tell", [str(chunk.id)])
-    await services.ledger.query_log.append([entry])
-    await services.ledger.feedback.accept("default", entry.id, chunk.id, most=10)
+    take_back = await accepted(services, library, "vacation allowance please tell")
     writing = await services.ledger.work.claim_to_index(10)
-    await services.ledger.feedback.take_back("default", entry.id, chunk.id)
+    await take_back()
 
     async with services.ledger.feedback.pending_removals() as removals:
         found = [question.id for question in removals.questions]
