@@ -239,8 +239,7 @@ DELETE_DOCUMENTS = text(f"""
     DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}' RETURNING upload
 """)
 
-# Find sweeps whose time has come, all or some of them, in random order as above. The next writer of an open chunk may
-# have written already: its points can be told from others when it has settled.
+# Find sweeps whose time has come, all or some of them, in random order as above.
 DUE_SWEEPS = text(f"""
     SELECT s.id, coalesce(l.index_name, s.index_name) AS index_name, s.tenant, s.document_id, s.below_version,
            d.live_version, d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again
@@ -249,7 +248,6 @@ DUE_SWEEPS = text(f"""
     LEFT JOIN collections l ON l.id = d.collection_id
     LEFT JOIN chunks c ON c.id = s.chunk_id AND c.version = s.below_version
     WHERE s.due_at <= now() AND (CAST(:ids AS bigint[]) IS NULL OR s.id = ANY(CAST(:ids AS bigint[])))
-      AND (c.id IS NULL OR NOT {states.is_in(states.OPEN_CHUNKS, "c")})
     ORDER BY random() LIMIT :limit
 """)
 
