@@ -251,7 +251,12 @@ class AcceptedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ChunkToIndex:
-    """A claimed chunk whose points are to be written; `hidden` where queries must not see them yet."""
+    """A claimed chunk whose points are to be written.
+
+    Args:
+        hidden: whether queries must not see the points yet.
+        may_have_points: whether an earlier claim may have written points of it in this version.
+    """
 
     lease: Lease
     document_id: UUID
@@ -273,11 +278,12 @@ class ChunkToIndex:
     lost_leases: int
     created_at: datetime
     accepted: tuple[AcceptedQuestion, ...] = ()
+    may_have_points: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class FinishableDocument:
-    """A document without open chunks: its older versions may be deleted."""
+class DeletableDocument:
+    """A document that its owner has deleted: its points and then its row may go."""
 
     id: UUID
     tenant: str
@@ -288,8 +294,24 @@ class FinishableDocument:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
+    """A document whose points are to become what the ledger says.
+
+    Args:
+        below_version: nobody needs the versions before it, except the live one.
+        live_version: the version that queries see; None: none yet.
+        deleted: whether the document is gone, with all its versions.
+        chunk_id: a chunk of `below_version` of which a late writer may have left points.
+        points_token: the token of the claim that wrote this chunk last; its other points have smaller ones.
+        again: whether it is to be swept once more, when no older lease can hold.
+    """
+
     id: int
     index_name: str
     tenant: str
     document_id: UUID
     below_version: int
+    live_version: int | None
+    deleted: bool
+    chunk_id: UUID | None
+    points_token: int | None
+    again: bool

@@ -54,9 +54,9 @@ _EXPECTED = text(f"""
 # Read chunks of live versions by their ids.
 _EXPECTED_BY_ID = text(f"{_CHUNKS} WHERE c.id = ANY(CAST(:chunks AS uuid[]))")
 
-# Find the versions below which sweeps will delete the points of documents.
+# Find the versions below which sweeps will delete points of documents; of a chunk, in this version too.
 _SWEPT = text("""
-    SELECT document_id, max(below_version) AS below FROM sweeps
+    SELECT document_id, max(below_version + (chunk_id IS NOT NULL)::int) AS below FROM sweeps
     WHERE document_id = ANY(CAST(:ids AS uuid[])) GROUP BY document_id
 """)
 

@@ -129,10 +129,10 @@ _ACCEPTED = f"""
     WHERE a.chunk_id = w.id AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.INDEXED}') ORDER BY a.id"""
 
 # Claim chunks to be indexed, with their questions and those that users asked.
-_CHUNKS_TO_INDEX = ("chunks", _TO_INDEX, "w.id, w.version")
+_CHUNKS_TO_INDEX = ("chunks", _TO_INDEX, "w.id, w.version, w.may_have_points")
 _CLAIM_TO_INDEX = f"""
     UPDATE chunks w
-    SET {_LEASED}
+    SET {_LEASED}, may_have_points = true
     FROM due, documents d JOIN collections l ON l.id = d.collection_id
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
@@ -143,7 +143,7 @@ _CLAIM_TO_INDEX = f"""
                        '{{}}') AS questions,
               ARRAY(SELECT a.id {_ACCEPTED}) AS accepted_ids,
               ARRAY(SELECT a.question {_ACCEPTED}) AS accepted_questions,
-              w.error, w.attempts, w.lost_leases, d.created_at
+              w.error, w.attempts, w.lost_leases, d.created_at, due.may_have_points
 """
 
 

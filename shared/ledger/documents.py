@@ -19,15 +19,17 @@ from shared.domain.records import (
     ChunkDetail,
     ChunkState,
     Collection,
+    DeletableDocument,
     Document,
     DocumentState,
-    FinishableDocument,
     NewDocument,
     Progress,
 )
 from shared.ledger import states
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
+from shared.ledger.rows import version_rows
+from shared.ledger.statements import INSERT_SWEEPS
 
 # `greatest` leaves NULL out: most documents have no discarded version.
 _NEXT_VERSION = "version = greatest(d.version, d.discarded_version) + 1"
@@ -281,7 +283,7 @@ class Documents:
         return chunk_ids
 
     @again_after_collision
-    async def delete(self, tenant: str, document_id: UUID) -> FinishableDocument:
+    async def delete(self, tenant: str, document_id: UUID) -> DeletableDocument:
         """Make a document vanish from the ledger's answers; return the key by which its points are deleted next.
 
         Every late write for it is refused from now on. The reconciler deletes the points too, and again later, so
@@ -297,7 +299,7 @@ class Documents:
                 raise _not_found(document_id)
             for statement in (_DELETE_CHUNKS, _DELETE_ACCEPTED):
                 await connection.execute(statement, {"id": document_id})
-        return FinishableDocument(**row)
+        return DeletableDocument(**row)
 
     @again_after_collision
     async def retry(self, tenant: str, document_id: UUID) -> Document:
@@ -359,8 +361,10 @@ async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping |
 
 async def _replace(connection: AsyncConnection, row: RowMapping, new: NewDocument) -> RowMapping:
     parameters = {"id": row["id"], "live_version": row["live_version"]}
-    await connection.execute(_DELETE_UNFINISHED_CHUNKS, parameters)
+    unfinished = await connection.execute(_DELETE_UNFINISHED_CHUNKS, parameters)
     replaced: RowMapping = (await connection.execute(_REPLACE, _content(new) | {"id": row["id"]})).mappings().one()
+    if unfinished.rowcount:
+        await connection.execute(INSERT_SWEEPS, version_rows([(row["id"], replaced["version"])]))
     return replaced
 
 

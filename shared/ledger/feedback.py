@@ -127,20 +127,22 @@ _TAKE_BACK_LATE = text(f"""
     ON CONFLICT DO NOTHING
 """)
 
+# Somebody is writing the chunk of a question, or is about to: the writer may write the question's point.
+_HAS_WRITER = f"""
+    EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {states.is_in(states.TO_INDEX, "c")})"""
+
 # Lock questions that were taken back. The order is random: a question that Qdrant refuses must not stand in front of
 # all others for ever.
 _REMOVING = text(f"""
-    SELECT a.id, l.index_name
+    SELECT a.id, l.index_name, {_HAS_WRITER} AS has_writer
     FROM accepted_questions a JOIN collections l ON l.id = a.collection_id
     WHERE a.state = '{AcceptedState.REMOVING}' ORDER BY random() LIMIT :limit FOR UPDATE OF a SKIP LOCKED
 """)
 
-# Delete questions whose points are gone. A question stays while its chunk is to be written: the writer may write its
-# point.
+# Delete questions whose points are gone.
 _DELETE_REMOVED = text(f"""
     DELETE FROM accepted_questions a
-    WHERE a.id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.REMOVING}'
-      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND c.state = '{ChunkState.GENERATED}')
+    WHERE a.id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.REMOVING}' AND NOT {_HAS_WRITER}
 """)
 
 FeedbackOutcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
@@ -180,10 +182,15 @@ class AcceptedQuestionRecord:
 
 @dataclass(frozen=True, slots=True)
 class PendingRemoval:
-    """A question that was taken back, whose point is to be deleted."""
+    """A question that was taken back, whose point is to be deleted.
+
+    Args:
+        has_writer: whether its point may be written once more after it is deleted.
+    """
 
     id: UUID
     index_name: str
+    has_writer: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +290,8 @@ class Feedback:
     async def pending_removals(self, limit: int = 100) -> AsyncIterator[RemovalBatch]:
         """Lock questions that were taken back, so that none is accepted again while its point is deleted."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_REMOVING, {"limit": limit})).all()
-            yield RemovalBatch(connection, [PendingRemoval(row.id, row.index_name) for row in rows])
+            rows = (await connection.execute(_REMOVING, {"limit": limit})).mappings().all()
+            yield RemovalBatch(connection, [PendingRemoval(**row) for row in rows])
 
 
 class RemovalBatch:
@@ -295,8 +302,13 @@ class RemovalBatch:
         self.questions = questions
 
     async def delete(self, removed: Sequence[UUID]) -> None:
-        """Delete questions whose points are gone; a question whose chunk is being written stays for the next batch."""
-        await self._connection.execute(_DELETE_REMOVED, {"ids": list(removed)})
+        """Delete questions whose points are gone.
+
+        A question stays for the next batch if its chunk had a writer before its point was deleted: the writer may have
+        written the point after that.
+        """
+        gone = {question.id for question in self.questions if not question.has_writer}.intersection(removed)
+        await self._connection.execute(_DELETE_REMOVED, {"ids": list(gone)})
 
 
 async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:

@@ -20,7 +20,6 @@ from shared.domain.records import (
     ChunkToGenerate,
     ChunkToIndex,
     DocumentToParse,
-    FinishableDocument,
     Lease,
     NewChunk,
     ReadyQuestion,
@@ -105,6 +104,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         lost_leases=row["lost_leases"],
         created_at=row["created_at"],
         accepted=tuple(map(AcceptedQuestion, row["accepted_ids"], row["accepted_questions"])),
+        may_have_points=row["may_have_points"],
     )
 
 
@@ -168,8 +168,23 @@ def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
     return _rows(map(_lease, leases))
 
 
-def version_rows(documents: Sequence[FinishableDocument]) -> dict[str, str]:
-    return _rows({"id": d.id, "version": d.version, "tenant": d.tenant, "index_name": d.index_name} for d in documents)
+def version_rows(versions: Iterable[tuple[UUID, int]]) -> dict[str, str]:
+    """Documents by their ids, each with a version."""
+    return _rows({"id": document_id, "version": version} for document_id, version in versions)
+
+
+def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
+    """Chunks, each with whether another worker may still write it."""
+    return _rows(
+        _lease(chunk.lease)
+        | {
+            "document_id": chunk.document_id,
+            "tenant": chunk.tenant,
+            "index_name": chunk.index_name,
+            "later": later,
+        }
+        for chunk, later in leases
+    )
 
 
 def _lease(lease: Lease) -> dict[str, Any]:

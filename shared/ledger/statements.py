@@ -101,7 +101,8 @@ BEGIN_INDEXING = text(f"""
 SETTLE_INDEXED = text(f"""
     UPDATE chunks c
     SET {states.SETTLE_INDEXED.sets("v.error IS NULL")}, error = v.error, questions = v.questions,
-        questions_passed = v.passed, leased_by = NULL, attempts = 0, lost_leases = 0, settled_at = now()
+        questions_passed = v.passed, points_token = v.token, leased_by = NULL, attempts = 0, lost_leases = 0,
+        settled_at = now()
     FROM {_rows(_LEASE + ", error text, questions jsonb, passed int")}
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_INDEXED.applies("c")}
     RETURNING c.id, c.version
@@ -114,22 +115,22 @@ _HISTORY = """(CASE WHEN jsonb_array_length(t.history) < 20 THEN t.history ELSE 
 # When the next attempt may begin.
 _DUE = "now() + make_interval(secs => v.after_seconds)"
 
-# The failed attempts whose claims still hold.
+# The failed attempts whose claims still hold, and which are not recorded yet.
 _FAILURES = f"""
     FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, " + _COST)}
-    WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token
+    WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 """
+
+# An attempt that was no fault of the row says nothing about the row: a suspect stays a suspect.
+_LOST_LEASES = "CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END"
 
 # Record failed attempts to parse.
 FAIL_DOCUMENTS = text(f"""
     UPDATE documents t
     SET {states.FAIL_PARSING.sets("v.dead")}, error = v.error, attempts = t.attempts + v.burned,
-        history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, updated_at = now()
+        history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES}, updated_at = now()
     {_FAILURES} AND {states.FAIL_PARSING.applies("t")}
 """)
-
-# An attempt that was no fault of the row says nothing about the row: a suspect stays a suspect.
-_LOST_LEASES = "CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END"
 
 # Record failed attempts to generate. A chunk without questions goes on to be indexed by its text: it ends dead there,
 # with the reason that is written here.
@@ -159,33 +160,41 @@ _NO_OPEN_CHUNK = f"""
     NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
                                          AND {states.is_in(states.OPEN_CHUNKS, "c")})"""
 
-# Find documents whose chunks have all ended. The order is random: a document that Qdrant refuses must not stand in
+# A chunk of a document's newest version is dead.
+_HAS_DEAD_CHUNK = f"""
+    EXISTS (SELECT 1 FROM chunks c
+            WHERE c.document_id = d.id AND c.version = d.version AND c.state = '{ChunkState.DEAD}')"""
+
+# Qdrant has confirmed every sweep of a document once.
+_NO_FIRST_SWEEP = "NOT EXISTS (SELECT 1 FROM sweeps s WHERE s.document_id = d.id AND s.again)"
+
+# Lock documents whose chunks have all ended. The choice is random: a document that Qdrant refuses must not stand in
 # front of all others for ever.
-FINISHABLE = text(f"""
-    SELECT d.id, d.tenant, l.index_name, d.version, d.live_version
-    FROM documents d JOIN collections l ON l.id = d.collection_id
-    WHERE {states.FINISH.applies("d")}
-      AND (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
-      AND {_NO_OPEN_CHUNK}
-    ORDER BY random() LIMIT :limit
+LOCK_ENDED = text(f"""
+    SELECT d.id FROM documents d
+    WHERE d.id IN (SELECT d.id FROM documents d
+                   WHERE {states.FINISH.applies("d")}
+                     AND (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
+                     AND {_NO_OPEN_CHUNK}
+                     AND (d.live_version IS DISTINCT FROM d.version OR {_NO_FIRST_SWEEP})
+                   ORDER BY random() LIMIT :limit)
+    ORDER BY d.id FOR UPDATE
 """)
 
-# Make versions live whose chunks have all ended; a document that has changed meanwhile stays as it is.
+# Make the newest version of locked documents the live one, if its chunks have all ended.
+MAKE_LIVE = text(f"""
+    UPDATE documents d SET live_version = d.version, updated_at = now()
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.FINISH.applies("d")}
+      AND d.live_version IS DISTINCT FROM d.version AND {_NO_OPEN_CHUNK}
+    RETURNING d.id, d.version
+""")
+
+# Finish locked documents that show their newest version in Qdrant too.
 FINISH = text(f"""
-    WITH ended AS (
-        SELECT d.id, v.version,
-               EXISTS (SELECT 1 FROM chunks c
-                       WHERE c.document_id = d.id AND c.version = d.version
-                         AND c.state = '{ChunkState.DEAD}') AS degraded
-        FROM documents d
-        JOIN {_rows(_VERSION)}
-          ON d.id = v.id AND d.version = v.version
-        WHERE {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK}
-        ORDER BY d.id FOR UPDATE OF d
-    )
     UPDATE documents d
-    SET {states.FINISH.sets("ended.degraded")}, live_version = d.version, updated_at = now()
-    FROM ended WHERE d.id = ended.id
+    SET {states.FINISH.sets(_HAS_DEAD_CHUNK)}, updated_at = now()
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.FINISH.applies("d")}
+      AND d.live_version = d.version AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP}
     RETURNING d.id
 """)
 
@@ -196,11 +205,26 @@ DELETE_OLDER_CHUNKS = text(f"""
     WHERE c.document_id = v.id AND c.version < v.version
 """)
 
-# Have the points below a version deleted once more, when no lease on older versions can hold.
+# Have documents swept at once, and again when no lease on a version below can hold. This does what earlier sweeps of
+# these documents would do.
 INSERT_SWEEPS = text(f"""
-    INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)
-    SELECT v.index_name, v.tenant, v.id, v.version, now() + :after
-    FROM {_rows(_VERSION + ", tenant text, index_name text")}
+    WITH earlier AS (
+        DELETE FROM sweeps s USING {_rows(_VERSION)} WHERE s.document_id = v.id AND s.chunk_id IS NULL
+    )
+    INSERT INTO sweeps (index_name, tenant, document_id, below_version, again, due_at)
+    SELECT l.index_name, d.tenant, d.id, v.version, true, now()
+    FROM {_rows(_VERSION)} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
+    RETURNING id
+""")
+
+# Have chunks swept that a late writer has written or may still write. A version without the chunk is nobody's.
+INSERT_LATE_SWEEPS = text(f"""
+    INSERT INTO sweeps (index_name, tenant, document_id, below_version, chunk_id, due_at)
+    SELECT v.index_name, v.tenant, v.document_id, v.version + (c.id IS NULL)::int, c.id,
+           CASE WHEN v.later THEN now() + :after ELSE now() END
+    FROM {_rows(_LEASE + ", document_id uuid, tenant text, index_name text, later boolean")}
+    LEFT JOIN chunks c ON c.id = v.id AND c.version = v.version
+    WHERE v.later OR c.lease_token IS DISTINCT FROM v.token
 """)
 
 # Find documents whose points are to be deleted, in random order as above.
@@ -215,20 +239,25 @@ DELETE_DOCUMENTS = text(f"""
     DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}' RETURNING upload
 """)
 
-# Find the versions below which queries see no point of documents.
-STALE_BELOW = text(f"""
-    SELECT id, coalesce(live_version, version) AS below FROM documents
-    WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.exists()}
+# Find sweeps whose time has come, all or some of them, in random order as above.
+DUE_SWEEPS = text(f"""
+    SELECT s.id, coalesce(l.index_name, s.index_name) AS index_name, s.tenant, s.document_id, s.below_version,
+           d.live_version, d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again
+    FROM sweeps s
+    LEFT JOIN documents d ON d.id = s.document_id AND {states.exists("d")}
+    LEFT JOIN collections l ON l.id = d.collection_id
+    LEFT JOIN chunks c ON c.id = s.chunk_id AND c.version = s.below_version
+    WHERE s.due_at <= now() AND (CAST(:ids AS bigint[]) IS NULL OR s.id = ANY(CAST(:ids AS bigint[])))
+    ORDER BY random() LIMIT :limit
 """)
 
-# Find sweeps whose time has come, in random order as above.
-DUE_SWEEPS = text("""
-    SELECT id, index_name, tenant, document_id, below_version FROM sweeps
-    WHERE due_at <= now() ORDER BY random() LIMIT :limit
-""")
-
-# Delete sweeps that are done.
+# Delete sweeps that are done for good.
 DELETE_SWEEPS = text("DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))")
+
+# Have sweeps that were done for the first time wait until no older lease can hold.
+REPEAT_SWEEPS = text("""
+    UPDATE sweeps SET again = false, due_at = now() + :after WHERE id = ANY(CAST(:ids AS bigint[])) AND again
+""")
 
 # The leases that still hold.
 _LEASES = f"""

@@ -149,6 +149,8 @@ chunks = Table(
     Column("content_key", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
     Column("hidden", Boolean, nullable=False),  # its points stay hidden until the version is whole
+    Column("may_have_points", Boolean, nullable=False, server_default="false"),  # since its first claim to be indexed
+    Column("points_token", BigInteger),  # of the claim that wrote the points which Qdrant has confirmed
     Column("ready_questions", ARRAY(Text)),
     Column("questions", JSONB(none_as_null=True)),  # each with whether it passed, and why not
     Column("questions_passed", Integer, nullable=False, server_default="0"),
@@ -232,7 +234,8 @@ accepted_questions = Table(
     Index("ix_accepted_questions_removing", "id", postgresql_where=text(f"state = '{AcceptedState.REMOVING}'")),
 )
 
-# Points that a late writer may have left behind a newer version; removed once no lease can still be held.
+# Documents whose points are to become what the ledger says: a version is to be shown, or a late writer may have left
+# points behind.
 sweeps = Table(
     "sweeps",
     metadata,
@@ -241,6 +244,9 @@ sweeps = Table(
     Column("tenant", Text, nullable=False),
     Column("document_id", Uuid, nullable=False),
     Column("below_version", Integer, nullable=False),
+    Column("chunk_id", Uuid),  # null: the whole document
+    Column("again", Boolean, nullable=False, server_default="false"),  # once more, when no lease can hold any more
     Column("due_at", DateTime(timezone=True), nullable=False),
     Index("ix_sweeps_due_at", "due_at"),
+    Index("ix_sweeps_document_id", "document_id"),
 )

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
-from shared.domain.records import ChunkToGenerate, ChunkToIndex, DocumentToParse, FinishableDocument, Lease, Sweep
+from shared.domain.records import ChunkToGenerate, ChunkToIndex, DeletableDocument, DocumentToParse, Lease, Sweep
 from shared.domain.retry import Dead
 from shared.ledger import claims, feedback, rows
 from shared.ledger import statements as sql
@@ -131,15 +131,24 @@ class Work:
         return [rows.chunk_to_index(row) for row in claimed]
 
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
-        """Record chunks as indexed; return the leases that still held: the points of all others are stale."""
+        """Record chunks as indexed; return the leases that still held.
+
+        The points of all others are stale: they are swept. So are chunks that another worker had before and may still
+        write.
+        """
         async with self._database.begin() as connection:
             changed = (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(outcomes))).all()
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
+            stale = [o.chunk for o in outcomes if o not in settled]
             await feedback.settle_accepted(
                 connection, {question.id: state for o in settled for question, state in o.accepted}
             )
-            await feedback.take_back_late(connection, [o.chunk for o in outcomes if o not in settled])
+            await feedback.take_back_late(connection, stale)
+            taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
+            late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
+            if late:
+                await connection.execute(sql.INSERT_LATE_SWEEPS, rows.late_rows(late) | {"after": self._no_lease_holds})
         return {o.chunk.lease for o in settled}
 
     async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
@@ -151,58 +160,55 @@ class Work:
 
     # Documents whose chunks have all ended
 
-    async def finishable(
-        self, document_ids: Sequence[UUID] | None = None, *, limit: int = 100
-    ) -> list[FinishableDocument]:
-        """Return documents without an open chunk: all, or those among `document_ids`."""
+    async def finish(self, document_ids: Sequence[UUID] | None = None, *, limit: int = 100) -> list[Sweep]:
+        """Make versions live whose chunks have all ended, among `document_ids` or of all, at most `limit`.
+
+        A document that has nothing to show or to delete in Qdrant is finished at once. For every other one this writes
+        down a sweep, which outlives a kill and an edit; it is finished by the next call after its sweep.
+
+        Returns:
+            The sweeps that are to be done now.
+        """
         ids = None if document_ids is None else list(document_ids)
         async with self._database.begin() as connection:
-            documents = (await connection.execute(sql.FINISHABLE, {"ids": ids, "limit": limit})).mappings().all()
-        return [FinishableDocument(**row) for row in documents]
+            ended = (await connection.execute(sql.LOCK_ENDED, {"ids": ids, "limit": limit})).scalars().all()
+            if not ended:
+                return []
+            live = (await connection.execute(sql.MAKE_LIVE, {"ids": ended})).all()
+            replacing = [(row.id, row.version) for row in live if row.version > 1]
+            sweeps = await _replace_older(connection, replacing) if replacing else []
+            finished = (await connection.execute(sql.FINISH, {"ids": ended})).scalars().all()
+            await feedback.index_waiting(connection, sorted(finished))
+        return sweeps
 
-    async def finish(self, documents: Sequence[FinishableDocument]) -> None:
-        """Make these versions the live ones; delete the older ones, and sweep once no lease on them can hold."""
-        async with self._database.begin() as connection:
-            ended = set((await connection.execute(sql.FINISH, rows.version_rows(documents))).scalars())
-            # A document that has changed since Qdrant confirmed its points is not finished: its live version stays.
-            replacing = [d for d in documents if d.id in ended and d.version > 1 and d.version != d.live_version]
-            if replacing:
-                await connection.execute(sql.DELETE_OLDER_CHUNKS, rows.version_rows(replacing))
-                await feedback.delete_without_chunk(connection, [d.id for d in replacing])
-                await self._insert_sweeps(connection, replacing)
-            await feedback.index_waiting(connection, sorted(ended))
+    # Documents to delete, and points that are not what the ledger says
 
-    # Documents to delete, and points that a late writer left behind
-
-    async def deletable(self, limit: int = 100) -> list[FinishableDocument]:
+    async def deletable(self, limit: int = 100) -> list[DeletableDocument]:
         """Return documents that their owners have deleted, whose points may still be there."""
         async with self._database.begin() as connection:
             documents = (await connection.execute(sql.DELETABLE, {"limit": limit})).mappings().all()
-        return [FinishableDocument(**row) for row in documents]
+        return [DeletableDocument(**row) for row in documents]
 
-    async def finish_deletion(self, documents: Sequence[FinishableDocument]) -> list[str]:
+    async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> list[str]:
         """Delete the rows of documents whose points are gone; return the uploads that nobody needs any more."""
         async with self._database.begin() as connection:
-            await self._insert_sweeps(connection, documents)
+            versions = rows.version_rows((d.id, d.version) for d in documents)
+            inserted = (await connection.execute(sql.INSERT_SWEEPS, versions)).scalars().all()
+            await connection.execute(sql.REPEAT_SWEEPS, {"ids": inserted, "after": self._no_lease_holds})
             uploads = await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
             return list(uploads.scalars())
 
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
-        """Return sweeps whose time has come: no lease that an older writer had can still hold."""
+        """Return sweeps whose time has come."""
         async with self._database.begin() as connection:
-            sweeps = (await connection.execute(sql.DUE_SWEEPS, {"limit": limit})).mappings().all()
-        return [Sweep(**row) for row in sweeps]
+            return await _due_sweeps(connection, None, limit)
 
-    async def delete_sweeps(self, sweeps: Sequence[Sweep]) -> None:
-        """Delete sweeps that are done."""
+    async def settle_sweeps(self, sweeps: Sequence[Sweep]) -> None:
+        """Record sweeps as done; some are due once more, when no lease can hold that a late writer had."""
+        again = [sweep.id for sweep in sweeps if sweep.again]
         async with self._database.begin() as connection:
-            await connection.execute(sql.DELETE_SWEEPS, {"ids": [sweep.id for sweep in sweeps]})
-
-    async def stale_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
-        """Return the version below which queries see no point of a document; deleted documents are missing."""
-        async with self._database.begin() as connection:
-            found = await connection.execute(sql.STALE_BELOW, {"ids": list(document_ids)})
-            return {row.id: row.below for row in found}
+            await connection.execute(sql.DELETE_SWEEPS, {"ids": [s.id for s in sweeps if not s.again]})
+            await connection.execute(sql.REPEAT_SWEEPS, {"ids": again, "after": self._no_lease_holds})
 
     # Leases
 
@@ -239,6 +245,20 @@ class Work:
         calls = self._limits.get(tenant, self._other_limits).calls_at_once
         return _UNLIMITED if calls is None else calls
 
-    async def _insert_sweeps(self, connection: AsyncConnection, documents: Sequence[FinishableDocument]) -> None:
-        parameters = rows.version_rows(documents) | {"after": self.lease * 2}
-        await connection.execute(sql.INSERT_SWEEPS, parameters)
+    @property
+    def _no_lease_holds(self) -> timedelta:
+        """After how long no lease can hold that holds now, however late its worker is."""
+        return self.lease * 2
+
+
+async def _replace_older(connection: AsyncConnection, versions: Sequence[tuple[UUID, int]]) -> list[Sweep]:
+    """Delete the chunks of older versions, and have the points of documents swept."""
+    await connection.execute(sql.DELETE_OLDER_CHUNKS, rows.version_rows(versions))
+    await feedback.delete_without_chunk(connection, [document_id for document_id, _ in versions])
+    inserted = (await connection.execute(sql.INSERT_SWEEPS, rows.version_rows(versions))).scalars().all()
+    return await _due_sweeps(connection, inserted, len(inserted))
+
+
+async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:
+    sweeps = (await connection.execute(sql.DUE_SWEEPS, {"ids": ids, "limit": limit})).mappings().all()
+    return [Sweep(**row) for row in sweeps]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.domain.records import FinishableDocument, Sweep
+from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.feedback import Feedback
 from shared.ledger.work import Work
@@ -24,20 +24,20 @@ class Cleaner:
     finisher: Finisher
 
     async def clean(self) -> None:
-        """Finish what killed workers left, delete the points of deleted documents, sweep after late writers.
+        """Sweep, finish what killed workers left, delete the points of deleted documents.
 
         Raises:
             Transient: the ledger is not available.
         """
+        await self.sweep()  # a document whose points are not what the ledger says is not finished
         await self.finisher.finish()
         await self.delete_documents()
-        await self.sweep()
         await self.delete_taken_back()
 
     async def delete_documents(self) -> None:
         """Delete the points of deleted documents, then their rows and uploads."""
 
-        async def delete(document: FinishableDocument) -> None:
+        async def delete(document: DeletableDocument) -> None:
             await self.index.delete_document(document.index_name, document.tenant, document.id)
 
         deleted = await confirmed(await self.work.deletable(), delete)
@@ -46,14 +46,8 @@ class Cleaner:
                 self.uploads.remove(upload)
 
     async def sweep(self) -> None:
-        """Delete what a worker wrote after its lease had ended, below the version that queries see."""
-
-        async def delete(due: Sweep) -> None:
-            await self.index.delete_document(due.index_name, due.tenant, due.document_id, below=due.below_version)
-
-        swept = await confirmed(await self.work.due_sweeps(), delete)
-        if swept:
-            await self.work.delete_sweeps(swept)
+        """Show versions that a killed worker left hidden, and delete what late writers left."""
+        await self.finisher.sweep(await self.work.due_sweeps())
 
     async def delete_taken_back(self) -> None:
         """Delete the points of users' questions that were taken back."""

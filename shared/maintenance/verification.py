@@ -182,6 +182,8 @@ class Verification:
             return []
         before = {document.id: document for document in documents}
         now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
+        swept = await self._audit.swept_below([document.id for document in documents])  # a sweep shows what is hidden
+        gaps = [gap for gap in gaps if gap.rewrite or gap.document_id not in swept]
         gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now)]
         if not (self._repair and gaps):
             return [self._finding(gap, repaired=False) for gap in gaps]

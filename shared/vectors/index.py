@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from shared.domain.errors import Permanent, Unavailable
+from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
 from shared.vectors.points import Point
@@ -34,6 +36,7 @@ _INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
     "document_id": models.PayloadSchemaType.KEYWORD,
     "chunk_id": models.PayloadSchemaType.KEYWORD,
     "version": models.PayloadSchemaType.INTEGER,
+    "token": models.PayloadSchemaType.INTEGER,
     "hidden": models.PayloadSchemaType.BOOL,
 }
 
@@ -90,7 +93,7 @@ class Index:
         self._away = False  # whether the last request got no answer
 
     async def ensure_collection(self, name: str, dimensions: int) -> None:
-        """Create the collection with its payload indexes unless it exists.
+        """Create the collection unless it exists, and the payload indexes that it lacks.
 
         Raises:
             Permanent: it exists with vectors of another size.
@@ -109,6 +112,11 @@ class Index:
                 f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
                 " set the model that it was built with, or index into a new collection."
             )
+        # Before the first point: an index made later is built over everything that is there. A creation that was
+        # interrupted is completed here.
+        with self._errors():
+            for field in _INDEXED.keys() - info.payload_schema.keys():
+                await self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
         self._known.add(name)
 
     async def _create(self, name: str, dimensions: int) -> None:
@@ -121,15 +129,12 @@ class Index:
         except UnexpectedResponse as error:
             if error.status_code != 409:  # noqa: PLR2004  another worker made it
                 raise
-        # Before the first point: an index made later is built over everything that is there.
-        for field, schema in _INDEXED.items():
-            await self._client.create_payload_index(name, field, field_schema=schema, wait=True)
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
-        """Write points and wait until they can be searched.
+        """Write points of chunks that were claimed together, and wait until they can be searched.
 
-        A point of a newer version is not replaced, so that a writer who slept through its lease cannot take a document
-        back.
+        A point of a newer version or of a later claim is not replaced, so that a writer who slept through its lease
+        cannot take a chunk back. The tokens of one claim are all larger than those of the claims before it.
 
         Raises:
             Unavailable: Qdrant did not confirm; some of the points may have been written.
@@ -137,7 +142,8 @@ class Index:
         versions = sorted({point.payload["version"] for point in points})
         for version in versions:
             same = [point for point in points if point.payload["version"] == version]
-            condition = {"must": [{"key": "version", "range": {"lte": version}}]}
+            replaceable = filters.replaceable_points(version, max(point.payload["token"] for point in same))
+            condition = replaceable.model_dump(mode="json", exclude_none=True)
             await asyncio.gather(*(self._upsert(name, body) for body in _bodies(same, condition)))
 
     async def _upsert(self, name: str, body: bytes) -> None:
@@ -167,20 +173,31 @@ class Index:
                 f"Qdrant has no collection {name} any more", component="qdrant", retry_after=_RETRY_AFTER
             ) from error
 
-    async def switch_version(self, name: str, tenant: str, document_id: UUID, version: int) -> None:
-        """Show a document's new version and delete the older ones, in one request.
+    async def sweep(self, sweep: Sweep) -> None:
+        """Make a document's points what the ledger says, in one request; once more changes nothing.
 
-        No such collection: none of its chunks had a point, so there is nothing to do.
+        The live version is shown before the older ones go: queries that come between the two see both, and none sees
+        neither. No such collection: none of its chunks had a point, so there is nothing to do.
         """
-        shown = models.SetPayload(
-            payload={"hidden": False}, filter=filters.document_points(tenant, document_id, version=version)
-        )
-        older = models.FilterSelector(filter=filters.document_points(tenant, document_id, below=version))
-        operations: list[models.UpdateOperation] = [
-            models.SetPayloadOperation(set_payload=shown),
-            models.DeleteOperation(delete=older),
-        ]
+        operations = list(_operations(sweep))
         with self._if_there():
+            for result in await self._client.batch_update_points(sweep.index_name, operations, wait=True):
+                _require_completed(result.status)
+
+    async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex]) -> None:
+        """Delete the points of chunks that earlier claims wrote and this claim has not written again, in one request.
+
+        Args:
+            name: the collection.
+            chunks: claimed together; their older versions stay.
+        """
+        token = min(chunk.lease.token for chunk in chunks)
+        versions = groupby(sorted(chunks, key=_version), key=_version)
+        operations = [
+            _deletion(filters.leftover_points(tenant, [str(chunk.lease.id) for chunk in same], version, token))
+            for (tenant, version), same in versions
+        ]
+        with self._errors(), self._gone(name):
             for result in await self._client.batch_update_points(name, operations, wait=True):
                 _require_completed(result.status)
 
@@ -191,9 +208,9 @@ class Index:
                 result = await self._client.set_payload(name, {"hidden": False}, points=selected, wait=True)
             _require_completed(result.status)
 
-    async def delete_document(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
-        """Delete a document's points, or those of its versions before `below`. No such collection: nothing to do."""
-        selector = models.FilterSelector(filter=filters.document_points(tenant, document_id, below=below))
+    async def delete_document(self, name: str, tenant: str, document_id: UUID) -> None:
+        """Delete a document's points. No such collection: nothing to do."""
+        selector = models.FilterSelector(filter=filters.document_points(tenant, document_id))
         with self._if_there():
             result = await self._client.delete(name, selector, wait=True)
             _require_completed(result.status)
@@ -335,6 +352,33 @@ class Index:
             self._away = True
             raise
         self._away = False
+
+
+def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:
+    tenant, document_id, live = sweep.tenant, sweep.document_id, sweep.live_version
+    if sweep.deleted:
+        yield _deletion(filters.document_points(tenant, document_id))
+        return
+    if sweep.chunk_id is not None and sweep.points_token is not None:
+        chunk, token = str(sweep.chunk_id), sweep.points_token
+        yield _deletion(filters.leftover_points(tenant, [chunk], sweep.below_version, token))
+    if live is None:
+        yield _deletion(filters.document_points(tenant, document_id, below=sweep.below_version))
+        return
+    hidden = filters.hidden_points(tenant, document_id, version=live)
+    shown = models.SetPayload(payload={"hidden": False}, filter=hidden)
+    yield models.SetPayloadOperation(set_payload=shown)
+    yield _deletion(filters.document_points(tenant, document_id, below=live))
+    if sweep.below_version > live:  # the versions in between were given up: nothing will show them
+        yield _deletion(filters.hidden_points(tenant, document_id, below=sweep.below_version))
+
+
+def _version(chunk: ChunkToIndex) -> tuple[str, int]:
+    return chunk.tenant, chunk.lease.version
+
+
+def _deletion(selected: models.Filter) -> models.DeleteOperation:
+    return models.DeleteOperation(delete=models.FilterSelector(filter=selected))
 
 
 def _hit(point: Mapping[str, Any]) -> Hit:

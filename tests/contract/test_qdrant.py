@@ -238,6 +238,19 @@ async def test_payload_is_set_by_id_and_by_filter(client, filled):
     assert payloads[4]["seen"] is payloads[6]["seen"] is True
 
 
+async def test_an_update_filter_of_alternatives_overwrites_what_matches_one_of_them(client, filled):
+    own = must(match("version", 2), q.FieldCondition(key="token", range=q.Range(lte=7)))
+    replaceable = q.Filter(should=[q.FieldCondition(key="version", range=q.Range(lt=2)), own])
+    await client.set_payload(filled, {"token": 7}, points=[2, 4], wait=True)
+    await client.set_payload(filled, {"token": 8}, points=[3], wait=True)
+    points = [q.PointStruct(id=i, vector={"question": [1, 1, 1]}, payload={"version": 9}) for i in (1, 2, 3, 4)]
+
+    await client.upsert(filled, points, wait=True, update_filter=replaceable)
+
+    found = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 3, 4])}
+    assert found == {1: 9, 2: 9, 3: 2, 4: 3}
+
+
 async def test_a_batch_of_updates_is_applied_in_order(client, filled):
     point = q.PointStruct(id=50, vector={"question": [1.0, 0.0, 0.0]}, payload={"a": 1})
     results = await client.batch_update_points(

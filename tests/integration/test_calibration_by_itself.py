@@ -324,7 +324,7 @@ async def test_accepted_questions_are_not_found_by_themselves(services, library,
     await grow(0, 30)
     collection = await library.collection()
     question, chunk = "Who sailed the seven seas?", str(uuid4())
-    payload = {"tenant": "default", "chunk_id": chunk, "version": 1, "question": question, "source": "user"}
+    payload = {"tenant": "default", "chunk_id": chunk, "version": 1, "token": 1, "question": question, "source": "user"}
     vector = Provider(Script()).vector(question)
     await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"question": vector}, payload)])
 

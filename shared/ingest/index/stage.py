@@ -233,6 +233,7 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
         document_id=chunk.document_id,
         chunk_id=chunk.lease.id,
         version=chunk.lease.version,
+        token=chunk.lease.token,
         ordinal=chunk.ordinal,
         external_id=chunk.external_id,
         created_at=chunk.created_at,
@@ -261,9 +262,12 @@ def _state(vector: Vectors | Permanent) -> AcceptedState:
 async def _upsert(indexer: Indexer, chunks: Sequence[ChunkToIndex], points: Sequence[Point]) -> None:
     if not points:
         return
-    dimensions = await indexer.embedder.dimensions()
-    await indexer.index.ensure_collection(chunks[0].index_name, dimensions)
-    await indexer.index.upsert(chunks[0].index_name, points)
+    name = chunks[0].index_name
+    await indexer.index.ensure_collection(name, await indexer.embedder.dimensions())
+    await indexer.index.upsert(name, points)
+    written_again = [chunk for chunk in chunks if chunk.may_have_points]
+    if written_again:
+        await indexer.index.delete_leftovers(name, written_again)
 
 
 def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> FailedAttempt:
@@ -278,7 +282,6 @@ async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
     if failed:
         changed |= await indexer.work.settle_failed_indexing(failed)
     if indexed:
-        held = await indexer.work.settle_indexed(indexed)
-        await indexer.finisher.take_back([o.chunk for o in indexed if o.chunk.lease not in held])
+        await indexer.work.settle_indexed(indexed)
     if changed:
         await indexer.finisher.finish(sorted(changed))

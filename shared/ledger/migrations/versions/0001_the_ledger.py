@@ -144,6 +144,8 @@ def _chunks() -> None:
         sa.Column("content_key", sa.LargeBinary(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("hidden", sa.Boolean(), nullable=False),
+        sa.Column("may_have_points", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("points_token", sa.BigInteger()),
         sa.Column("ready_questions", sa.ARRAY(sa.Text())),
         sa.Column("questions", JSONB()),
         sa.Column("questions_passed", sa.Integer(), server_default="0", nullable=False),
@@ -262,7 +264,10 @@ def _sweeps() -> None:
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("document_id", sa.Uuid(), nullable=False),
         sa.Column("below_version", sa.Integer(), nullable=False),
+        sa.Column("chunk_id", sa.Uuid()),
+        sa.Column("again", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("due_at", TIME, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_sweeps"),
     )
+    op.create_index("ix_sweeps_document_id", "sweeps", ["document_id"])
     op.create_index("ix_sweeps_due_at", "sweeps", ["due_at"])
