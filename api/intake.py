@@ -134,10 +134,10 @@ async def submit(new: NewDocument, guard: UploadGuard, services: ApiServices) ->
             if not await services.ledger.documents.uploads_in_use([new.upload]):
                 guard.arm()
         raise
-    if submission.obsolete_upload is not None:
-        services.uploads.remove(submission.obsolete_upload)
     if submission.accepted:
         services.wakeups.wake("parse")
+    else:
+        services.uploads.remove(new.upload)
     return submission
 
 

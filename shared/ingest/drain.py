@@ -25,6 +25,7 @@ ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
 
 _LEDGER_PAUSE_SECONDS = 0.5
+_GROUP_FAILURES = 2  # of one group, before its outcomes are settled one by one
 log = structlog.get_logger()
 
 
@@ -200,26 +201,31 @@ class Drain(Generic[ItemT, OutcomeT]):
             self.settled += len(group)
 
     async def _commit(self, group: Sequence[tuple[ItemT, OutcomeT]]) -> None:
-        """Settle, again and again while the ledger is away: these outcomes have been paid for."""
-        while True:
+        """Settle, again and again while the ledger is away: these outcomes have been paid for.
+
+        A group that fails twice is settled apart: together its outcomes may need more time than a transaction has.
+        """
+        failures = 0
+        while len(group) == 1 or failures < _GROUP_FAILURES:
             try:
                 await self._stage.settle([outcome for _, outcome in group])
             except Transient as error:
+                failures += 1
                 log.warning("settlement.delayed", **self._named([item for item, _ in group]), reason=error.message)
                 await asyncio.sleep(_LEDGER_PAUSE_SECONDS)
             except Permanent as error:
-                await self._commit_apart(group, error)
+                if len(group) > 1:
+                    break
+                self._refuse(group[0][0], error)
                 return
             else:
                 return
-
-    async def _commit_apart(self, group: Sequence[tuple[ItemT, OutcomeT]], error: Permanent) -> None:
-        """The ledger can never record one of these outcomes: its lease ends by itself, and it holds up no other."""
-        if len(group) == 1:
-            log.error("settlement.refused", **self._named([group[0][0]]), reason=error.message)
-            return
         for member in group:
             await self._commit([member])
+
+    def _refuse(self, item: ItemT, error: Permanent) -> None:
+        """The ledger can never record this outcome: its lease ends by itself, and it holds up no other."""
+        log.error("settlement.refused", **self._named([item]), reason=error.message)
 
     async def _extend_all(self) -> None:
         while True:

@@ -94,10 +94,10 @@ _DOCUMENTS = ("documents", _TO_PARSE, "w.id")
 _CLAIM_DOCUMENTS = f"""
     UPDATE documents w
     SET {states.CLAIM_DOCUMENT.sets()}, {_LEASED}, updated_at = now()
-    FROM due, collections c
-    WHERE w.id = due.id AND c.id = w.collection_id
-    RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, w.upload, w.filename, w.title,
-              w.media_type, w.ready_questions, w.attempts, w.lost_leases, w.live_version
+    FROM due, collections c, document_versions v
+    WHERE w.id = due.id AND c.id = w.collection_id AND v.document_id = w.id AND v.version = w.version
+    RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, v.upload, v.filename, v.title,
+              v.media_type, v.ready_questions, w.attempts, w.lost_leases, w.live_version
 """
 
 # Claim chunks whose questions are to be generated. Content that another worker is paying for is left alone, and one
@@ -133,10 +133,11 @@ _CHUNKS_TO_INDEX = ("chunks", _TO_INDEX, "w.id, w.version, w.may_have_points")
 _CLAIM_TO_INDEX = f"""
     UPDATE chunks w
     SET {_LEASED}, may_have_points = true
-    FROM due, documents d JOIN collections l ON l.id = d.collection_id
+    FROM due, documents d JOIN collections l ON l.id = d.collection_id, document_versions v
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
+      AND v.document_id = w.document_id AND v.version = w.version
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.embedding_model, l.options, d.external_id, d.filename, d.metadata, w.ordinal, w.content, w.hidden,
+              l.embedding_model, l.options, d.external_id, v.filename, v.metadata, w.ordinal, w.content, w.hidden,
               w.ready_questions IS NOT NULL AS ready_made,
               coalesce(w.ready_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),

@@ -16,7 +16,11 @@ _ID = text("SELECT id FROM deployment")
 _NOW = text("SELECT now()")
 
 # List the uploads of the documents that came last.
-_NEWEST_UPLOADS = text("SELECT upload FROM documents ORDER BY created_at DESC LIMIT :limit")
+_NEWEST_UPLOADS = text("""
+    SELECT v.upload
+    FROM (SELECT id, version FROM documents ORDER BY created_at DESC LIMIT :limit) d
+    JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+""")
 
 
 class Deployment:

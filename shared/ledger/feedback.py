@@ -24,6 +24,8 @@ from shared.ledger import states
 from shared.ledger.audit import index_again
 from shared.ledger.database import Database, again_after_collision
 
+_MOST_PAIRS = 10_000
+
 # Read a logged query.
 _QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant")
 
@@ -77,10 +79,13 @@ _PAGE = text(f"""
     ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
 """)
 
-# List a collection's accepted questions with their chunks, the oldest first.
+# List a collection's newest accepted questions with their chunks, the oldest first.
 _ACCEPTED = text(f"""
-    SELECT question, chunk_id FROM accepted_questions
-    WHERE collection_id = :collection AND {states.TAKE_BACK.applies()} ORDER BY created_at, id
+    SELECT question, chunk_id FROM (
+        SELECT id, question, chunk_id, created_at FROM accepted_questions
+        WHERE collection_id = :collection AND {states.TAKE_BACK.applies()}
+        ORDER BY created_at DESC, id DESC LIMIT :limit) newest
+    ORDER BY created_at, id
 """)
 
 # Find indexed chunks of live versions that have a question whose point is not written yet.
@@ -278,9 +283,12 @@ class Feedback:
             return [AcceptedQuestionRecord(**(dict(row) | {"state": AcceptedState(row["state"])})) for row in rows]
 
     async def accepted(self, collection_id: UUID) -> list[tuple[str, list[str]]]:
-        """Return every accepted question once, with the ids of the chunks that answer it, the oldest first."""
+        """Return accepted questions once, with the ids of the chunks that answer them, the oldest first.
+
+        They are those of the newest 10,000 pairs of question and chunk.
+        """
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_ACCEPTED, {"collection": collection_id})).all()
+            rows = (await connection.execute(_ACCEPTED, {"collection": collection_id, "limit": _MOST_PAIRS})).all()
         questions: dict[str, tuple[str, list[str]]] = {}
         for row in rows:
             questions.setdefault(plain(row.question), (row.question, []))[1].append(str(row.chunk_id))

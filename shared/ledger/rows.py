@@ -51,10 +51,11 @@ def lease(row: RowMapping) -> Lease:
     return Lease(id=row["id"], version=row["version"], token=row["lease_token"])
 
 
-def claimed_document(row: RowMapping) -> DocumentToParse:
+def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
+    """The document of a claim, which may have begun another version than the row's."""
     given = row["ready_questions"]
     return DocumentToParse(
-        lease=lease(row),
+        lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
         tenant=row["tenant"],
         collection_id=row["collection_id"],
         options=options_of(row["options"]),

@@ -23,13 +23,23 @@ def _rows(columns: str) -> str:
 
 # Record documents as parsed, and let them go on: to be indexed at once where they brought their questions.
 SETTLE_PARSED = text(f"""
-    UPDATE documents d
-    SET {states.SETTLE_PARSED.sets("v.to_generate")}, title = coalesce(d.title, v.title),
-        media_type = coalesce(d.media_type, v.media_type),
-        leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, due_at = now(), updated_at = now()
-    FROM {_rows("id uuid, token bigint, to_generate boolean, title text, media_type text")}
-    WHERE d.id = v.id AND d.lease_token = v.token AND {states.SETTLE_PARSED.applies("d")}
-    RETURNING d.id
+    WITH parsed AS (
+        UPDATE documents d
+        SET {states.SETTLE_PARSED.sets("v.to_generate")}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL,
+            due_at = now(), updated_at = now()
+        FROM {_rows("id uuid, token bigint, to_generate boolean, title text, media_type text")}
+        WHERE d.id = v.id AND d.lease_token = v.token AND {states.SETTLE_PARSED.applies("d")}
+        RETURNING d.id, d.version, v.title, v.media_type
+    )
+    UPDATE document_versions o
+    SET title = coalesce(o.title, p.title), media_type = coalesce(o.media_type, p.media_type)
+    FROM parsed p WHERE o.document_id = p.id AND o.version = p.version
+    RETURNING p.id
+""")
+
+# Lock a document whose chunks are being written, if the claim holds.
+HOLD_PARSING = text(f"""
+    SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE
 """)
 
 # Write the chunks of parsed documents. A chunk that the live version does not have stays hidden until its version is.
@@ -49,14 +59,20 @@ INSERT_CHUNKS = text(f"""
 _GENERATED = f"""
     {states.SETTLE_GENERATED.sets()}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL"""
 
-# Let claimed chunks go on whose questions were paid for before.
+# Chunks of these keys that a completion has paid for.
+_PAID = f"""
+    SELECT c.id, c.version FROM chunks c JOIN completions p ON p.content_key = c.content_key
+    WHERE c.content_key = ANY(CAST(:keys AS bytea[])) AND {states.SETTLE_GENERATED.applies("c")}"""
+
+# Let claimed chunks go on whose questions were paid for before, and others of the same content that nobody holds, up to
+# a number of them.
 SETTLE_PAID_BEFORE = text(f"""
-    UPDATE chunks c SET {_GENERATED}
-    FROM completions p
-    WHERE c.content_key = p.content_key AND c.content_key = ANY(CAST(:keys AS bytea[]))
-      AND {states.SETTLE_GENERATED.applies("c")}
-      AND (c.leased_by IS NULL OR c.leased_by = :worker)
-    RETURNING c.content_key
+    UPDATE chunks SET {_GENERATED}
+    WHERE (id, version) IN (
+        {_PAID} AND c.leased_by = :worker
+        UNION ALL
+        SELECT t.id, t.version FROM ({_PAID} AND c.leased_by IS NULL LIMIT :limit FOR UPDATE OF c SKIP LOCKED) t)
+    RETURNING content_key
 """)
 
 # Write the questions that were paid for.
@@ -78,10 +94,14 @@ SETTLE_PAID = text(f"""
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_GENERATED.applies("c")}
 """)
 
-# Let every other chunk of the same content go on, whoever holds it.
+# Let other chunks of the same content go on, whoever holds them, up to a number of them: the others go on when they
+# are claimed. A chunk that another transaction has locked is left to it.
 SETTLE_TWINS = text(f"""
     UPDATE chunks SET {_GENERATED}
-    WHERE content_key = ANY(CAST(:keys AS bytea[])) AND {states.SETTLE_GENERATED.applies()}
+    WHERE (id, version) IN (
+        SELECT id, version FROM chunks
+        WHERE content_key = ANY(CAST(:keys AS bytea[])) AND {states.SETTLE_GENERATED.applies()}
+        LIMIT :limit FOR UPDATE SKIP LOCKED)
 """)
 
 # Record that no chunk of documents waits for its questions.
@@ -198,13 +218,6 @@ FINISH = text(f"""
     RETURNING d.id
 """)
 
-# Delete the chunks of older versions.
-DELETE_OLDER_CHUNKS = text(f"""
-    DELETE FROM chunks c
-    USING {_rows(_VERSION)}
-    WHERE c.document_id = v.id AND c.version < v.version
-""")
-
 # Have documents swept at once, and again when no lease on a version below can hold. This does what earlier sweeps of
 # these documents would do.
 INSERT_SWEEPS = text(f"""
@@ -227,16 +240,18 @@ INSERT_LATE_SWEEPS = text(f"""
     WHERE v.later OR c.lease_token IS DISTINCT FROM v.token
 """)
 
-# Find documents whose points are to be deleted, in random order as above.
+# Find documents whose points are to be deleted and whose versions are, in random order as above.
 DELETABLE = text(f"""
     SELECT d.id, d.tenant, l.index_name, d.version, d.live_version
     FROM documents d JOIN collections l ON l.id = d.collection_id
-    WHERE d.state = '{DocumentState.DELETING}' AND d.due_at <= now() ORDER BY random() LIMIT :limit
+    WHERE d.state = '{DocumentState.DELETING}' AND d.due_at <= now()
+      AND NOT EXISTS (SELECT 1 FROM document_versions v WHERE v.document_id = d.id)
+    ORDER BY random() LIMIT :limit
 """)
 
 # Delete the rows of documents whose points are deleted.
 DELETE_DOCUMENTS = text(f"""
-    DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}' RETURNING upload
+    DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}'
 """)
 
 # Find sweeps whose time has come, all or some of them, in random order as above.

@@ -88,14 +88,6 @@ documents = Table(
     Column("tenant", Text, nullable=False),
     Column("collection_id", Uuid, ForeignKey("collections.id", ondelete="CASCADE"), nullable=False),
     Column("external_id", Text, nullable=False),
-    Column("filename", Text),
-    Column("title", Text),
-    Column("media_type", Text),
-    Column("metadata", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
-    Column("ready_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
-    Column("upload", Text, nullable=False),  # where the upload store keeps the bytes
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("content_hash", LargeBinary, nullable=False),
     Column("version", Integer, nullable=False, server_default="1"),
     Column("live_version", Integer),  # the version that queries see; null: none yet
     Column("discarded_version", Integer),  # the newest that was discarded: no version gets its number again
@@ -130,11 +122,30 @@ documents = Table(
         postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.TO_PARSE)}"),
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
-    Index("ix_documents_upload", "upload"),  # tidying asks for every file
     Index("ix_documents_list", "tenant", "created_at", "id"),
     Index(
         "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")
     ),
+)
+
+# What an owner handed in, for each version that is live, newest or still to be removed. A version goes in slices: from
+# the moment when it is obsolete nobody works on it, then go its chunks, then its row and its bytes.
+document_versions = Table(
+    "document_versions",
+    metadata,
+    Column("document_id", Uuid, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("obsolete", Boolean, nullable=False, server_default=text("false")),  # neither live nor newest
+    Column("filename", Text),
+    Column("title", Text),
+    Column("media_type", Text),
+    Column("metadata", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("ready_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
+    Column("upload", Text, nullable=False),  # where the upload store keeps the bytes
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("content_hash", LargeBinary, nullable=False),
+    Index("ix_document_versions_upload", "upload"),
+    Index("ix_document_versions_obsolete", "document_id", postgresql_where=text("obsolete")),
 )
 
 chunks = Table(

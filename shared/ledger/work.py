@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import exc
@@ -18,13 +18,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
-from shared.domain.records import ChunkToGenerate, ChunkToIndex, DeletableDocument, DocumentToParse, Lease, Sweep
+from shared.domain.records import (
+    ChunkToGenerate,
+    ChunkToIndex,
+    DeletableDocument,
+    DocumentToParse,
+    Lease,
+    NewChunk,
+    Sweep,
+)
 from shared.domain.retry import Dead
-from shared.ledger import claims, feedback, rows
+from shared.ledger import claims, feedback, rows, versions
 from shared.ledger import statements as sql
 from shared.ledger.database import Database
 
+T = TypeVar("T")
 NO_LIMITS = Rates()
+_SLICE_CHUNKS = 2_000  # written in one transaction
+_MOST_TWINS = 5_000  # of one settlement
 _UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever others have
 
 
@@ -72,13 +83,36 @@ class Work:
         statement = claims.CLAIM_DOCUMENTS[suspects]
         async with self._database.begin() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
-        return [rows.claimed_document(row) for row in claimed]
+            begun = await versions.begin_anew(connection, [row["id"] for row in claimed]) if claimed else {}
+        return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
-        """Write the chunks of documents, which are due at once; return the documents whose claims still held."""
+        """Write the chunks of documents, which are due at once; return the documents whose claims still held.
+
+        The chunks of a large document are written in slices, each in a transaction of its own. It is `parsing` until
+        the last slice; if its worker dies before that, the next one begins with another version.
+        """
+        held: set[UUID] = set()
+        for group in _groups(parsed):
+            chunks = [(outcome.document.lease.id, chunk) for outcome in group for chunk in outcome.chunks]
+            ahead, last = _slices(chunks)
+            if all([await self._write_ahead(group[0].document.lease, some) for some in ahead]):
+                held |= await self._settle_parsed(group, last)
+        return held
+
+    async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
+        """Write some chunks of a document that is being parsed; return whether its claim still held."""
         async with self._database.begin() as connection:
-            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_rows(parsed))).scalars())
-            chunks = [(p.document.lease.id, chunk) for p in parsed if p.document.lease.id in held for chunk in p.chunks]
+            parameters = {"id": lease.id, "token": lease.token}
+            if (await connection.execute(sql.HOLD_PARSING, parameters)).one_or_none() is None:
+                return False
+            await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
+        return True
+
+    async def _settle_parsed(self, group: Sequence[ParseOutcome], chunks: Sequence[tuple[UUID, NewChunk]]) -> set[UUID]:
+        async with self._database.begin() as connection:
+            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_rows(group))).scalars())
+            chunks = [(document_id, chunk) for document_id, chunk in chunks if document_id in held]
             if chunks:
                 await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
         return held
@@ -98,7 +132,7 @@ class Work:
                 parameters = self._claim(limit, suspects=suspects, limits=True)
                 claimed = (await connection.execute(statement, parameters)).mappings().all()
                 keys = [row["content_key"] for row in claimed]
-                parameters = {"keys": keys, "worker": self._worker}
+                parameters = {"keys": keys, "worker": self._worker, "limit": _MOST_TWINS}
                 paid = set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars()) if keys else set()
         except exc.IntegrityError:
             # Another worker leased the same content since this transaction looked: the next claim leaves it out.
@@ -114,7 +148,8 @@ class Work:
             if paid:
                 await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))
                 await connection.execute(sql.SETTLE_PAID, rows.generated_rows(paid))
-                await connection.execute(sql.SETTLE_TWINS, {"keys": [p.chunk.content_key for p in paid]})
+                keys = [p.chunk.content_key for p in paid]
+                await connection.execute(sql.SETTLE_TWINS, {"keys": keys, "limit": _MOST_TWINS})
             if failed:
                 await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
             documents = sorted({o.chunk.document_id for o in paid})
@@ -184,19 +219,22 @@ class Work:
     # Documents to delete, and points that are not what the ledger says
 
     async def deletable(self, limit: int = 100) -> list[DeletableDocument]:
-        """Return documents that their owners have deleted, whose points may still be there."""
+        """Return documents that their owners have deleted and whose versions are gone; points may still be there."""
         async with self._database.begin() as connection:
             documents = (await connection.execute(sql.DELETABLE, {"limit": limit})).mappings().all()
         return [DeletableDocument(**row) for row in documents]
 
-    async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> list[str]:
-        """Delete the rows of documents whose points are gone; return the uploads that nobody needs any more."""
+    async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> None:
+        """Delete the rows of documents whose points are gone."""
         async with self._database.begin() as connection:
-            versions = rows.version_rows((d.id, d.version) for d in documents)
-            inserted = (await connection.execute(sql.INSERT_SWEEPS, versions)).scalars().all()
+            deleted = rows.version_rows((d.id, d.version) for d in documents)
+            inserted = (await connection.execute(sql.INSERT_SWEEPS, deleted)).scalars().all()
             await connection.execute(sql.REPEAT_SWEEPS, {"ids": inserted, "after": self._no_lease_holds})
-            uploads = await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
-            return list(uploads.scalars())
+            await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
+
+    async def purge_versions(self) -> list[str]:
+        """Delete versions that are neither live nor newest, some at a time; return uploads that nobody needs."""
+        return await versions.purge(self._database)
 
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
         """Return sweeps whose time has come."""
@@ -251,14 +289,32 @@ class Work:
         return self.lease * 2
 
 
-async def _replace_older(connection: AsyncConnection, versions: Sequence[tuple[UUID, int]]) -> list[Sweep]:
-    """Delete the chunks of older versions, and have the points of documents swept."""
-    await connection.execute(sql.DELETE_OLDER_CHUNKS, rows.version_rows(versions))
-    await feedback.delete_without_chunk(connection, [document_id for document_id, _ in versions])
-    inserted = (await connection.execute(sql.INSERT_SWEEPS, rows.version_rows(versions))).scalars().all()
+async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:
+    """Give older versions up, and have the points of documents swept."""
+    await versions.supersede(connection, [document_id for document_id, _ in replacing])
+    inserted = (await connection.execute(sql.INSERT_SWEEPS, rows.version_rows(replacing))).scalars().all()
     return await _due_sweeps(connection, inserted, len(inserted))
 
 
 async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:
     sweeps = (await connection.execute(sql.DUE_SWEEPS, {"ids": ids, "limit": limit})).mappings().all()
     return [Sweep(**row) for row in sweeps]
+
+
+def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
+    """Divide outcomes into groups of at most one slice of chunks; a larger one is alone."""
+    groups: list[list[ParseOutcome]] = []
+    room = 0
+    for outcome in parsed:
+        room -= len(outcome.chunks)
+        if not groups or room < 0:
+            groups.append([])
+            room = _SLICE_CHUNKS - len(outcome.chunks)
+        groups[-1].append(outcome)
+    return groups
+
+
+def _slices(chunks: Sequence[T]) -> tuple[list[Sequence[T]], Sequence[T]]:
+    """Return the slices but the last, and the last, which may be empty."""
+    slices = [chunks[start : start + _SLICE_CHUNKS] for start in range(0, len(chunks), _SLICE_CHUNKS)]
+    return slices[:-1], slices[-1] if slices else []

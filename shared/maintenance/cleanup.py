@@ -31,19 +31,24 @@ class Cleaner:
         """
         await self.sweep()  # a document whose points are not what the ledger says is not finished
         await self.finisher.finish()
+        await self.purge_versions()
         await self.delete_documents()
         await self.delete_taken_back()
 
+    async def purge_versions(self) -> None:
+        """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""
+        for upload in await self.work.purge_versions():
+            self.uploads.remove(upload)
+
     async def delete_documents(self) -> None:
-        """Delete the points of deleted documents, then their rows and uploads."""
+        """Delete the points of deleted documents, then their rows."""
 
         async def delete(document: DeletableDocument) -> None:
             await self.index.delete_document(document.index_name, document.tenant, document.id)
 
         deleted = await confirmed(await self.work.deletable(), delete)
         if deleted:
-            for upload in await self.work.finish_deletion(deleted):
-                self.uploads.remove(upload)
+            await self.work.finish_deletion(deleted)
 
     async def sweep(self) -> None:
         """Show versions that a killed worker left hidden, and delete what late writers left."""

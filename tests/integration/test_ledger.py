@@ -267,11 +267,13 @@ async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(ser
     await work.finish([document.id])
 
     async with services.database.begin() as connection:
-        kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunks"))).all()
-        assert [tuple(row) for row in kept] == [("one", 1)]
         swept = (await connection.execute(text("SELECT below_version, again FROM sweeps"))).all()
         assert [tuple(row) for row in swept] == [(3, True)]
     assert (await services.ledger.documents.get("default", document.id)).live_version == 1
+    assert len(await work.purge_versions()) == 1
+    async with services.database.begin() as connection:
+        kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunks"))).all()
+        assert [tuple(row) for row in kept] == [("one", 1)]
 
 
 async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, library):
@@ -354,6 +356,8 @@ async def test_a_deleted_document_is_gone_at_once_and_its_writers_are_refused(se
         await services.ledger.documents.get("default", document.id)
     await work.settle_generated([paid(claimed)])
     assert await work.claim_to_index(10) == []
+    assert await work.deletable() == []  # its versions go first
+    await work.purge_versions()
     (deleted,) = await work.deletable()
     assert deleted.id == document.id
 
@@ -369,6 +373,7 @@ async def test_what_is_deleted_is_swept_again_once_no_lease_can_be_held(services
     document = await library.add("one", "a")
     await services.ledger.documents.delete("default", document.id)
     work = Work(services.database, worker="w", lease=timedelta(seconds=0.1))
+    await work.purge_versions()
     await work.finish_deletion(await work.deletable())
 
     assert await work.due_sweeps() == []

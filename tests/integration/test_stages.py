@@ -417,7 +417,8 @@ async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_noth
 
 async def kept(services):
     async with services.database.begin() as connection:
-        (questions,) = (await connection.execute(text("SELECT questions FROM chunks"))).scalars()
+        live = "SELECT c.questions FROM chunks c JOIN documents d ON d.live_version = c.version"
+        (questions,) = (await connection.execute(text(live))).scalars()
     return [question for question in questions if question["passed"]]
 
 

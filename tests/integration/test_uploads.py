@@ -132,7 +132,7 @@ async def name_it(services, name):
 
     document = await Library(services).add("text")
     async with services.database.begin() as connection:
-        (own,) = (await connection.execute(text("SELECT upload FROM documents"))).scalars()
+        (own,) = (await connection.execute(text("SELECT upload FROM document_versions"))).scalars()
         await connection.execute(
             text("UPDATE documents SET upload = :name WHERE id = :id"), {"name": name, "id": document.id}
         )

@@ -228,6 +228,23 @@ async def test_an_outcome_that_cannot_be_recorded_holds_up_no_other():
     assert 4 not in shop.given_back  # its claim ends by itself, so that it is set aside in the end
 
 
+async def test_a_group_that_is_too_large_for_one_transaction_is_settled_apart(monkeypatch):
+    monkeypatch.setattr("shared.ingest.drain._LEDGER_PAUSE_SECONDS", 0.001)
+    shop = Shop(12, slots=12)
+    stage = shop.stage()
+
+    async def settle(outcomes):
+        if len(outcomes) > 3:
+            raise Unavailable("it took too long", component="ledger")
+        shop.settled += outcomes
+
+    object.__setattr__(stage, "settle", settle)
+
+    await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=3)
+
+    assert sorted(shop.settled) == list(range(12))
+
+
 async def test_a_bug_in_settling_ends_the_drain_instead_of_hanging_it():
     shop = Shop(100, slots=4)
     stage = shop.stage()

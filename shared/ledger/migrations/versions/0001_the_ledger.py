@@ -1,4 +1,4 @@
-"""The ledger: collections, documents, chunks, completions, logged queries, accepted questions and sweeps."""
+"""The ledger: collections, documents and their versions, chunks, completions, queries, accepted questions, sweeps."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def upgrade() -> None:
     _deployment()
     _collections()
     _documents()
+    _document_versions()
     _chunks()
     _completions()
     _queries()
@@ -75,14 +76,6 @@ def _documents() -> None:
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("collection_id", sa.Uuid(), nullable=False),
         sa.Column("external_id", sa.Text(), nullable=False),
-        sa.Column("filename", sa.Text()),
-        sa.Column("title", sa.Text()),
-        sa.Column("media_type", sa.Text()),
-        sa.Column("metadata", JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
-        sa.Column("ready_questions", JSONB()),
-        sa.Column("upload", sa.Text(), nullable=False),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("content_hash", sa.LargeBinary(), nullable=False),
         sa.Column("version", sa.Integer(), server_default="1", nullable=False),
         sa.Column("live_version", sa.Integer()),
         sa.Column("discarded_version", sa.Integer()),
@@ -109,7 +102,6 @@ def _documents_indexes() -> None:
         "ix_documents_failed", "documents", ["tenant", "updated_at", "id"], postgresql_where=sa.text("state = 'failed'")
     )
     op.create_index("ix_documents_leased", "documents", ["tenant"], postgresql_where=sa.text("leased_by IS NOT NULL"))
-    op.create_index("ix_documents_upload", "documents", ["upload"])
     op.create_index("ix_documents_list", "documents", ["tenant", "created_at", "id"])
     op.create_index(
         "ix_documents_open",
@@ -130,6 +122,31 @@ def _documents_indexes() -> None:
         unique=True,
         postgresql_where=sa.text("state <> 'deleting'"),
     )
+
+
+def _document_versions() -> None:
+    op.create_table(
+        "document_versions",
+        sa.Column("document_id", sa.Uuid(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("obsolete", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("filename", sa.Text()),
+        sa.Column("title", sa.Text()),
+        sa.Column("media_type", sa.Text()),
+        sa.Column("metadata", JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
+        sa.Column("ready_questions", JSONB()),
+        sa.Column("upload", sa.Text(), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("content_hash", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["document_id"], ["documents.id"], name="fk_document_versions_document_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("document_id", "version", name="pk_document_versions"),
+    )
+    op.create_index(
+        "ix_document_versions_obsolete", "document_versions", ["document_id"], postgresql_where=sa.text("obsolete")
+    )
+    op.create_index("ix_document_versions_upload", "document_versions", ["upload"])
 
 
 def _chunks() -> None:
