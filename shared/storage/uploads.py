@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from shared.domain.errors import TooLarge, Unavailable
+from shared.domain.errors import TooLarge, Unavailable, Unreadable
 
 _FLUSH_BYTES = 1 << 20
 _RETRY_AFTER = timedelta(seconds=30)
+_AWAY_PAUSE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,54 @@ class Uploads:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._away = False
 
     def path(self, name: str) -> Path:
         return self._folder / name[:2] / name
+
+    async def locate(self, name: str) -> Path:
+        """Return the path of an upload, which this process can open.
+
+        Raises:
+            Unavailable: the folder is away, or its disk fails; the upload may still be there.
+            Unreadable: the upload alone is gone.
+        """
+        return await asyncio.to_thread(self._locate, name)
+
+    def _locate(self, name: str) -> Path:
+        path = self.path(name)
+        try:
+            path.open("rb").close()
+        except FileNotFoundError as error:
+            self.check()
+            raise Unreadable("The stored file is gone: upload the document again.") from error
+        except OSError as error:
+            self._away = True
+            raise _away(error.strerror) from error
+        return path
+
+    def check(self) -> None:
+        """Return where the folder can be read and holds an upload: a folder that is not mounted is empty.
+
+        Raises:
+            Unavailable: it is away.
+        """
+        self._away = True
+        try:
+            held = any(any(place.iterdir()) for place in self._folder.iterdir())
+        except OSError as error:
+            raise _away(error.strerror) from error
+        if not held:
+            raise _away("it holds no upload")
+        self._away = False
+
+    async def require(self) -> None:
+        """Raise `Unavailable` if the folder was away the last time and still is.
+
+        A worker calls it before it claims documents: without the folder it would claim them in vain.
+        """
+        if self._away:
+            await asyncio.to_thread(self.check)
 
     async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
         """Write a stream to disk while its bytes are counted; it is durable when this returns.
@@ -100,6 +146,11 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+def _away(reason: str | None) -> Unavailable:
+    message = f"the folder of uploads cannot be read here: {reason or 'its disk fails'}"
+    return Unavailable(message, component="uploads", retry_after=_AWAY_PAUSE)
 
 
 def _too_large(max_bytes: int) -> TooLarge:

@@ -72,7 +72,7 @@ BUGS = (
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
         "shared/ledger/claims.py",
-        (('_TO_INDEX, "w.id, w.version")', '_TO_INDEX, "w.id, w.version", "w.leased_by IS NULL")'),),
+        (('"w.embedding_model = :embedding_model"', '"w.embedding_model = :embedding_model AND w.leased_by IS NULL"'),),
     ),
     Bug(
         "a version is live before the older one's points are gone",
