@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from uuid import uuid4
 
 import pytest
@@ -109,7 +109,12 @@ class Library:
         return await self._services.ledger.collections.ensure(self.tenant, name, embedding_model=model)
 
     async def add(
-        self, text: str, external_id: str | None = None, *, questions: list[str] | None = None, lane: int = 0
+        self,
+        text: str,
+        external_id: str | None = None,
+        *,
+        questions: Sequence[str | ReadyQuestion] | None = None,
+        lane: int = 0,
     ) -> Document:
         upload = await self._services.uploads.store_bytes(text.encode(), max_bytes=10_000_000)
         submission = await self._services.ledger.documents.submit(
@@ -120,7 +125,7 @@ class Library:
                 title=None,
                 media_type="text/markdown",
                 metadata={},
-                ready_questions=None if questions is None else tuple(ReadyQuestion(q) for q in questions),
+                ready_questions=None if questions is None else tuple(map(_ready, questions)),
                 upload=upload.name,
                 size_bytes=upload.size_bytes,
                 content_hash=upload.sha256,
@@ -128,6 +133,10 @@ class Library:
             )
         )
         return submission.document
+
+
+def _ready(question: str | ReadyQuestion) -> ReadyQuestion:
+    return ReadyQuestion(question) if isinstance(question, str) else question
 
 
 @pytest.fixture

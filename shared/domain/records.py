@@ -10,6 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.usage import Usage
 
 
 class DocumentState(StrEnum):
@@ -221,8 +222,25 @@ class NewChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class PaidReply:
+    """A model's reply to one of the calls that a chunk needs, kept while its questions are not whole.
+
+    `request` is a digest of the request that was sent: a reply stands for no other request.
+    """
+
+    request: str
+    text: str
+    finish_reason: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkToGenerate:
-    """A claimed chunk that waits for its questions."""
+    """A claimed chunk that waits for its questions.
+
+    `content_key` is that of the request which is sent now. `replies` were paid for by earlier attempts; `usage` and
+    `calls` are what these have cost.
+    """
 
     lease: Lease
     document_id: UUID
@@ -232,6 +250,9 @@ class ChunkToGenerate:
     content_key: bytes
     attempts: int
     lost_leases: int
+    replies: tuple[PaidReply, ...] = ()
+    usage: Usage = Usage()
+    calls: int = 0
 
 
 class AcceptedState(StrEnum):
@@ -263,7 +284,6 @@ class ChunkToIndex:
     tenant: str
     collection_id: UUID
     index_name: str
-    embedding_model: str
     options: CollectionOptions
     external_id: str
     filename: str | None

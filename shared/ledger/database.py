@@ -30,6 +30,8 @@ _LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InsufficientResourcesError,  # no disk, no memory, no connection
+    asyncpg.QueryCanceledError,  # the server's `statement_timeout`, or a person
+    asyncpg.LockNotAvailableError,  # the server's `lock_timeout`
     asyncpg.ReadOnlySQLTransactionError,  # a standby, while another becomes the primary
     ConnectionError,
     OSError,
@@ -63,7 +65,7 @@ class Collided(Unavailable):
     """PostgreSQL ended this transaction because another one stood in its way: the same transaction again will do."""
 
 
-# For requests that somebody waits for: workers come back by themselves.
+# For whatever is simply done again.
 again_after_collision = tenacity.retry(
     retry=tenacity.retry_if_exception_type(Collided),
     stop=tenacity.stop_after_attempt(4),

@@ -21,6 +21,12 @@ def _rows(columns: str) -> str:
     return f"jsonb_to_recordset(CAST(:rows AS jsonb)) AS v({columns})"
 
 
+def _spent(alias: str) -> str:
+    """The columns of what a chunk has cost. `v` has the sum, so that a settlement may be applied twice."""
+    columns = ("prompt_tokens", "completion_tokens", "calls")
+    return ", ".join(f"{column} = greatest({alias}.{column}, v.{column})" for column in columns)
+
+
 # Record documents as parsed, and let them go on: to be indexed at once where they brought their questions.
 SETTLE_PARSED = text(f"""
     WITH parsed AS (
@@ -45,19 +51,48 @@ HOLD_PARSING = text(f"""
 # Write the chunks of parsed documents. A chunk that the live version does not have stays hidden until its version is.
 INSERT_CHUNKS = text(f"""
     INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content, content_key, state, ready_questions,
-                        hidden)
+                        hidden, embedding_model)
     SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content, v.content_key,
            {states.INSERT_CHUNK.target("v.ready_questions IS NULL")}, v.ready_questions,
            d.live_version IS NOT NULL AND NOT EXISTS (
-               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.version = d.live_version)
+               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.version = d.live_version),
+           l.embedding_model
     FROM {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
-    JOIN documents d ON d.id = v.document_id
+    JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
     ON CONFLICT DO NOTHING
 """)
 
 # The columns of a chunk whose questions are there.
 _GENERATED = f"""
-    {states.SETTLE_GENERATED.sets()}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL"""
+    {states.SETTLE_GENERATED.sets()}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL,
+    replies = NULL"""
+
+# Give claimed chunks the key of the request that is sent now: the prompt or the model may have changed since they were
+# parsed. Where another chunk of the new key is in work, the lease ends: no content is paid for twice.
+SET_KEYS = text(f"""
+    UPDATE chunks c
+    SET content_key = v.content_key, due_at = CASE WHEN v.taken THEN now() ELSE c.due_at END,
+        leased_by = CASE WHEN v.taken THEN NULL ELSE c.leased_by END
+    FROM (
+        SELECT r.id, r.version, r.token, r.content_key, r.again OR EXISTS (
+                   SELECT 1 FROM chunks o
+                   WHERE o.content_key = r.content_key AND {states.is_in(states.TO_GENERATE, "o")}
+                     AND o.leased_by IS NOT NULL) AS taken
+        FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+             AS r(id uuid, version int, token bigint, content_key bytea, again boolean)
+    ) v
+    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token
+    RETURNING c.id, c.version, v.taken
+""")
+
+# Keep the replies of a chunk whose questions need more calls, and add what they cost.
+KEEP_REPLIES = text(f"""
+    UPDATE chunks c SET replies = v.replies, {_spent("c")}
+    FROM {_rows(_LEASE + ", replies jsonb, " + _COST)}
+    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.leased_by IS NOT NULL
+      AND {states.SETTLE_GENERATED.applies("c")}
+    RETURNING c.id
+""")
 
 # Chunks of these keys that a completion has paid for.
 _PAID = f"""
@@ -87,9 +122,7 @@ INSERT_COMPLETIONS = text(f"""
 SETTLE_PAID = text(f"""
     UPDATE chunks c
     SET {_GENERATED},
-        prompt_tokens = c.prompt_tokens + v.prompt_tokens,
-        completion_tokens = c.completion_tokens + v.completion_tokens,
-        calls = c.calls + v.calls
+        {_spent("c")}
     FROM {_rows(_LEASE + ", " + _COST)}
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_GENERATED.applies("c")}
 """)
@@ -137,7 +170,7 @@ _DUE = "now() + make_interval(secs => v.after_seconds)"
 
 # The failed attempts whose claims still hold, and which are not recorded yet.
 _FAILURES = f"""
-    FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, " + _COST)}
+    FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, replies jsonb, " + _COST)}
     WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 """
 
@@ -159,8 +192,8 @@ FAIL_GENERATING = text(f"""
     SET {states.FAIL_GENERATING.sets("v.dead")}, error = v.error,
         attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = {_HISTORY},
         due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES},
-        prompt_tokens = t.prompt_tokens + v.prompt_tokens,
-        completion_tokens = t.completion_tokens + v.completion_tokens, calls = t.calls + v.calls
+        replies = CASE WHEN v.dead THEN NULL ELSE coalesce(v.replies, t.replies) END,
+        {_spent("t")}
     {_FAILURES} AND {states.FAIL_GENERATING.applies("t")}
 """)
 
@@ -281,8 +314,10 @@ _LEASES = f"""
 """
 _TABLES = ("documents", "chunks")
 
-# Hold rows for another lease.
-EXTEND = {name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES}") for name in _TABLES}
+# Hold rows for another lease; the tokens say which leases still held.
+EXTEND = {
+    name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES} RETURNING t.lease_token") for name in _TABLES
+}
 
 # End leases without an attempt.
 GIVE_BACK = {

@@ -162,7 +162,9 @@ chunks = Table(
     Column("hidden", Boolean, nullable=False),  # its points stay hidden until the version is whole
     Column("may_have_points", Boolean, nullable=False, server_default="false"),  # since its first claim to be indexed
     Column("points_token", BigInteger),  # of the claim that wrote the points which Qdrant has confirmed
+    Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what its own model serves
     Column("ready_questions", ARRAY(Text)),
+    Column("replies", JSONB(none_as_null=True)),  # paid for, while the chunk's questions are not whole
     Column("questions", JSONB(none_as_null=True)),  # each with whether it passed, and why not
     Column("questions_passed", Integer, nullable=False, server_default="0"),
     Column("prompt_tokens", Integer, nullable=False, server_default="0"),
@@ -172,7 +174,14 @@ chunks = Table(
     Column("settled_at", DateTime(timezone=True)),  # when it ended, indexed or dead
     Index("ix_chunks_document", "document_id", "version", "ordinal"),
     Index("ix_chunks_to_generate", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_GENERATE))),
-    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_INDEX))),
+    Index(
+        "ix_chunks_to_index",
+        "tenant",
+        "lane",
+        "embedding_model",
+        "due_at",
+        postgresql_where=text(states.is_in(states.TO_INDEX)),
+    ),
     Index(
         "ix_chunks_in_indexing",
         "tenant",

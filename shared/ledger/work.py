@@ -6,8 +6,8 @@ claim, and may be applied twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
@@ -25,12 +26,14 @@ from shared.domain.records import (
     DocumentToParse,
     Lease,
     NewChunk,
+    PaidReply,
     Sweep,
 )
 from shared.domain.retry import Dead
+from shared.domain.usage import Usage
 from shared.ledger import claims, feedback, rows, versions
 from shared.ledger import statements as sql
-from shared.ledger.database import Database
+from shared.ledger.database import Collided, Database, again_after_collision
 
 T = TypeVar("T")
 NO_LIMITS = Rates()
@@ -41,10 +44,14 @@ _UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever o
 
 @dataclass(frozen=True, slots=True)
 class ClaimedChunks:
-    """Chunks whose questions are to be generated, and how many chunks needed no call."""
+    """Chunks whose questions are to be generated.
+
+    `paid_already` counts the claimed chunks that needed no call, `left` those whose content another worker pays for.
+    """
 
     chunks: list[ChunkToGenerate]
     paid_already: int
+    left: int
 
 
 class Work:
@@ -57,6 +64,7 @@ class Work:
         weights: how much of the free slots tenants get; 1 is an equal share, and the default.
         limits: how much tenants may call the language model; none holds more chunks than these let begin soon.
         other_limits: the limits of all other tenants.
+        embedding_model: the model of the worker; chunks of other models are never claimed to be indexed.
     """
 
     def __init__(
@@ -68,16 +76,19 @@ class Work:
         weights: Mapping[str, float] | None = None,
         limits: Mapping[str, Rates] | None = None,
         other_limits: Rates = NO_LIMITS,
+        embedding_model: str | None = None,
     ) -> None:
         self._database = database
         self._worker = worker
         self._weights = weights or {}
         self._limits = limits or {}
         self._other_limits = other_limits
+        self._embedding_model = embedding_model
         self.lease = lease
 
     # Parsing
 
+    @again_after_collision
     async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
         """Claim documents to be parsed; with `suspects` suspects alone, for a worker that holds nothing else."""
         statement = claims.CLAIM_DOCUMENTS[suspects]
@@ -124,21 +135,50 @@ class Work:
 
     # Generating
 
-    async def claim_to_generate(self, limit: int, *, suspects: bool = False) -> ClaimedChunks:
-        """Claim chunks whose questions are to be generated; a chunk whose content is paid for goes on at once."""
-        statement = claims.CLAIM_TO_GENERATE[suspects]
+    @again_after_collision
+    async def claim_to_generate(
+        self, limit: int, *, key_of: Callable[[ChunkToGenerate], bytes] | None = None, suspects: bool = False
+    ) -> ClaimedChunks:
+        """Claim chunks whose questions are to be generated; a chunk whose content is paid for goes on at once.
+
+        Args:
+            limit: the most chunks.
+            key_of: the key of the request that would be sent for a chunk now; None takes the key that was written when
+                the document was parsed.
+            suspects: claim suspects alone, for a worker that holds nothing else.
+
+        Raises:
+            Collided: other workers leased the same content meanwhile, time after time.
+        """
+        parameters = self._claim(limit, suspects=suspects) | self._most_chunks(suspects=suspects)
         try:
             async with self._database.begin() as connection:
-                parameters = self._claim(limit, suspects=suspects, limits=True)
-                claimed = (await connection.execute(statement, parameters)).mappings().all()
-                keys = [row["content_key"] for row in claimed]
-                parameters = {"keys": keys, "worker": self._worker, "limit": _MOST_TWINS}
-                paid = set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars()) if keys else set()
-        except exc.IntegrityError:
-            # Another worker leased the same content since this transaction looked: the next claim leaves it out.
-            return ClaimedChunks([], paid_already=0)
-        chunks = [rows.chunk_to_generate(row) for row in claimed if row["content_key"] not in paid]
-        return ClaimedChunks(chunks, paid_already=len(paid))
+                claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
+                chunks = [rows.chunk_to_generate(row) for row in claimed]
+                taken = await _set_keys(connection, chunks, key_of) if key_of else []
+                paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
+        except exc.IntegrityError as error:
+            raise Collided("another worker leased the same content", component="ledger") from error
+        left = [chunk for chunk in taken if chunk.content_key not in paid]
+        chunks = [chunk for chunk in chunks if chunk.content_key not in paid]
+        return ClaimedChunks(chunks, paid_already=len(paid), left=len(left))
+
+    async def _settle_paid_before(self, connection: AsyncConnection, keys: Sequence[bytes]) -> set[bytes]:
+        if not keys:
+            return set()
+        parameters = {"keys": list(keys), "worker": self._worker, "limit": _MOST_TWINS}
+        return set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars())
+
+    async def keep_replies(self, lease: Lease, replies: Sequence[PaidReply], usage: Usage, calls: int) -> None:
+        """Commit the replies of a chunk that needs more calls, and what it has cost until now.
+
+        Raises:
+            LeaseLost: the chunk is another worker's, or has gone.
+        """
+        async with self._database.begin() as connection:
+            kept = await connection.execute(sql.KEEP_REPLIES, rows.reply_rows(lease, replies, usage, calls))
+            if not kept.scalars().all():
+                raise LeaseLost("the lease on the chunk has ended")
 
     async def settle_generated(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
         """Commit the questions that were paid for, before anything is done with them, and record the failures."""
@@ -158,11 +198,15 @@ class Work:
 
     # Indexing
 
+    @again_after_collision
     async def claim_to_index(self, limit: int, *, suspects: bool = False) -> list[ChunkToIndex]:
-        """Claim chunks to be indexed; with `suspects` suspects alone, for a worker that holds nothing else."""
-        statement = claims.CLAIM_TO_INDEX[suspects]
+        """Claim chunks to be indexed whose collection has this worker's embedding model; others wait for theirs.
+
+        With `suspects` suspects alone, for a worker that holds nothing else.
+        """
+        parameters = self._claim(limit, suspects=suspects) | {"embedding_model": self._embedding_model}
         async with self._database.begin() as connection:
-            claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
+            claimed = (await connection.execute(claims.CLAIM_TO_INDEX[suspects], parameters)).mappings().all()
         return [rows.chunk_to_index(row) for row in claimed]
 
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
@@ -250,10 +294,11 @@ class Work:
 
     # Leases
 
-    async def extend(self, table: str, leases: Sequence[Lease]) -> None:
-        """Hold claims for another lease from now on; a lost lease stays lost."""
+    async def extend(self, table: str, leases: Sequence[Lease]) -> set[int]:
+        """Hold claims for another lease from now on; return the tokens of those that held: a lost lease stays lost."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            held = await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            return set(held.scalars())
 
     async def give_back(self, table: str, leases: Sequence[Lease]) -> None:
         """End claims without an attempt: the rows are due at once."""
@@ -266,7 +311,7 @@ class Work:
             row = (await connection.execute(claims.DUE)).mappings().one()
         return [queue for queue in WORK_QUEUES if row[queue]]
 
-    def _claim(self, limit: int, *, suspects: bool, limits: bool = False) -> dict[str, Any]:
+    def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
         common = {"limit": limit, "worker": self._worker, "lease": self.lease}
         if suspects:
             return common
@@ -274,8 +319,18 @@ class Work:
         return common | {
             "tenants": tenants,
             "weights": [self._weights.get(tenant, 1) for tenant in tenants],
-            "most": [self._most(tenant) if limits else None for tenant in tenants],
-            "most_of_others": self._other_limits.calls_at_once if limits else None,
+            "most": [None for _ in tenants],
+            "most_of_others": None,
+        }
+
+    def _most_chunks(self, *, suspects: bool) -> dict[str, Any]:
+        """Return the bounds on the chunks to generate that tenants may hold, in the order of the claim's tenants."""
+        if suspects:
+            return {}
+        tenants = sorted({*self._weights, *self._limits})
+        return {
+            "most": [self._most(tenant) for tenant in tenants],
+            "most_of_others": self._other_limits.calls_at_once,
         }
 
     def _most(self, tenant: str) -> int:
@@ -318,3 +373,21 @@ def _slices(chunks: Sequence[T]) -> tuple[list[Sequence[T]], Sequence[T]]:
     """Return the slices but the last, and the last, which may be empty."""
     slices = [chunks[start : start + _SLICE_CHUNKS] for start in range(0, len(chunks), _SLICE_CHUNKS)]
     return slices[:-1], slices[-1] if slices else []
+
+
+async def _set_keys(
+    connection: AsyncConnection, chunks: list[ChunkToGenerate], key_of: Callable[[ChunkToGenerate], bytes]
+) -> list[ChunkToGenerate]:
+    """Give claimed chunks the keys of the requests that are sent now.
+
+    Removes from `chunks` and returns those whose new key another worker pays for: their leases have ended.
+    """
+    changed = [(chunk, key) for chunk in chunks if (key := key_of(chunk)) != chunk.content_key]
+    if not changed:
+        return []
+    found = await connection.execute(sql.SET_KEYS, rows.key_rows(changed))
+    taken = {(row.id, row.version): row.taken for row in found}
+    keys = {chunk.lease: key for chunk, key in changed}
+    renewed = [replace(chunk, content_key=keys.get(chunk.lease, chunk.content_key)) for chunk in chunks]
+    chunks[:] = [chunk for chunk in renewed if not taken.get((chunk.lease.id, chunk.lease.version))]
+    return [chunk for chunk in renewed if taken.get((chunk.lease.id, chunk.lease.version))]

@@ -140,4 +140,5 @@ class Parts:
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),
             other_limits=limits_of_a_tenant(settings),
+            embedding_model=settings.embedding_model,
         )

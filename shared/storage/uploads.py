@@ -20,10 +20,11 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from shared.domain.errors import TooLarge, Unavailable
+from shared.domain.errors import TooLarge, Unavailable, Unreadable
 
 _FLUSH_BYTES = 1 << 20
 _RETRY_AFTER = timedelta(seconds=30)
+_AWAY_PAUSE = timedelta(seconds=5)
 _READY_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
 _SLOW_SECONDS = 30.0  # a busy disk takes its time: what was proved holds so long while the next proof is under way
@@ -69,6 +70,7 @@ class Uploads:
     def __init__(self, folder: Path, owner: Owner) -> None:
         self.folder = folder
         self._owner = owner
+        self._away = False
         self._probe: asyncio.Task[None] | None = None
         self._probed = self._proved = -_SLOW_SECONDS  # when a probe last ended, and succeeded
 
@@ -131,6 +133,41 @@ class Uploads:
                 raise
         finally:
             self._probed = time.monotonic()
+
+    async def locate(self, name: str) -> Path:
+        """Return the path of an upload, which this process can open.
+
+        Raises:
+            Unavailable: the folder is away, or its disk fails; the upload may still be there.
+            Unreadable: the upload alone is gone.
+        """
+        path = self.path(name)
+        try:
+            await asyncio.to_thread(_open_and_close, path)
+        except FileNotFoundError as error:
+            await self._check()
+            raise Unreadable("The stored file is gone: upload the document again.") from error
+        except OSError as error:
+            self._away = True
+            raise _away(error.strerror) from error
+        return path
+
+    async def require(self) -> None:
+        """Raise `Unavailable` if the folder was away the last time and still is.
+
+        A worker calls it before it claims documents: without the folder it would claim them in vain.
+        """
+        if self._away:
+            await self._check()
+
+    async def _check(self) -> None:
+        """Return where the folder is there and is this deployment's."""
+        self._away = True
+        try:
+            await self.require_own()
+        except OSError as error:
+            raise _away(error.strerror) from error
+        self._away = False
 
     async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
         """Write a stream to disk while its bytes are counted; it is durable when this returns.
@@ -206,6 +243,15 @@ def _removed_on_failure(path: Path) -> Iterator[None]:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+def _open_and_close(path: Path) -> None:
+    path.open("rb").close()
+
+
+def _away(reason: str | None) -> Unavailable:
+    message = f"the folder of uploads cannot be read here: {reason or 'its disk fails'}"
+    return Unavailable(message, component="uploads", retry_after=_AWAY_PAUSE)
 
 
 def _too_large(max_bytes: int) -> TooLarge:

@@ -72,7 +72,7 @@ BUGS = (
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
         "shared/ledger/claims.py",
-        (('"w.id, w.version, w.may_have_points")', '"w.id, w.version, w.may_have_points", "w.leased_by IS NULL")'),),
+        (('"w.embedding_model = :embedding_model"', '"w.embedding_model = :embedding_model AND w.leased_by IS NULL"'),),
     ),
     Bug(
         "nobody repeats the sweep that a killed worker began",

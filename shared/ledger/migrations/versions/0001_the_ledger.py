@@ -163,7 +163,9 @@ def _chunks() -> None:
         sa.Column("hidden", sa.Boolean(), nullable=False),
         sa.Column("may_have_points", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("points_token", sa.BigInteger()),
+        sa.Column("embedding_model", sa.Text(), nullable=False),
         sa.Column("ready_questions", sa.ARRAY(sa.Text())),
+        sa.Column("replies", JSONB()),
         sa.Column("questions", JSONB()),
         sa.Column("questions_passed", sa.Integer(), server_default="0", nullable=False),
         sa.Column("prompt_tokens", sa.Integer(), server_default="0", nullable=False),
@@ -208,7 +210,10 @@ def _chunks_indexes() -> None:
         postgresql_where=sa.text("state = 'generating'"),
     )
     op.create_index(
-        "ix_chunks_to_index", "chunks", ["tenant", "lane", "due_at"], postgresql_where=sa.text("state = 'generated'")
+        "ix_chunks_to_index",
+        "chunks",
+        ["tenant", "lane", "embedding_model", "due_at"],
+        postgresql_where=sa.text("state = 'generated'"),
     )
     op.create_index(
         "uq_chunks_leased_key",
