@@ -37,7 +37,7 @@ from shared.ledger.database import Collided, Database, again_after_collision
 
 T = TypeVar("T")
 NO_LIMITS = Rates()
-_SLICE_CHUNKS = 2_000  # written in one transaction
+_SLICE_CHUNKS = 500  # written in one transaction; the loop stands while their rows are encoded
 _MOST_TWINS = 5_000  # of one settlement
 _UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever others have
 

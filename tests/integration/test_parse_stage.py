@@ -1,26 +1,12 @@
 """Parsing beside others: one tenant's document stops no loop, and a folder that is away is no document's fault."""
 
-import asyncio
-import time
-
 import pytest
 from sqlalchemy import text
 
 from shared.domain.errors import Unavailable
 from shared.domain.records import DocumentState, ReadyQuestion
 from tests.api import work
-
-LONGEST_STAND_SECONDS = 0.2
-
-
-async def longest_stand(stopping):
-    """The longest time of processor that the loop's thread used between two ticks, in seconds."""
-    longest, last = 0.0, time.thread_time()
-    while not stopping.is_set():
-        await asyncio.sleep(0.002)
-        now = time.thread_time()
-        longest, last = max(longest, now - last), now
-    return longest
+from tests.loopwatch import watched_loop
 
 
 async def test_thousands_of_quoted_questions_stop_no_loop(services, library):
@@ -31,12 +17,11 @@ async def test_thousands_of_quoted_questions_stop_no_loop(services, library):
     sections = "\n\n".join(f"# Part {n}\n\n" + " ".join(facts[3 * n : 3 * n + 3]) for n in range(2000))
     large = await library.add(sections, "large.md", questions=questions)
     small = await library.add("A small text beside it.", "small.md", questions=["Which text?"])
-    stopping = asyncio.Event()
-    watching = asyncio.create_task(longest_stand(stopping))
-    await work(services, "parse")
-    stopping.set()
 
-    assert await watching < LONGEST_STAND_SECONDS
+    async with watched_loop() as watch:
+        await work(services, "parse")
+
+    watch.require_free()
     async with services.database.begin() as connection:
         found = await connection.execute(text("SELECT content->>'text', ready_questions FROM chunks"))
         placed = [(content, question) for content, given in found for question in given]
@@ -86,7 +71,7 @@ async def test_a_folder_that_cannot_be_listed_fails_no_document(services, librar
 
 async def test_a_single_upload_that_is_gone_fails_with_what_to_do(services, library):
     gone = await library.add("A text that is gone.", "gone.md")
-    (file,) = [path for path in (services.settings.data_dir / "uploads").rglob("*") if path.is_file()]
+    (file,) = (services.settings.data_dir / "uploads").glob("??/*")
     await library.add("A text that is there.", "there.md")
     file.unlink()
     await work(services, "parse")

@@ -134,7 +134,8 @@ async def name_it(services, name):
     async with services.database.begin() as connection:
         (own,) = (await connection.execute(text("SELECT upload FROM document_versions"))).scalars()
         await connection.execute(
-            text("UPDATE documents SET upload = :name WHERE id = :id"), {"name": name, "id": document.id}
+            text("UPDATE document_versions SET upload = :name WHERE document_id = :id"),
+            {"name": name, "id": document.id},
         )
     services.uploads.remove(own)
 
