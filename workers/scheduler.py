@@ -16,6 +16,7 @@ from shared.settings import Settings
 
 _ORPHAN_SECONDS = 24 * 3600
 _TIDY_EVERY = 1800  # passes
+_NUDGE_EVERY = 30  # passes
 
 log = structlog.get_logger()
 
@@ -34,6 +35,8 @@ async def run(settings: Settings) -> None:
         while not stopping.is_set():
             try:
                 await reconcile(services)
+                if passes % _NUDGE_EVERY == 0:
+                    await services.cleaner.nudge_optimizers()
                 if passes % _TIDY_EVERY == 0:
                     await tidy(services)
             except ForeaskError as error:

@@ -56,7 +56,7 @@ class Stage(Generic[ItemT, OutcomeT]):
     settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
     leases_of: Callable[[ItemT], Sequence[Lease]]
     describe: Callable[[ItemT], Mapping[str, object]]
-    extend: Callable[[Sequence[Lease]], Awaitable[None]]
+    extend: Callable[[Sequence[Lease]], Awaitable[object]]
     give_back: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
 

@@ -206,10 +206,12 @@ class Work:
 
     # Leases
 
-    async def extend(self, table: str, leases: Sequence[Lease]) -> None:
-        """Hold claims for another lease from now on; a lost lease stays lost."""
+    async def extend(self, table: str, leases: Sequence[Lease]) -> set[Lease]:
+        """Hold claims for another lease from now on; return those that still held: a lost lease stays lost."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            parameters = rows.lease_rows(leases) | {"lease": self.lease}
+            held = {tuple(row) for row in await connection.execute(sql.EXTEND[table], parameters)}
+        return {lease for lease in leases if (lease.id, lease.version) in held}
 
     async def give_back(self, table: str, leases: Sequence[Lease]) -> None:
         """End claims without an attempt: the rows are due at once."""

@@ -75,6 +75,12 @@ def document_points(
     return models.Filter(must=[*must])
 
 
+def chunks_points(tenant: str, document_id: UUID, version: int, chunk_ids: Sequence[UUID]) -> models.Filter:
+    """Select all points of chunks of one version of a document, hidden ones too."""
+    chunks = models.FieldCondition(key="chunk_id", match=models.MatchAny(any=[str(i) for i in chunk_ids]))
+    return models.Filter(must=[document_points(tenant, document_id, version=version), chunks])
+
+
 def section_points(tenant: str, document_id: str, version: int, start: int, end: int) -> SearchFilter:
     """Select the chunk points of one section of a document's version, hidden ones too."""
     values: dict[str, str | int] = {

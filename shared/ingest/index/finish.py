@@ -53,6 +53,14 @@ class Finisher:
             if below is None or below > chunk.lease.version:
                 await self.index.delete_document(chunk.index_name, chunk.tenant, chunk.document_id, below=below)
 
+    async def delete_points(self, chunks: Sequence[ChunkToIndex]) -> None:
+        """Delete the points of chunks in their versions."""
+        of_documents: dict[tuple[str, str, UUID, int], list[UUID]] = {}
+        for chunk in chunks:
+            key = (chunk.index_name, chunk.tenant, chunk.document_id, chunk.lease.version)
+            of_documents.setdefault(key, []).append(chunk.lease.id)
+        await asyncio.gather(*(self.index.delete_chunks(*key, ids) for key, ids in of_documents.items()))
+
 
 async def confirmed(items: Sequence[T], request: Callable[[T], Awaitable[None]]) -> list[T]:
     """Send a request to Qdrant for each item and return the items that it confirmed.

@@ -16,13 +16,14 @@ from functools import partial
 from itertools import groupby, islice
 
 import numpy as np
+import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex
-from shared.domain.retry import RetryPolicy, decide
+from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
@@ -35,6 +36,7 @@ from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 
 _BATCH_CHUNKS = 32
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,27 @@ async def _claim_suspect(indexer: Indexer) -> list[IndexBatch]:
 
 
 async def index_batch(indexer: Indexer, batch: IndexBatch) -> Outcomes:
-    """Embed and upsert chunks of one collection; a chunk that cannot be indexed fails alone."""
+    """Embed and upsert chunks of one collection; a chunk that cannot be indexed fails alone.
+
+    Qdrant may have written points of a request that it refused, so a chunk that ends dead loses its points first.
+    """
+    outcomes = await _try_batch(indexer, batch)
+    dead = {o.lease for o in outcomes if isinstance(o, FailedAttempt) and isinstance(o.decision, Dead)}
+    if not dead:
+        return outcomes
+    try:
+        held = await indexer.work.extend("chunks", sorted(dead, key=lambda lease: lease.id))
+        # A chunk that another worker holds by now may have been indexed by it.
+        await indexer.finisher.delete_points([chunk for chunk in batch if chunk.lease in held])
+    except Permanent as error:  # the chunk is dead all the same, and `foreask verify` names its points
+        log.warning("deletion.refused", **_describe(batch), reason=error.message)
+    except ForeaskError as error:
+        away = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
+        return [away.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
+    return outcomes
+
+
+async def _try_batch(indexer: Indexer, batch: IndexBatch) -> Outcomes:
     sound, outcomes = _sound(indexer, batch)
     try:
         filtered = [_filter(chunk) for chunk in sound]
