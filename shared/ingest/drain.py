@@ -42,7 +42,7 @@ class Stage(Generic[ItemT, OutcomeT]):
         settle: commits outcomes.
         leases_of: the leases that an item holds.
         describe: names an item in logs by document, chunk and tenant.
-        extend: holds leases for another term.
+        extend: holds leases for another term; returns the tokens of those that still held.
         give_back: ends leases whose work was not done.
         full: called when more is due than there are slots: another worker may help.
     """
@@ -56,7 +56,7 @@ class Stage(Generic[ItemT, OutcomeT]):
     settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
     leases_of: Callable[[ItemT], Sequence[Lease]]
     describe: Callable[[ItemT], Mapping[str, object]]
-    extend: Callable[[Sequence[Lease]], Awaitable[object]]
+    extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
     give_back: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
 

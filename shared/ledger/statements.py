@@ -238,9 +238,9 @@ _LEASES = f"""
 """
 _TABLES = ("documents", "chunks")
 
-# Hold rows for another lease.
+# Hold rows for another lease; the tokens say which leases still held.
 EXTEND = {
-    name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES} RETURNING t.id, t.version") for name in _TABLES
+    name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES} RETURNING t.lease_token") for name in _TABLES
 }
 
 # End leases without an attempt.

@@ -206,12 +206,11 @@ class Work:
 
     # Leases
 
-    async def extend(self, table: str, leases: Sequence[Lease]) -> set[Lease]:
-        """Hold claims for another lease from now on; return those that still held: a lost lease stays lost."""
+    async def extend(self, table: str, leases: Sequence[Lease]) -> set[int]:
+        """Hold claims for another lease from now on; return the tokens of those that held: a lost lease stays lost."""
         async with self._database.begin() as connection:
-            parameters = rows.lease_rows(leases) | {"lease": self.lease}
-            held = {tuple(row) for row in await connection.execute(sql.EXTEND[table], parameters)}
-        return {lease for lease in leases if (lease.id, lease.version) in held}
+            held = await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            return set(held.scalars())
 
     async def give_back(self, table: str, leases: Sequence[Lease]) -> None:
         """End claims without an attempt: the rows are due at once."""

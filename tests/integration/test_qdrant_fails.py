@@ -57,8 +57,9 @@ async def findings(services, library):
     return [item async for item in verification.run() if isinstance(item, Finding)]
 
 
+@pytest.mark.usefixtures("provider")
 @pytest.mark.parametrize("there", [True, False], ids=["a collection that is there", "a new collection"])
-async def test_a_worker_claims_nothing_until_a_write_is_taken_again(services, library, provider, link, index, there):
+async def test_a_worker_claims_nothing_until_a_write_is_taken_again(services, library, link, index, there):
     indexer = replace(services.indexer, index=index)
     await library.add(HARBOUR)
     await work(services, "parse", "generate")

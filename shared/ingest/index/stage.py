@@ -138,9 +138,9 @@ async def index_batch(indexer: Indexer, batch: IndexBatch) -> Outcomes:
     if not dead:
         return outcomes
     try:
-        held = await indexer.work.extend("chunks", sorted(dead, key=lambda lease: lease.id))
+        held = await indexer.work.extend("chunks", list(dead))
         # A chunk that another worker holds by now may have been indexed by it.
-        await indexer.finisher.delete_points([chunk for chunk in batch if chunk.lease in held])
+        await indexer.finisher.delete_points([c for c in batch if c.lease in dead and c.lease.token in held])
     except Permanent as error:  # the chunk is dead all the same, and `foreask verify` names its points
         log.warning("deletion.refused", **_describe(batch), reason=error.message)
     except ForeaskError as error:
