@@ -337,7 +337,7 @@ class Index:
         A worker calls it before it claims chunks: it would embed them in vain.
         """
         if self._away:
-            await self._answer_a_query()
+            await self._any_collection()
         if self._refusing:
             await self._take_a_write()
 
