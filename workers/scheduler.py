@@ -18,6 +18,7 @@ from shared.services.start import begin
 from shared.settings import Settings
 
 _TIDY_EVERY = timedelta(hours=1)
+_NUDGE_EVERY = timedelta(minutes=1)
 
 log = structlog.get_logger()
 
@@ -33,10 +34,14 @@ async def run(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with build("scheduler", settings) as services:
         await begin(settings, "scheduler")
-        # Side by side: a network file system that hangs must not end the wake-ups.
-        tidying = asyncio.create_task(_repeat(stopping, _TIDY_EVERY, partial(tidy, services)))
+        # Side by side: a network file system or a Qdrant that hangs must not end the wake-ups.
+        beside = [
+            asyncio.create_task(_repeat(stopping, _TIDY_EVERY, partial(tidy, services))),
+            asyncio.create_task(_repeat(stopping, _NUDGE_EVERY, services.cleaner.nudge_optimizers)),
+        ]
         await _repeat(stopping, settings.tuning.reconcile_every, partial(reconcile, services))
-        tidying.cancel()
+        for task in beside:
+            task.cancel()
 
 
 async def reconcile(services: SchedulerServices) -> None:

@@ -203,7 +203,8 @@ FAIL_INDEXING = text(f"""
     SET {states.FAIL_INDEXING.sets("v.dead")},
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
         history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES},
-        settled_at = CASE WHEN v.dead THEN now() END
+        settled_at = CASE WHEN v.dead THEN now() END,
+        questions_passed = CASE WHEN v.dead THEN 0 ELSE t.questions_passed END
     {_FAILURES} AND {states.FAIL_INDEXING.applies("t")}
     RETURNING t.document_id
 """)

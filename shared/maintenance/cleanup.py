@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+import structlog
+
 from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
+from shared.ledger.collections import Collections
 from shared.ledger.feedback import Feedback
 from shared.ledger.work import Work
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,7 @@ class Cleaner:
     index: Index
     uploads: Uploads
     feedback: Feedback
+    collections: Collections
     finisher: Finisher
 
     async def clean(self) -> None:
@@ -53,6 +59,16 @@ class Cleaner:
     async def sweep(self) -> None:
         """Show versions that a killed worker left hidden, and delete what late writers left."""
         await self.finisher.sweep(await self.work.due_sweeps())
+
+    async def nudge_optimizers(self) -> None:
+        """Have the collections optimized whose segments wait since Qdrant's start: it begins with the next write alone.
+
+        Raises:
+            Transient: the ledger or Qdrant is not available.
+        """
+        for name in await self.collections.index_names():
+            if await self.index.nudge(name):
+                log.info("optimizer.nudged", index_name=name)
 
     async def delete_taken_back(self) -> None:
         """Delete the points of users' questions that were taken back."""

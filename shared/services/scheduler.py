@@ -40,5 +40,6 @@ def cleaner_of(parts: Parts) -> Cleaner:
         index=parts.index,
         uploads=parts.uploads,
         feedback=parts.ledger.feedback,
+        collections=parts.ledger.collections,
         finisher=parts.finisher,
     )

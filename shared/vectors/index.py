@@ -14,6 +14,7 @@ from uuid import UUID
 
 import numpy as np
 import orjson
+import structlog
 from pydantic import BaseModel, SecretStr
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
@@ -24,10 +25,14 @@ from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
 from shared.vectors.points import Point
+from shared.vectors.readiness import Readiness
 from shared.vectors.searches import Search, section_search
 
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
+_READY_SECONDS = 3.0  # less than between two probes of an orchestrator
+_CHECK_SECONDS = 1.5
+_NOBODY = "00000000-0000-0000-0000-000000000000"
 _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
@@ -39,6 +44,7 @@ _INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
     "token": models.PayloadSchemaType.INTEGER,
     "hidden": models.PayloadSchemaType.BOOL,
 }
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,9 @@ class Index:
             )
         self._known: set[str] = set()
         self._away = False  # whether the last request got no answer
+        self._refusing: set[str] = set()  # collections whose last write was not taken
+        self._searched: str | None = None  # the collection of the last search
+        self._readiness = Readiness(self._answer_a_query, _READY_SECONDS)
 
     async def ensure_collection(self, name: str, dimensions: int) -> None:
         """Create the collection unless it exists, and the payload indexes that it lacks.
@@ -101,7 +110,7 @@ class Index:
         """
         if name in self._known:
             return
-        with self._errors():
+        with self._writing(name), self._errors():
             if not await self._client.collection_exists(name):
                 await self._create(name, dimensions)
             info = await self._client.get_collection(name)
@@ -148,7 +157,7 @@ class Index:
 
     async def _upsert(self, name: str, body: bytes) -> None:
         # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.
-        with self._errors(), self._gone(name):
+        with self._writing(name), self._errors(), self._gone(name):
             reply = await self._client.http.client.request(
                 type_=models.InlineResponse2008,
                 method="PUT",
@@ -184,20 +193,24 @@ class Index:
             for result in await self._client.batch_update_points(sweep.index_name, operations, wait=True):
                 _require_completed(result.status)
 
-    async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex]) -> None:
+    async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex], *, own: bool = False) -> None:
         """Delete the points of chunks that earlier claims wrote and this claim has not written again, in one request.
+
+        No such collection: nothing to do.
 
         Args:
             name: the collection.
             chunks: claimed together; their older versions stay.
+            own: delete what this claim wrote, too.
         """
-        token = min(chunk.lease.token for chunk in chunks)
+        tokens = [chunk.lease.token for chunk in chunks]
+        token = max(tokens) + 1 if own else min(tokens)
         versions = groupby(sorted(chunks, key=_version), key=_version)
         operations = [
             _deletion(filters.leftover_points(tenant, [str(chunk.lease.id) for chunk in same], version, token))
             for (tenant, version), same in versions
         ]
-        with self._errors(), self._gone(name):
+        with self._if_there():
             for result in await self._client.batch_update_points(name, operations, wait=True):
                 _require_completed(result.status)
 
@@ -249,6 +262,7 @@ class Index:
                 headers={"content-type": "application/json"},
                 content=orjson.dumps({"searches": searches}),
             )
+            self._searched = name
             return [[_hit(point) for point in one["points"]] for one in reply.result]
         return None
 
@@ -316,21 +330,84 @@ class Index:
             return (await self._client.count(name, count_filter=selected, exact=True)).count
         return 0
 
+    async def nudge(self, name: str) -> bool:
+        """Have a collection optimized that waits since Qdrant's start; return whether it waited.
+
+        Qdrant calls it grey: its segments stay unoptimized, and searches slow, until a write or a change of settings.
+        """
+        with self._if_there():
+            if (await self._client.get_collection(name)).status != models.CollectionStatus.GREY:
+                return False
+            # An empty change is the documented nudge.
+            return await self._client.update_collection(name, optimizers_config=models.OptimizersConfigDiff())
+        return False
+
     async def ready(self) -> None:
-        """Raise `Unavailable` unless Qdrant answers."""
-        with self._errors():
-            await self._client.get_collections()
+        """Raise `Unavailable` unless Qdrant answers a query; the answer may be some seconds old."""
+        await self._readiness.require()
 
     async def require(self) -> None:
-        """Raise `Unavailable` if Qdrant did not answer the last time and still does not.
+        """Raise `Unavailable` if Qdrant did not answer or did not take a write the last time, and still does not.
 
-        A worker calls it before it claims chunks: without Qdrant it would embed them in vain.
+        A worker calls it before it claims chunks: it would embed them in vain.
         """
         if self._away:
-            await self.ready()
+            await self._any_collection()
+        if self._refusing:
+            await self._take_a_write()
 
     async def aclose(self) -> None:
+        await self._readiness.aclose()
         await self._client.close()
+
+    async def _answer_a_query(self) -> None:
+        """Send the cheapest query: a node that lists the collections may still miss their points.
+
+        Raises:
+            Unavailable: Qdrant does not answer it, or not in time.
+        """
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                name = self._searched or await self._any_collection()
+                if name is not None and await self.search(name, [{"limit": 1}]) is None:
+                    self._searched = None  # it has been deleted
+        except TimeoutError as error:
+            self._away = True
+            raise Unavailable("Qdrant did not answer in time", component="qdrant", retry_after=_RETRY_AFTER) from error
+
+    async def _any_collection(self) -> str | None:
+        with self._errors():
+            collections = (await self._client.get_collections()).collections
+        return min((collection.name for collection in collections), default=None)
+
+    async def _take_a_write(self) -> None:
+        """Write nothing to a collection that refused a write, then to another: the limit of one stops no other.
+
+        Raises:
+            Unavailable: both refuse it. A full disk refuses every write, also deletions, and reads go on.
+        """
+        first, *_ = sorted(self._refusing)
+        others = sorted(self._known - self._refusing)[:1]
+        try:
+            await self._write_nothing(first)
+        except Unavailable:
+            if not others:
+                raise
+            await self._write_nothing(others[0])
+
+    async def _write_nothing(self, name: str) -> None:
+        with self._writing(name), self._if_there():
+            await self._client.delete(name, models.PointIdsList(points=[_NOBODY]), wait=True)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Remember whether a collection takes writes: Qdrant may go on to read meanwhile."""
+        try:
+            yield
+        except Unavailable:
+            self._refusing.add(name)
+            raise
+        self._refusing.discard(name)
 
     @contextmanager
     def _if_there(self) -> Iterator[None]:
@@ -443,7 +520,9 @@ def index_errors() -> Iterator[None]:
         raise Unavailable("Qdrant asks for fewer requests", component="qdrant", retry_after=wait) from error
     except UnexpectedResponse as error:
         status = error.status_code or 0
-        said = f"Qdrant answered {status}: {error.content[:300].decode(errors='replace')}"
+        # Its own words name nodes, folders and collections of other tenants: they are for the log alone.
+        log.warning("qdrant.answered", status=status, words=error.content[:300].decode(errors="replace"))
+        said = f"Qdrant answered {status}; the log has its words at qdrant.answered"
         if 400 <= status < 500 and status not in {401, 403, 408, 429}:  # noqa: PLR2004
             raise Permanent(said) from error
         raise Unavailable(said, component="qdrant", retry_after=_RETRY_AFTER) from error

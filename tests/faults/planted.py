@@ -167,6 +167,12 @@ BUGS = (
         (("if self._away:", "if False:"),),
     ),
     Bug(
+        "a disk of Qdrant that is full fails the chunk for good",
+        QDRANT + "test_it_reads_and_refuses_writes",
+        "shared/vectors/index.py",
+        (("if 400 <= status < 500 and", "if 400 <= status < 600 and"),),
+    ),
+    Bug(
         "questions get other ids with each claim",
         QDRANT + "test_writes_are_applied_and_their_replies_are_lost",
         "shared/vectors/points.py",
@@ -197,6 +203,12 @@ BUGS = (
         LEDGER + "test_it_is_gone_for_a_while",
         "api/http/problems.py",
         (('Unavailable: ProblemKind(503, "unavailable"', 'Unavailable: ProblemKind(500, "unavailable"'),),
+    ),
+    Bug(
+        "answers that the ledger cannot take now are thrown away",
+        LEDGER + "test_it_is_gone_for_longer_than_a_lease",
+        "shared/ingest/drain.py",
+        (("await asyncio.sleep(_LEDGER_PAUSE_SECONDS)", "return"),),
     ),
     Bug(
         "each process keeps the limit for itself",

@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 
 from shared.domain.errors import ForeaskError
-from shared.domain.records import Sweep
+from shared.domain.records import ChunkToIndex, Sweep
 from shared.ledger.work import Work
 from shared.vectors.index import Index
 
@@ -57,6 +57,15 @@ class Finisher:
         if swept:
             await self.work.settle_sweeps(swept)
         return swept
+
+    async def delete_points(self, chunks: Sequence[ChunkToIndex]) -> None:
+        """Delete the points of chunks in their versions; what a later claim has written stays."""
+        of_collections: dict[str, list[ChunkToIndex]] = {}
+        for chunk in chunks:
+            of_collections.setdefault(chunk.index_name, []).append(chunk)
+        await asyncio.gather(
+            *(self.index.delete_leftovers(name, same, own=True) for name, same in of_collections.items())
+        )
 
 
 async def confirmed(items: Sequence[T], request: Callable[[T], Awaitable[None]]) -> list[T]:

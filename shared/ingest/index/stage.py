@@ -24,7 +24,7 @@ from shared.domain import poison
 from shared.domain.errors import ForeaskError, Permanent, Unavailable
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex
-from shared.domain.retry import RetryPolicy, decide
+from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
@@ -135,8 +135,24 @@ def _held() -> None:
 async def index_batch(indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None] = _held) -> Outcomes:
     """Embed and upsert chunks; a chunk that cannot be indexed fails alone, and so does a collection.
 
+    Qdrant may have written points of a request that it refused, so a chunk that ends dead loses its points first.
     `require_lease` ends the attempt where the leases may have ended.
     """
+    outcomes = await _try_batch(indexer, batch, require_lease)
+    dead = {o.lease for o in outcomes if isinstance(o, FailedAttempt) and isinstance(o.decision, Dead)}
+    if not dead:
+        return outcomes
+    try:
+        await indexer.finisher.delete_points([chunk for chunk in batch if chunk.lease in dead])
+    except Permanent as error:  # the chunk is dead all the same, and `foreask verify` names its points
+        log.warning("deletion.refused", **_describe(batch), reason=error.message)
+    except ForeaskError as error:
+        away = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
+        return [away.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
+    return outcomes
+
+
+async def _try_batch(indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None]) -> Outcomes:
     sound, outcomes = _sound(indexer, batch)
     try:
         filtered = [_filter(chunk) for chunk in sound]
