@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from shared.domain.errors import LeaseLost, RateLimited, Unavailable
+from shared.domain.errors import LeaseLost, RateLimited, Refused, Unavailable
 from shared.domain.records import CollectionOptions, DocumentState
-from shared.domain.retry import Retry
+from shared.domain.retry import Dead, Retry
+from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate, generate_stage
 from tests.api import work
@@ -195,19 +196,31 @@ async def test_an_orderly_stop_pays_for_nothing_twice_and_counts_it(services, li
     assert (kept.calls, kept.replies, kept.leased_by) == (2, 2, None)
 
 
-async def test_replies_to_another_prompt_are_not_taken(services, library, provider):
-    provider.script(malformed_containing="lighthouse")
+async def test_a_refusal_that_was_billed_is_counted(services, library):
+    chunk = await one_chunk(services, library)
+    refusing = Interrupted(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
+
+    outcome = await generate(replace(services.generator, model=refusing), chunk)
+    await services.ledger.work.settle_generated([outcome])
+
+    assert isinstance(outcome.decision, Dead)
+    assert (await row(services))[:2] == (1, 100)
+
+
+async def test_replies_to_another_prompt_are_not_taken(services, library, provider, question_by_question):
     chunk = await one_chunk(services, library)
     interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
-    await services.ledger.work.settle_generated([await generate(replace(services.generator, model=interrupted), chunk)])
+    outcome = await generate(replace(question_by_question, model=interrupted), chunk)
+    await services.ledger.work.settle_generated([outcome])
 
-    provider.script(malformed_containing="")
     await prompt(services, "PROMPT-B")
     await make_due(services)
-    await work(services, "generate")
+    stage = generate_stage(question_by_question)
+    (chunk,) = await stage.claim(1)
+    outcome = await stage.work(chunk, lambda: None)
 
-    assert provider.stats(containing="PROMPT-B")["calls"] == 1
-    assert (await row(services)).calls == 2
+    calls = provider.stats(containing="PROMPT-B")["calls"]
+    assert (len(outcome.questions), outcome.calls) == (calls, calls + 1)
 
 
 async def test_replies_of_a_chunk_that_another_worker_holds_are_not_kept(services, library, provider):
