@@ -16,7 +16,7 @@ from shared.domain.records import FinishableDocument
 from shared.ledger import feedback, states
 from shared.ledger.database import Database
 
-_SLICE_CHUNKS = 5_000  # deleted in one transaction: a tenth of a second
+_SLICE_CHUNKS = 5_000  # deleted in one transaction: a fifth of a second
 _SLICE_VERSIONS = 100
 _MOST_SLICES = 20  # of one purge: the caller has more to do
 
