@@ -29,7 +29,7 @@ from shared.ledger import states, versions
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
 
-_REINDEX_SLICE = 5_000  # documents of one transaction: a fifth of a second
+_REINDEX_SLICE = 5_000  # documents of one transaction: a quarter of a second
 _UPLOADS_PAGE = 10_000
 
 # A document that waits for its next version, with no trace of the attempts at the last one.

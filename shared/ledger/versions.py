@@ -17,7 +17,7 @@ from shared.ledger.database import Database
 from shared.ledger.rows import version_rows
 from shared.ledger.statements import INSERT_SWEEPS
 
-_SLICE_CHUNKS = 5_000  # deleted in one transaction: a tenth of a second
+_SLICE_CHUNKS = 5_000  # deleted in one transaction: a fifth of a second
 _SLICE_VERSIONS = 100
 _MOST_SLICES = 20  # of one purge: the caller has more to do
 

@@ -55,7 +55,7 @@ async def discard(client, document_id):
     assert reply.json() == {"documents": 1, "chunks": 0, "in_work": 0}
 
 
-async def test_a_failed_edit_that_is_dropped_leaves_the_live_version_as_it_was(client, services, provider):
+async def test_a_failed_edit_that_is_dropped_leaves_the_live_version_as_it_was(client, services, settings, provider):
     document_id = await live_then_broken(client, services)
     assert (await document(client, document_id))["metadata"] == {"department": "legal"}
 
@@ -65,6 +65,8 @@ async def test_a_failed_edit_that_is_dropped_leaves_the_live_version_as_it_was(c
     assert (shown["state"], shown["filename"], shown["title"]) == ("ready", "a.md", "Leave")
     assert shown["metadata"] == {"department": "hr"}
     assert await departments(services) == {"hr"}
+    await services.cleaner.clean()
+    assert await uploads(services, settings) == 1
 
 
 async def test_what_was_live_under_a_failed_edit_can_be_reindexed(client, services, provider):

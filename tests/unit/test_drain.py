@@ -243,7 +243,11 @@ async def test_a_group_that_is_too_large_for_one_transaction_is_settled_apart(mo
 
     object.__setattr__(stage, "settle", settle)
 
-    await asyncio.wait_for(Drain(stage, LIMITS, asyncio.Event()).run(), timeout=3)
+    stopping = asyncio.Event()
+    run = asyncio.create_task(Drain(stage, LIMITS, stopping).run())
+    await asyncio.wait([run], timeout=2)
+    stopping.set()
+    await run
 
     assert sorted(shop.settled) == list(range(12))
 
