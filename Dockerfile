@@ -13,7 +13,9 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     && /opt/foreask/bin/pip uninstall --yes pip
 
 FROM python:3.12-slim
-RUN useradd --system --uid 10001 --user-group --home-dir /data foreask && install -d -o foreask -g foreask /data
+# A new volume takes its owner from the folder that it covers, so the image has both.
+RUN useradd --system --uid 10001 --user-group --home-dir /data foreask \
+    && install -d -o foreask -g foreask /data /data/uploads
 COPY --from=build /opt/foreask /opt/foreask
 ENV PATH=/opt/foreask/bin:$PATH PYTHONUNBUFFERED=1 FOREASK_DATA_DIR=/data
 USER foreask

@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check faults soak planted bench clean
+.PHONY: help install demo up test check faults soak planted bench compose-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -17,7 +17,7 @@ PIP := $(IN) -m pip install --quiet --constraint constraints.txt
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
 
 help: ## list the commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 install: $(VENV)/.installed ## install foreask with its embedded engines into .venv
 
@@ -44,6 +44,9 @@ planted: $(VENV)/.dev ## plant bugs, and see that the fault suite catches each
 
 bench: $(VENV)/.dev ## run the benchmarks
 	$(IN) -m bench
+
+compose-test: $(VENV)/.dev ## bring docker-compose.yml up in real containers, use it and kill a worker
+	$(IN) -m tests.acceptance.containers
 
 clean: ## remove the environment, caches and the embedded engines' data
 	rm -rf $(VENV) .foreask .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info

@@ -14,6 +14,7 @@ from api.app import create
 from shared.domain.errors import ForeaskError
 from shared.process import gc, logging
 from shared.services import build
+from shared.services.start import begin
 from shared.settings import Settings, load
 
 _GRACEFUL_SECONDS = 10
@@ -58,7 +59,7 @@ def main() -> None:
 async def _require_complete(settings: Settings) -> None:
     # Uvicorn prints an error of the lifespan as a traceback; a missing setting deserves one sentence.
     async with build("api", settings):
-        pass
+        await begin(settings, "api")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems
 from api.http.middleware import RequestMiddleware
+from api.progress_feeds import ProgressFeeds
 from api.query_log import QueryLogWriter
 from api.routes import (
     calibration,
@@ -96,6 +97,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.services = services
         app.state.collection_cache = CollectionCache(services.ledger.collections, settings.embedding_model or "")
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
+        app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
         services.wakeups.begin()
         yield
         await app.state.query_log.aclose()

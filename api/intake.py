@@ -74,9 +74,10 @@ async def read(request: Request, guard: UploadGuard, settings: Settings) -> RawD
     match bodies.media_type(request):
         case "multipart/form-data":
             form = await read_form(request, guard, settings)
-            return RawDocument(form.document_fields(), form.upload, form.filename, form.media_type)
+            fields = await bodies.decode_beside(sum(map(len, form.fields.values())), form.document_fields)
+            return RawDocument(fields, form.upload, form.filename, form.media_type)
         case "application/json":
-            body = await bodies.read_json(request, DocumentBody, settings.max_json_bytes)
+            body = await bodies.read_json(request, DocumentBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
             upload = await guard.store_bytes(_content(body), max_bytes=settings.max_upload_bytes)
             return RawDocument(body, upload, body.filename, body.media_type)
     raise UnsupportedMedia("Send a form (multipart/form-data) with a `file`, or JSON (application/json).")
@@ -133,10 +134,10 @@ async def submit(new: NewDocument, guard: UploadGuard, services: ApiServices) ->
             if not await services.ledger.documents.uploads_in_use([new.upload]):
                 guard.arm()
         raise
-    if submission.obsolete_upload is not None:
-        services.uploads.remove(submission.obsolete_upload)
     if submission.accepted:
         services.wakeups.wake("parse")
+    else:
+        services.uploads.remove(new.upload)
     return submission
 
 

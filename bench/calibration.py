@@ -138,7 +138,7 @@ def measure(folder: Path, share: int, model: MiniLM) -> None:
         searched = Searched(of, texts, questions)
         found = searched.found(of.queries, queries)
         moved = [rescale(hits, measured) for hits in found]
-        equal, ours = (ndcg(hits, of.relevant, EQUAL).mean() for hits in (found, moved))
+        equal, ours = (ndcg(hits, of.relevant, [EQUAL]).mean() for hits in (found, moved))
         name = f"{folder.name}, {share} % replaced, baseline similarity {measured:.3f}"
         line = f"{name}: equal {equal:.4f}, moved {ours - equal:+.4f}"
         if not baseline:
@@ -150,11 +150,11 @@ def measure(folder: Path, share: int, model: MiniLM) -> None:
 
 def told(held_out: Founds, own: list[set[str]], found: Founds, relevant: list[set[str]], equal: float) -> str:
     """What weights gain on users' questions that are chosen on held-out ones."""
-    values = {weights: ndcg(held_out, own, weights) for weights in candidates()}
+    values = dict(zip(candidates(), ndcg(held_out, own, candidates()), strict=True))
     bounds = {weights: lower_bound(of - values[EQUAL]) for weights, of in values.items()}
     best = max(values, key=lambda weights: values[weights].mean())
     sure = max(bounds, key=bounds.__getitem__)
-    gains = {w: ndcg(found, relevant, w).mean() - equal for w in {best, sure, EQUAL}}
+    gains = {w: ndcg(found, relevant, [w]).mean() - equal for w in {best, sure, EQUAL}}
     return f"; best on held-out {gains[best]:+.4f}, better for sure {gains[sure if bounds[sure] > 0 else EQUAL]:+.4f}"
 
 

@@ -362,10 +362,10 @@ async def _drip(request: web.Request, reply: bytes) -> web.StreamResponse:
     return response
 
 
-async def serve(script: Script, port: int) -> None:
+async def serve(script: Script, host: str, port: int) -> None:
     runner = web.AppRunner(Provider(script).app(), access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port, backlog=1024)
+    site = web.TCPSite(runner, host, port, backlog=1024)
     await site.start()
     print(runner.addresses[0][1], flush=True)
     await asyncio.Event().wait()
@@ -373,12 +373,13 @@ async def serve(script: Script, port: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--script", default="{}", help="JSON of the settings to begin with")
     arguments = parser.parse_args()
     script = Script(**orjson.loads(arguments.script))
     with suppress(KeyboardInterrupt):
-        uvloop.run(serve(script, arguments.port))
+        uvloop.run(serve(script, arguments.host, arguments.port))
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ def points(chunks: int, texts: Texts) -> Iterator[list[Point]]:
             document_id=document_id,
             chunk_id=uuid4(),
             version=1,
+            token=0,
             ordinal=ordinal,
             external_id="document.md",
             created_at=datetime.now(UTC),

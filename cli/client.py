@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,6 +27,7 @@ _LONGEST_WAIT_SECONDS = 30.0
 _PAGE = 200
 _SERVER_ERROR = 500
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_SECONDS)
+_LINE_END = re.compile(rb"\r\n|\r|\n")
 _REJECTIONS: dict[int, type[InvalidInput | NotFound | TooLarge | Unauthorized]] = {
     401: Unauthorized,
     403: Unauthorized,
@@ -187,7 +189,7 @@ class Client:
             if response.is_error:
                 response.read()
                 self._raise_for(response)
-            yield from events(response.iter_lines())
+            yield from events(event_lines(response.iter_bytes()))
 
     def _json(self, method: str, path: str, **options: Any) -> Json:
         response = self._send(method, path, **options)
@@ -233,6 +235,23 @@ class Client:
             hint = "" if "authorization" in self._http.headers else " Give yours with --key or FOREASK_API_KEY."
             raise Unauthorized(detail + hint)
         raise _REJECTIONS.get(response.status_code, InvalidInput)(detail)
+
+
+def event_lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Split a stream of server-sent events into lines; only LF, CR LF and CR end one.
+
+    `httpx.Response.iter_lines` also splits at U+0085, U+2028 and U+2029, which JSON has inside its texts.
+    """
+    rest = b""
+    for piece in pieces:
+        received = rest + piece
+        end = len(received) - received.endswith(b"\r")  # perhaps half of CR LF
+        *lines, begun = _LINE_END.split(received[:end])
+        rest = begun + received[end:]
+        for line in lines:
+            yield line.decode()
+    if rest:
+        yield rest.removesuffix(b"\r").decode()
 
 
 def events(lines: Iterator[str]) -> Iterator[Event]:

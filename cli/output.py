@@ -123,7 +123,7 @@ def status(health: Json, work: Json | None, collections: list[Json]) -> Renderab
         parts.add_row(name, _state(state))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        sections += [_stages(work), _pace(work), _limits(work["limits"])]
+        sections += [_stages(work), *_unserved(work), _pace(work), _limits(work["limits"])]
     return Group(*sections, collections_table(collections))
 
 
@@ -133,6 +133,13 @@ def _stages(work: Json) -> Table:
         oldest = "" if stage["oldest_seconds"] is None else duration(stage["oldest_seconds"])
         table.add_row(name, f"{stage['due']:,}", f"{stage['in_flight']:,}", f"{stage['later']:,}", oldest)
     return table
+
+
+def _unserved(work: Json) -> list[str]:
+    return [
+        f"[yellow]{waiting['chunks']:,} chunks wait for an index worker with {waiting['embedding_model']}[/yellow]"
+        for waiting in work["unserved"]
+    ]
 
 
 def _pace(work: Json) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import http.client
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from embedded.supervisor import Child, Supervisor
+from shared.domain.errors import Unavailable
 
 _TIMEOUT_SECONDS = 2.0
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
@@ -26,11 +27,16 @@ class Crew:
 
 
 class Programs:
-    """Children that are started, watched and stopped side by side."""
+    """Children that are started, watched and stopped side by side.
 
-    def __init__(self, children: Sequence[Child]) -> None:
+    Args:
+        children: in any order.
+        given_up: told of one that ended and did not come back; called from another thread.
+    """
+
+    def __init__(self, children: Sequence[Child], given_up: Callable[[Unavailable], None]) -> None:
         self.names = [child.name for child in children]
-        self._supervisors = [Supervisor([child]) for child in children]
+        self._supervisors = [Supervisor([child], given_up) for child in children]
 
     def start(self) -> None:
         """Start all and wait until all are healthy.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -31,15 +31,22 @@ class Stack:
         settings: an engine is started only where these give no URL (and, for a model, no other model's name).
         data_dir: where the engines keep their data, logs and ports; one stack at a time.
         engines: the engines that the stack may start.
+        given_up: told of an engine that ended and did not come back; called from another thread.
     """
 
     def __init__(
-        self, settings: Settings, data_dir: Path | None = None, *, engines: Iterable[Engine] = ENGINES
+        self,
+        settings: Settings,
+        data_dir: Path | None = None,
+        *,
+        engines: Iterable[Engine] = ENGINES,
+        given_up: Callable[[Unavailable], None] = lambda _: None,
     ) -> None:
         self.data_dir = (data_dir or settings.data_dir).resolve()
         self.settings = settings
         self.engines = tuple(engine for engine in ENGINES if engine in set(engines) and _absent(settings, engine))
         self._configured = settings
+        self._given_up = given_up
         self._lock: IO[str] | None = None
         self._supervisor: Supervisor | None = None
 
@@ -57,7 +64,7 @@ class Stack:
             # PostgreSQL's first start makes its cluster, which takes a second: the others are prepared meanwhile.
             with ThreadPoolExecutor() as pool:
                 children = list(pool.map(lambda engine: self._child(engine, ports[engine]), self.engines))
-            self._supervisor = Supervisor(children)
+            self._supervisor = Supervisor(children, self._given_up)
             self._supervisor.start()
             self.settings = self._configured.model_copy(update=self._urls(ports))
         except Unavailable as error:

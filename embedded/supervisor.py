@@ -51,7 +51,7 @@ class Child:
         name: how errors and the log file name it.
         command: program (an absolute path) and arguments; no secrets, for they are visible to every user.
         log: the file that receives its output.
-        healthy: true once it can serve; called from the supervisor's thread, may raise OSError.
+        healthy: true once it can serve; called from the supervisor's thread. An exception counts as false.
         environment: variables on top of this process's own.
         directory: where it works; default: where this process does.
         user: (uid, gid) to run as, for programs that refuse root.
@@ -74,10 +74,16 @@ class Child:
 
 
 class Supervisor:
-    """Starts children in parallel, restarts those that end, and stops them in reverse order."""
+    """Starts children in parallel, restarts those that end, and stops them in reverse order.
 
-    def __init__(self, children: Sequence[Child]) -> None:
-        self._watches = [_Watch(child) for child in children]
+    Args:
+        children: in the order in which they are started.
+        given_up: told of a child that was healthy once, ended, and did not become healthy again; called from the
+            child's own thread. The others run on.
+    """
+
+    def __init__(self, children: Sequence[Child], given_up: Callable[[Unavailable], None] = lambda _: None) -> None:
+        self._watches = [_Watch(child, given_up) for child in children]
 
     def start(self) -> None:
         """Start every child and wait until all are healthy.
@@ -145,8 +151,10 @@ class _Watch:
     The kernel ties a parent-death signal to the spawning *thread*, so the thread lives as long as its child.
     """
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child, given_up: Callable[[Unavailable], None]) -> None:
         self.child = child
+        self._given_up = given_up
+        self._healthy = False  # whether the running process was healthy once
         self.process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._settled = threading.Event()
@@ -177,23 +185,37 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        failures = 0
+        failures = unhealthy = 0
         while not self._stopping.is_set():
             started = time.monotonic()
-            process = self._spawn()
-            if process is None:
-                break
-            self._await_health(process)
-            code = process.wait()
-            _signal_group(process, signal.SIGKILL)  # its leftover processes would hold its port or its files
+            self._healthy = False
+            end = self._attempt()
             self.process = None
-            if self._stopping.is_set() or self._failure is not None:
+            if self._stopping.is_set():
                 break
             lived = time.monotonic() - started
             failures = 1 if lived > self.child.restart.forgotten_after.total_seconds() else failures + 1
-            self._note_end(code, failures)
+            unhealthy = 0 if self._healthy else unhealthy + 1
+            if unhealthy >= self.child.restart.first_attempts:
+                self._give_up(f"{self.child.name} {end} and did not start{_tail(self.child.log)}")
+                break
+            if self._settled.is_set():
+                log.warning("child ended and will be restarted", child=self.child.name, end=end, failures=failures)
             self._stopping.wait(self.child.restart.delay(failures))
         self._settle(f"{self.child.name} was stopped before it was healthy")
+
+    def _attempt(self) -> str:
+        """Run the child until it ends, and return how it did: the end of a sentence."""
+        try:
+            process = self._spawn()
+        except Exception as error:  # noqa: BLE001  whoever waits for the child must hear of it, so the thread lives on
+            return f"could not be started ({type(error).__name__}: {error})"
+        if process is None:
+            return "was stopped"
+        self._await_health(process)
+        code = process.wait()
+        _signal_group(process, signal.SIGKILL)  # its leftover processes would hold its port or its files
+        return f"ended with code {code}"
 
     def _spawn(self) -> subprocess.Popen[bytes] | None:
         with self._lock:
@@ -203,24 +225,26 @@ class _Watch:
             return self.process
 
     def _await_health(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + self.child.start_timeout.total_seconds()
+        timeout = self.child.start_timeout.total_seconds()
+        deadline = time.monotonic() + timeout
         while process.poll() is None and not self._stopping.is_set():
             if _is_healthy(self.child):
+                self._healthy = True
                 self._settle(None)
                 return
-            if time.monotonic() > deadline and not self._settled.is_set():
-                seconds = self.child.start_timeout.total_seconds()
-                self._settle(f"{self.child.name} was not healthy after {seconds:g} s{_tail(self.child.log)}")
+            if time.monotonic() > deadline:
+                self._give_up(f"{self.child.name} was not healthy after {timeout:g} s{_tail(self.child.log)}")
                 _signal_group(process, signal.SIGKILL)
                 return
             time.sleep(POLL_SECONDS)
 
-    def _note_end(self, code: int, failures: int) -> None:
+    def _give_up(self, failure: str) -> None:
+        """Tell whoever waits for the child, or else whoever uses it, and let it rest."""
+        self._stopping.set()
         if self._settled.is_set():
-            log.warning("child ended and will be restarted", child=self.child.name, code=code, failures=failures)
-        elif failures >= self.child.restart.first_attempts:
-            self._settle(f"{self.child.name} ended with code {code} and did not start{_tail(self.child.log)}")
-            self._stopping.set()
+            log.error("child given up", child=self.child.name)
+            self._given_up(Unavailable(failure, component=self.child.name))
+        self._settle(failure)
 
     def _settle(self, failure: str | None) -> None:
         if not self._settled.is_set():
@@ -249,7 +273,7 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
 def _is_healthy(child: Child) -> bool:
     try:
         return child.healthy()
-    except OSError:
+    except Exception:  # noqa: BLE001  most often nobody listens yet; and no check may end the thread that restarts it
         return False
 
 

@@ -72,6 +72,7 @@ def layout_points(
         document_id=document_id,
         chunk_id=chunk_id(collection.id, document_id, passage.text, 0),
         version=1,
+        token=0,
         ordinal=ordinal,
         external_id=passage.id,
         created_at=collection.created_at,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import (
     AliasChoices,
@@ -24,9 +25,17 @@ from pydantic import (
     field_serializer,
     field_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from shared.domain.errors import InvalidInput
+from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, places, require_known, secrets
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
@@ -165,11 +174,20 @@ class Tuning(BaseModel):
     parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text is refused")
 
 
+@dataclass(frozen=True, slots=True)
+class EffectiveSetting:
+    """A setting as a process sees it; an empty value is none."""
+
+    variable: str
+    value: str
+    origin: str
+
+
 class Settings(BaseSettings):
     """What a user configures. Each field is the environment variable `FOREASK_` + its name in capitals."""
 
     model_config = SettingsConfigDict(
-        env_prefix="FOREASK_",
+        env_prefix=PREFIX,
         env_nested_delimiter="__",
         env_file=".env",
         frozen=True,
@@ -193,7 +211,9 @@ class Settings(BaseSettings):
         (), description="tenant:key pairs, comma-separated; a key may be given as sha256:HEX"
     )
     max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="the largest document")
-    max_json_bytes: PositiveInt = Field(20 * 1024 * 1024, description="the largest JSON body, or fields of a form")
+    max_json_bytes: PositiveInt = Field(
+        20 * 1024 * 1024, description="the largest document as JSON, or fields of a form"
+    )
     query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
     )
@@ -256,6 +276,23 @@ class Settings(BaseSettings):
 
     tuning: Tuning = Tuning()
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the files of secrets that the environment, or `.env`, names count as much as their variables."""
+        del settings_cls, file_secret_settings
+        sources = [init_settings]
+        for variables in (env_settings, dotenv_settings):
+            assert isinstance(variables, EnvSettingsSource)
+            sources += [SecretFiles(variables), variables]  # before what stands in for ours, such as OPENAI_API_KEY
+        return tuple(sources)
+
     @property
     def llm_url(self) -> str:
         return self.llm_base_url or OPENAI_URL
@@ -268,9 +305,20 @@ class Settings(BaseSettings):
         """The variables that give another process these settings; secrets are among them."""
         dumped = self.model_dump(mode="json", exclude={"api_keys"}, exclude_none=True)
         tuning = {f"TUNING__{name}": value for name, value in dumped.pop("tuning").items()}
-        secrets = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
+        plain = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
         keys = {"api_keys": ",".join(f"{key.tenant}:sha256:{key.sha256.hex()}" for key in self.api_keys)}
-        return {f"FOREASK_{name.upper()}": str(value) for name, value in (dumped | tuning | secrets | keys).items()}
+        files = {f"{name}_file": "" for name, _ in secrets(type(self))}  # the process may inherit some, beside these
+        values = dumped | tuning | plain | keys | files
+        return {PREFIX + name.upper(): str(value) for name, value in values.items()}
+
+    def described(self) -> Iterator[EffectiveSetting]:
+        """Yield every setting with its value, in which no secret is shown, and where it comes from."""
+        values, given = self.environment(), places(type(self))
+        hidden = {PREFIX + name.upper() for name, _ in secrets(type(self))}
+        for variables in every_setting(type(self)):
+            value = values.get(variables[0], "")
+            shown = _masked(value, secret=variables[0] in hidden)
+            yield EffectiveSetting(variables[0], shown, origin(variables, given))
 
     @field_validator("api_keys", mode="before")
     @classmethod
@@ -321,8 +369,10 @@ def load(**values: Any) -> Settings:
         values: fields that are set here, whatever the environment says.
 
     Raises:
-        InvalidInput: a setting cannot be used; the message names it without its value, which may be a secret.
+        InvalidInput: a setting cannot be used, or a variable FOREASK_* is none; the message names it without its
+            value, which may be a secret.
     """
+    require_known(Settings)
     try:
         return Settings(**values)
     except SettingsError as error:
@@ -330,6 +380,17 @@ def load(**values: Any) -> Settings:
     except ValidationError as error:
         problems = (f"{_variable(problem['loc'])}: {problem['msg']}" for problem in error.errors(include_input=False))
         raise InvalidInput("A setting cannot be used: " + "; ".join(problems)) from None
+
+
+def _masked(value: str, *, secret: bool) -> str:
+    """A value without its secrets: of a URL the password and the query, of another secret everything."""
+    if "://" in value:
+        url = urlsplit(value)
+        user, _, password = url.netloc.rpartition("@")[0].partition(":")
+        place = url.netloc.rpartition("@")[2]
+        account = f"{user}:***@" if password else f"{user}@" if user else ""
+        return urlunsplit((url.scheme, account + place, url.path, "***" if url.query else "", ""))
+    return "***" if secret and value else value
 
 
 def require(value: T | None, name: str) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from uuid import uuid4
 
 import pytest
@@ -13,7 +13,7 @@ from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
-from shared.ledger.tables import metadata
+from shared.ledger.tables import deployment, metadata
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
@@ -81,7 +81,8 @@ async def empty(services: AllServices) -> None:
         await redis.flushall()
     async with services.database.begin() as connection:
         for table in reversed(metadata.sorted_tables):  # TRUNCATE makes new files for each table and index
-            await connection.execute(table.delete())
+            if table is not deployment:  # a ledger keeps its identity
+                await connection.execute(table.delete())
     shutil.rmtree(settings.data_dir / "uploads", ignore_errors=True)
     for limiter in (services.limiters.llm, services.limiters.embedding):
         assert await limiter._client.refresh(patience_seconds=5)
@@ -108,7 +109,12 @@ class Library:
         return await self._services.ledger.collections.ensure(self.tenant, name, embedding_model=model)
 
     async def add(
-        self, text: str, external_id: str | None = None, *, questions: list[str] | None = None, lane: int = 0
+        self,
+        text: str,
+        external_id: str | None = None,
+        *,
+        questions: Sequence[str | ReadyQuestion] | None = None,
+        lane: int = 0,
     ) -> Document:
         upload = await self._services.uploads.store_bytes(text.encode(), max_bytes=10_000_000)
         submission = await self._services.ledger.documents.submit(
@@ -119,7 +125,7 @@ class Library:
                 title=None,
                 media_type="text/markdown",
                 metadata={},
-                ready_questions=None if questions is None else tuple(ReadyQuestion(q) for q in questions),
+                ready_questions=None if questions is None else tuple(map(_ready, questions)),
                 upload=upload.name,
                 size_bytes=upload.size_bytes,
                 content_hash=upload.sha256,
@@ -127,6 +133,10 @@ class Library:
             )
         )
         return submission.document
+
+
+def _ready(question: str | ReadyQuestion) -> ReadyQuestion:
+    return ReadyQuestion(question) if isinstance(question, str) else question
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.process import gc, logging
+from shared.services.start import begin
 from shared.settings import Settings, load, require
 from workers.loop import WorkerLoop
 from workers.tasks import register
@@ -41,6 +42,7 @@ def work(role: WorkQueue, settings: Settings) -> None:
     def stop(**_: Any) -> None:
         loop.stop()
 
+    loop.run(begin(settings, role))
     loop.run(loop.services.begin())
     gc.freeze()
     structlog.get_logger().info("worker.started", queue=role)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -12,35 +14,34 @@ from shared.domain.errors import ForeaskError
 from shared.ledger.database import AdvisoryLock, try_lock
 from shared.services import build
 from shared.services.scheduler import SchedulerServices
+from shared.services.start import begin
 from shared.settings import Settings
 
-_ORPHAN_SECONDS = 24 * 3600
-_TIDY_EVERY = 1800  # passes
+_TIDY_EVERY = timedelta(hours=1)
+_NUDGE_EVERY = timedelta(minutes=1)
 
 log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Reconcile until the process is asked to end.
+    """Reconcile and tidy until the process is asked to end.
 
     Raises:
-        InvalidInput: a setting that the scheduler needs is missing.
+        InvalidInput: a setting that the scheduler needs is missing, or the ledger's schema is not this code's.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with build("scheduler", settings) as services:
-        passes = 0
-        while not stopping.is_set():
-            try:
-                await reconcile(services)
-                if passes % _TIDY_EVERY == 0:
-                    await tidy(services)
-            except ForeaskError as error:
-                # A document that fails must not end the wake-ups for all others.
-                log.warning("pass.failed", reason=error.message)
-            passes += 1
-            await _pause(stopping, settings.tuning.reconcile_every.total_seconds())
+        await begin(settings, "scheduler")
+        # Side by side: a network file system or a Qdrant that hangs must not end the wake-ups.
+        beside = [
+            asyncio.create_task(_repeat(stopping, _TIDY_EVERY, partial(tidy, services))),
+            asyncio.create_task(_repeat(stopping, _NUDGE_EVERY, services.cleaner.nudge_optimizers)),
+        ]
+        await _repeat(stopping, settings.tuning.reconcile_every, partial(reconcile, services))
+        for task in beside:
+            task.cancel()
 
 
 async def reconcile(services: SchedulerServices) -> None:
@@ -60,12 +61,24 @@ async def reconcile(services: SchedulerServices) -> None:
 
 
 async def tidy(services: SchedulerServices) -> None:
-    """Delete uploads that a crash left without a document, and questions whose retention is over."""
+    """Delete questions whose retention is over, and uploads that a crash left without a document.
+
+    Raises:
+        ForeaskError: it was not finished; the next time makes up for it.
+        OSError: the folder of uploads cannot be read or written.
+    """
     await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
-    old = list(services.uploads.older_than(_ORPHAN_SECONDS))
-    in_use = await services.ledger.documents.uploads_in_use(old)
-    for name in set(old) - in_use:
-        services.uploads.remove(name)
+    await services.orphans.tidy()
+
+
+async def _repeat(stopping: asyncio.Event, every: timedelta, work: Callable[[], Awaitable[object]]) -> None:
+    """Do something again and again; where it fails once, the next time makes up for it."""
+    while not stopping.is_set():
+        try:
+            await work()
+        except (ForeaskError, OSError) as error:
+            log.warning("pass.failed", reason=str(error))
+        await _pause(stopping, every.total_seconds())
 
 
 async def _pause(stopping: asyncio.Event, seconds: float) -> None:

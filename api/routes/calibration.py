@@ -20,6 +20,8 @@ from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
+_MAX_BYTES = 1024 * 1024  # 1,000 labelled questions of 1,000 bytes
+
 
 @router.post(
     "/{name}/calibration",
@@ -36,7 +38,7 @@ async def calibrate(
     channel is measured with the collection's own questions. Both ways measure the baseline similarity of the embedding
     model, by which scores are put on one scale. No language model is called.
     """
-    body = await read_json(request, CalibrateBody, services.settings.max_json_bytes)
+    body = await read_json(request, CalibrateBody, _MAX_BYTES)
     collection = await collection_cache.find(tenant, name) or await services.ledger.collections.get(tenant, name)
     if body.questions is None:
         if collection.is_labelled:

@@ -65,7 +65,7 @@ async def put(
     request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Make a collection, or replace its options; they apply to documents that are parsed from then on."""
-    change = await read_json(request, CollectionChange, services.settings.max_json_bytes)
+    change = await read_json(request, CollectionChange)
     _require_sizes_fit(change, services.settings)
     before = await collection_cache.find(tenant, name)
     collection = await services.ledger.collections.ensure(

@@ -89,7 +89,7 @@ async def get(letter_id: UUID, tenant: Tenant, services: ServicesDep) -> Respons
 )
 async def retry(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
     """Give dead letters another round of attempts. Questions that are paid for are not generated again."""
-    filter_ = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
+    filter_ = await read_json(request, DeadLetterFilter)
     resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
     if resolved.documents:
         services.wakeups.wake("parse")
@@ -110,7 +110,7 @@ async def discard(request: Request, tenant: Tenant, services: ServicesDep) -> Re
     A chunk that queries find by its text stays. A failed document goes back to the version that queries see; a document
     that queries never saw is deleted.
     """
-    filter_ = await read_json(request, DeadLetterFilter, services.settings.max_json_bytes)
+    filter_ = await read_json(request, DeadLetterFilter)
     if not (filter_.all or filter_.is_narrowed):
         raise InvalidInput(
             'This would discard every dead letter. Say which, or {"all": true} if that is what you want.', field="all"

@@ -31,7 +31,7 @@ async def give(request: Request, tenant: Tenant, services: ServicesDep) -> Respo
 
     The chunk is then indexed again, without a call to the language model. The document stays searchable.
     """
-    body = await read_json(request, FeedbackBody, services.settings.max_json_bytes)
+    body = await read_json(request, FeedbackBody)
     feedback = services.ledger.feedback
     if body.helpful:
         most = services.settings.tuning.accepted_per_chunk

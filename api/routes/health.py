@@ -18,6 +18,7 @@ router = APIRouter(prefix="/health", tags=["health"])
 log = structlog.get_logger()
 
 _SECONDS = 2.0
+_NEEDED = {"ledger", "uploads"}  # without either nothing can be accepted
 
 
 @router.get("/live", response_model=LiveReply)
@@ -29,28 +30,31 @@ async def live() -> Response:
 @router.get(
     "/ready",
     response_model=ReadyReply,
-    responses={503: {"model": ReadyReply, "description": "The ledger is down: nothing can be accepted"}},
+    responses={503: {"model": ReadyReply, "description": "No upload can be accepted"}},
 )
 async def ready(services: ServicesDep) -> Response:
     """Name what is down.
 
     200 `ready`, or `degraded` while the broker or Qdrant is down. Uploads are then still accepted, and nothing is lost;
     queries that cannot be answered end with 503. A load balancer that took every replica out of service would help
-    neither. 503 `unavailable` while the ledger is down.
+    neither. 503 `unavailable` while the ledger is down, or the folder of uploads takes none: then nothing can be
+    accepted here.
     """
     checks = {
         "ledger": services.database.ping(),
         "broker": services.wakeups.ready(),
         "qdrant": services.index.ready(),
+        "uploads": services.uploads.ready(),
     }
     up = dict(zip(checks, await asyncio.gather(*map(_answers, checks.values())), strict=True))
     down = [name for name, answers in up.items() if not answers]
     if down:
         log.warning("readiness.failed", down=down)
-    status = "unavailable" if "ledger" in down else "degraded" if down else "ready"
+    accepts = not _NEEDED & set(down)
+    status = "unavailable" if not accepts else "degraded" if down else "ready"
     components = {name: "up" if answers else "down" for name, answers in up.items()}
     health = ReadyReply.model_validate({"status": status, "components": components, "down": down})
-    return JsonReply(health, 503 if "ledger" in down else 200)
+    return JsonReply(health, 200 if accepts else 503)
 
 
 async def _answers(check: Awaitable[None]) -> bool:

@@ -60,7 +60,7 @@ async def retrieve(
     query_log: QueryLogDep,
 ) -> Response:
     """Find the chunks that answer a question. A collection that does not exist has none."""
-    body = await read_json(request, RetrieveBody, services.settings.max_json_bytes)
+    body = await read_json(request, RetrieveBody)
     stopwatch = _Stopwatch()
     retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
     return JsonReply(_retrieve_reply(body, retrieval, stopwatch))
@@ -89,7 +89,7 @@ async def query(
     query_log: QueryLogDep,
 ) -> Response:
     """Answer a question from the documents alone, with citations. If no chunk is found, no model is called."""
-    body = await read_json(request, QueryBody, services.settings.max_json_bytes)
+    body = await read_json(request, QueryBody)
     stopwatch = _Stopwatch()
     retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
     if body.stream:

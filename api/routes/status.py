@@ -9,7 +9,7 @@ from api.deps import ServicesDep
 from api.http.auth import Tenant
 from api.http.openapi import problems
 from api.http.replies import JsonReply
-from api.schemas.status import LimitView, StageView, StatusView
+from api.schemas.status import LimitView, StageView, StatusView, UnservedView
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
 from shared.ledger.backlog import Waiting
@@ -23,15 +23,19 @@ router = APIRouter(prefix="/v1", tags=["status"])
 async def status(tenant: Tenant, services: ServicesDep) -> Response:
     """Show the tenant's open work by stage, its dead letters, its rate, and the limits that slow it.
 
+    `unserved` counts the chunks that wait for an index worker with another embedding model than the API's: nothing dies
+    of it, but nothing happens to them either until a worker has that `FOREASK_EMBEDDING_MODEL`.
+
     The broker has the limits' counts: `limits` is null while the broker is away. A provider's limits are shared by all
     tenants.
     """
     counts = await services.ledger.documents.counts(tenant)
-    backlog = await services.ledger.backlogs.measure(tenant)
+    backlog = await services.ledger.backlogs.measure(tenant, services.settings.embedding_model)
     return JsonReply(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},
             stages={queue: _stage(waiting) for queue, waiting in backlog.stages.items()},
+            unserved=[UnservedView(embedding_model=m, chunks=n) for m, n in backlog.unserved.items()],
             dead=backlog.dead,
             chunks_per_minute=round(backlog.rate, 1),
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),

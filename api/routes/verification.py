@@ -47,7 +47,7 @@ async def verify(request: Request, name: CollectionName, tenant: Tenant, service
     Missing points are indexed again from questions that are paid for: the language model is not called. Documents that
     are in work are left out.
     """
-    body = await read_json(request, VerifyBody, services.settings.max_json_bytes)
+    body = await read_json(request, VerifyBody)
     collection = await services.ledger.collections.get(tenant, name)
     verification = Verification(services.ledger.audit, services.index, collection, repair=body.repair)
     if "text/event-stream" in request.headers.get("accept", ""):

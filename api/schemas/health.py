@@ -15,9 +15,11 @@ class LiveReply(ReplyModel):
 
 class ReadyReply(ReplyModel):
     model_config = example(
-        status="degraded", components={"ledger": "up", "broker": "down", "qdrant": "up"}, down=["broker"]
+        status="degraded",
+        components={"ledger": "up", "broker": "down", "qdrant": "up", "uploads": "up"},
+        down=["broker"],
     )
 
     status: Literal["ready", "degraded", "unavailable"]
-    components: dict[Literal["ledger", "broker", "qdrant"], Literal["up", "down"]]
+    components: dict[Literal["ledger", "broker", "qdrant", "uploads"], Literal["up", "down"]]
     down: list[str]

@@ -18,6 +18,13 @@ class StageView(ReplyModel):
     oldest_seconds: float | None = Field(description="for how long the oldest has been due")
 
 
+class UnservedView(ReplyModel):
+    """Chunks that wait for an index worker with this embedding model, which is not the API's."""
+
+    embedding_model: str
+    chunks: int
+
+
 class LimitView(ReplyModel):
     name: str
     per_minute: int | None = Field(description="null: no rate is declared, so calls in flight are limited instead")
@@ -36,6 +43,7 @@ class StatusView(ReplyModel):
             "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
             "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
         },
+        unserved=[],
         dead=1,
         chunks_per_minute=2310.0,
         eta_seconds=23,
@@ -54,6 +62,7 @@ class StatusView(ReplyModel):
 
     documents: dict[str, int] = Field(description="how many are in each state")
     stages: dict[Literal["parse", "generate", "index"], StageView]
+    unserved: list[UnservedView] = Field(description="what waits for a worker with another embedding model")
     dead: int = Field(description="documents that failed and chunks that are dead: GET /v1/dead lists them")
     chunks_per_minute: float = Field(description="chunks that ended in the last minute")
     eta_seconds: int | None = Field(description="how long the open chunks take at that rate")

@@ -22,7 +22,7 @@ class WorkerQueue(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    for command in (up, demo, api, worker, scheduler, migrate, key):
+    for command in (up, demo, api, worker, scheduler, migrate, config, key):
         app.command()(command)
 
 
@@ -74,6 +74,14 @@ def scheduler() -> NoReturn:
 def migrate() -> NoReturn:
     """Bring the database's schema up to date; safe to run again, and at the same time as others."""
     _become("shared.ledger")
+
+
+def config() -> None:
+    """Print the settings of this machine's programs and where each comes from; no secret is shown."""
+    from shared.settings import load
+
+    for setting in load().described():
+        print(f"{setting.variable}={setting.value}  # {setting.origin}")
 
 
 def key(tenant: Annotated[str, typer.Argument(help="Whom the key speaks for.")] = "default") -> None:

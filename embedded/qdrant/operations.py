@@ -25,7 +25,8 @@ _MODES = {
 def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
     """Operations that insert or overwrite the points, in their order.
 
-    All points are checked before the first operation is made: the engine would apply those before a bad one.
+    A malformed point or a vector of a wrong size refuses the whole request. A vector that the collection does not have
+    is refused as a server does it: the other points are written first.
 
     Args:
         request: `points`; with `update_filter` an existing point is overwritten only if it matches.
@@ -33,11 +34,11 @@ def upsert(request: Json, shape: Shape) -> Iterator[Counted]:
     """
     _refuse(request, "shard_key")
     _refuse(request, "batch")
-    points = _list_points(request["points"], shape)
+    points, refusal = _list_points(request["points"], shape)
     condition = optional_filter(request.get("update_filter"))
     mode = _MODES[request.get("update_mode") or "upsert"]
     slices = (points[start : start + OPERATION_POINTS] for start in range(0, len(points), OPERATION_POINTS))
-    return ((Operation.upsert_points(some, condition, mode), len(some)) for some in slices)
+    return _then_refuse(((Operation.upsert_points(some, condition, mode), len(some)) for some in slices), refusal)
 
 
 def delete(request: Json) -> Iterator[Counted]:
@@ -83,10 +84,25 @@ def _payload(request: Json) -> Json:
     return payload
 
 
-def _list_points(points: Any, shape: Shape) -> list[engine.Point]:
+def _then_refuse(made: Iterator[Counted], refusal: ApiError | None) -> Iterator[Counted]:
+    yield from made
+    if refusal is not None:
+        raise refusal
+
+
+def _list_points(points: Any, shape: Shape) -> tuple[list[engine.Point], ApiError | None]:
+    """The points to write, and the refusal of a point that has a vector which the collection has not."""
     if not isinstance(points, list):
         raise malformed("`points` must be a list")
-    return [engine.Point(_id(point["id"]), vectors(point["vector"], shape), point.get("payload")) for point in points]
+    listed, refusal = [], None
+    for point in points:
+        try:
+            found = vectors(point["vector"], shape)
+        except _ForeignVectorError as error:
+            refusal = wrong_input(error.message)
+            continue
+        listed.append(engine.Point(_id(point["id"]), found, point.get("payload")))
+    return listed, refusal
 
 
 def _id(value: Any) -> Any:
@@ -119,7 +135,7 @@ def _vector(name: str, vector: Any, shape: Shape) -> Any:
 def _dense(name: str, vector: list[Any], shape: Shape) -> list[Any]:
     size = shape.dense.get(name)
     if size is None:
-        raise _no_such_vector(name) if name not in shape.sparse else wrong_input(f"vector `{name}` is sparse")
+        raise _no_such_vector(name) if name not in shape.sparse else _ForeignVectorError(f"vector `{name}` is sparse")
     rows = vector if name in shape.multi else (vector,)
     for row in rows:
         if len(row) != size:
@@ -127,8 +143,16 @@ def _dense(name: str, vector: list[Any], shape: Shape) -> list[Any]:
     return vector
 
 
-def _no_such_vector(name: str) -> ApiError:
-    return wrong_input(f"Not existing vector name error: {name}")
+class _ForeignVectorError(Exception):
+    """A point has a vector that the collection has not: by its name, or dense where it is sparse."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def _no_such_vector(name: str) -> _ForeignVectorError:
+    return _ForeignVectorError(f"Not existing vector name error: {name}")
 
 
 def _refuse(request: Json, name: str) -> None:

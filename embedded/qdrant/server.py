@@ -98,6 +98,14 @@ class Api:
             self._store.create(request.path_params["name"], body)
         return True
 
+    async def update_collection(self, request: Request) -> bool:
+        """Settings cannot be changed; an empty change makes the optimizer look at the collection."""
+        shard, body = await self._read(request)
+        if body != {"optimizers_config": {}}:
+            raise unsupported("changing the settings of a collection")
+        shard.nudge()
+        return True
+
     async def delete_collection(self, request: Request) -> bool:
         return await self._store.delete(request.path_params["name"])
 
@@ -169,6 +177,7 @@ ROUTES: list[tuple[str, str, Handler]] = [
     ("GET", "/collections", Api.collections),
     ("GET", _COLLECTION, Api.collection),
     ("PUT", _COLLECTION, Api.create_collection),
+    ("PATCH", _COLLECTION, Api.update_collection),
     ("DELETE", _COLLECTION, Api.delete_collection),
     ("GET", _COLLECTION + "/exists", Api.collection_exists),
     ("PUT", _COLLECTION + "/index", Api.create_index),

@@ -61,6 +61,8 @@ class Shard:
         self._last_write = self._last_flush = time.monotonic()
         self._dirty = False
         self._optimization: asyncio.Task[None] | None = None
+        # As a server: segments that were not optimized at the end stay so until a write or a change of the settings.
+        self._awaits_nudge = True
 
     @staticmethod
     def create(directory: Path, config: Json) -> None:
@@ -103,6 +105,10 @@ class Shard:
 
         await self._write(apply)
 
+    def nudge(self) -> None:
+        """Let what has waited since the start be optimized."""
+        self._awaits_nudge = False
+
     def info(self) -> Json:
         return schema.info(self.config, self.engine.info(), self.indexes, self._status())
 
@@ -115,7 +121,7 @@ class Shard:
         if self._optimization is not None and self._optimization.done():
             finished, self._optimization = self._optimization, None
             finished.result()
-        if self._optimization is None and self._is_due(idle=idle):
+        if self._optimization is None and not self._awaits_nudge and self._is_due(idle=idle):
             self._optimization = asyncio.get_running_loop().create_task(self._optimize())
 
     async def close(self) -> None:
@@ -135,6 +141,7 @@ class Shard:
             if self._recorded is not None:
                 self._recorded.append(operation)
             self._dirty = True
+            self._awaits_nudge = False
             self._last_write = time.monotonic()
             before = self.engine.info().points_count
             self.engine.update(operation)

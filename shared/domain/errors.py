@@ -6,6 +6,7 @@ ForeaskError
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
 │   │   └── KeyRefused       it does not accept our key, so every call fails
+│   ├── LeaseLost            this process may no longer hold the work: another one may do it
 │   └── Stopping             this process ends: another one does the work
 ├── Permanent     a dead letter, with a reason that a person can read
 │   ├── Unreadable           a file whose text cannot be read
@@ -22,6 +23,8 @@ ForeaskError
 from __future__ import annotations
 
 from datetime import timedelta
+
+from shared.domain.usage import Usage
 
 _ENGINES = {"ledger", "broker", "qdrant"}
 
@@ -90,6 +93,13 @@ class KeyRefused(Unavailable):
     """A provider does not accept the key: every call fails until a person changes it."""
 
 
+class LeaseLost(Transient):
+    """The lease on the work may have ended: another worker may do it by now, so nothing more is paid for here."""
+
+    def __init__(self, message: str = "the lease may have ended") -> None:
+        super().__init__(message, burns_attempt=False)
+
+
 class Stopping(Transient):
     """This process is ending and begins nothing new; another process may take the work at once."""
 
@@ -117,7 +127,14 @@ class BadReply(Permanent):
 
 
 class Refused(Permanent):
-    """The provider does not take this request, however often it is sent (refusal, content filter)."""
+    """The provider does not take this request, however often it is sent (refusal, content filter).
+
+    `usage` is what it billed for the refusal; None where it says nothing.
+    """
+
+    def __init__(self, message: str, *, usage: Usage | None = None) -> None:
+        super().__init__(message)
+        self.usage = usage
 
 
 class Rejected(ForeaskError):

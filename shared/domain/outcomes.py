@@ -14,6 +14,7 @@ from shared.domain.records import (
     DocumentToParse,
     Lease,
     NewChunk,
+    PaidReply,
 )
 from shared.domain.retry import Decision
 from shared.domain.usage import Usage
@@ -31,7 +32,10 @@ class ParseOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GenerateOutcome:
-    """Questions that a model wrote for a chunk; the ledger keeps them under the chunk's content key."""
+    """Questions that a model wrote for a chunk; the ledger keeps them under the chunk's content key.
+
+    `usage` and `calls` are what the chunk has cost, failed attempts included.
+    """
 
     chunk: ChunkToGenerate
     model: str
@@ -42,12 +46,16 @@ class GenerateOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A failed attempt and the decision that follows; `usage` was spent all the same."""
+    """A failed attempt and the decision that follows.
+
+    `usage` and `calls` are what the chunk has cost, this attempt included; the next attempt goes on with `replies`.
+    """
 
     lease: Lease
     decision: Decision
     usage: Usage = Usage()
     calls: int = 0
+    replies: Sequence[PaidReply] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.usage import Usage
 
 
 class DocumentState(StrEnum):
@@ -221,8 +222,25 @@ class NewChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class PaidReply:
+    """A model's reply to one of the calls that a chunk needs, kept while its questions are not whole.
+
+    `request` is a digest of the request that was sent: a reply stands for no other request.
+    """
+
+    request: str
+    text: str
+    finish_reason: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkToGenerate:
-    """A claimed chunk that waits for its questions."""
+    """A claimed chunk that waits for its questions.
+
+    `content_key` is that of the request which is sent now. `replies` were paid for by earlier attempts; `usage` and
+    `calls` are what these have cost.
+    """
 
     lease: Lease
     document_id: UUID
@@ -232,6 +250,9 @@ class ChunkToGenerate:
     content_key: bytes
     attempts: int
     lost_leases: int
+    replies: tuple[PaidReply, ...] = ()
+    usage: Usage = Usage()
+    calls: int = 0
 
 
 class AcceptedState(StrEnum):
@@ -251,14 +272,18 @@ class AcceptedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ChunkToIndex:
-    """A claimed chunk whose points are to be written; `hidden` where queries must not see them yet."""
+    """A claimed chunk whose points are to be written.
+
+    Args:
+        hidden: whether queries must not see the points yet.
+        may_have_points: whether an earlier claim may have written points of it in this version.
+    """
 
     lease: Lease
     document_id: UUID
     tenant: str
     collection_id: UUID
     index_name: str
-    embedding_model: str
     options: CollectionOptions
     external_id: str
     filename: str | None
@@ -273,11 +298,12 @@ class ChunkToIndex:
     lost_leases: int
     created_at: datetime
     accepted: tuple[AcceptedQuestion, ...] = ()
+    may_have_points: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class FinishableDocument:
-    """A document without open chunks: its older versions may be deleted."""
+class DeletableDocument:
+    """A document that its owner has deleted: its points and then its row may go."""
 
     id: UUID
     tenant: str
@@ -288,8 +314,24 @@ class FinishableDocument:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
+    """A document whose points are to become what the ledger says.
+
+    Args:
+        below_version: nobody needs the versions before it, except the live one.
+        live_version: the version that queries see; None: none yet.
+        deleted: whether the document is gone, with all its versions.
+        chunk_id: a chunk of `below_version` of which a late writer may have left points.
+        points_token: the token of the claim that wrote this chunk last; its other points have smaller ones.
+        again: whether it is to be swept once more, when no older lease can hold.
+    """
+
     id: int
     index_name: str
     tenant: str
     document_id: UUID
     below_version: int
+    live_version: int | None
+    deleted: bool
+    chunk_id: UUID | None
+    points_token: int | None
+    again: bool

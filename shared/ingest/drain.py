@@ -8,6 +8,7 @@ only when its outcome is committed, so a kill never costs more than the slots.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,13 +19,16 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from shared.domain.errors import Permanent, Transient
+from shared.domain.errors import LeaseLost, Permanent, Transient
 from shared.domain.records import Lease
+from shared.ledger.database import Collided
 
 ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
 
 _LEDGER_PAUSE_SECONDS = 0.5
+_GROUP_FAILURES = 2  # of one group, before its outcomes are settled one by one
+_COLLISION_PAUSE_SECONDS = 0.1
 log = structlog.get_logger()
 
 
@@ -36,13 +40,14 @@ class Stage(Generic[ItemT, OutcomeT]):
         name: for logs.
         slots: how many items may be in work at the same time.
         linger: the pause after a claim that found fewer items than it asked for; work gathers meanwhile.
-        claim: takes up to so many items.
+        claim: takes up to so many items; None where it moved rows on that need no work, so that more may be due.
         claim_suspect: takes at most one suspect; nothing else runs beside it.
-        work: does one item; a failure is an outcome, an exception is a bug.
+        work: does one item; a failure is an outcome, an exception is a bug. Its second argument raises `LeaseLost`
+            where the item's lease may have ended; the work calls it before it pays for anything.
         settle: commits outcomes.
         leases_of: the leases that an item holds.
         describe: names an item in logs by document, chunk and tenant.
-        extend: holds leases for another term.
+        extend: holds leases for another term; returns the tokens of those that still held.
         give_back: ends leases whose work was not done.
         full: called when more is due than there are slots: another worker may help.
     """
@@ -50,13 +55,13 @@ class Stage(Generic[ItemT, OutcomeT]):
     name: str
     slots: int
     linger: timedelta
-    claim: Callable[[int], Awaitable[Sequence[ItemT]]]
-    claim_suspect: Callable[[], Awaitable[Sequence[ItemT]]]
-    work: Callable[[ItemT], Awaitable[OutcomeT]]
+    claim: Callable[[int], Awaitable[Sequence[ItemT] | None]]
+    claim_suspect: Callable[[], Awaitable[Sequence[ItemT] | None]]
+    work: Callable[[ItemT, Callable[[], None]], Awaitable[OutcomeT]]
     settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
     leases_of: Callable[[ItemT], Sequence[Lease]]
     describe: Callable[[ItemT], Mapping[str, object]]
-    extend: Callable[[Sequence[Lease]], Awaitable[None]]
+    extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
     give_back: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
 
@@ -66,7 +71,8 @@ class DrainLimits:
     """How long a drain may take.
 
     Args:
-        lease: how long a claim holds; the drain extends it three times within that time.
+        lease: how long a claim holds; the drain extends it three times within that time, and an extension that failed
+            is tried again every half second.
         budget: how long the drain goes on claiming.
         grace: how long items in work may take once the process is asked to end.
     """
@@ -74,6 +80,24 @@ class DrainLimits:
     lease: timedelta
     budget: timedelta
     grace: timedelta
+
+
+class HeldLeases:
+    """The leases of one item, and until when they hold at least, by this process's monotonic clock."""
+
+    def __init__(self, leases: Sequence[Lease], until: float) -> None:
+        self.leases = leases
+        self._until = until
+
+    def extended(self, until: float, tokens: set[int]) -> None:
+        """Note an extension; `tokens` are those of all leases that still held."""
+        held = any(lease.token in tokens for lease in self.leases)
+        self._until = until if held else time.monotonic()
+
+    def require(self) -> None:
+        """Raise `LeaseLost` where the leases may have ended."""
+        if time.monotonic() >= self._until:
+            raise LeaseLost
 
 
 class Drain(Generic[ItemT, OutcomeT]):
@@ -86,7 +110,8 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._free = stage.slots
         self._freed = asyncio.Event()
         self._in_work: dict[asyncio.Task[None], ItemT] = {}
-        self._leases: dict[int, Sequence[Lease]] = {}  # by the identity of the item, until it is committed
+        self._held: dict[int, HeldLeases] = {}  # by the identity of the item, until it is committed
+        self._deadline = time.monotonic() + limits.budget.total_seconds()
         self._finished: asyncio.Queue[tuple[ItemT, OutcomeT]] = asyncio.Queue()
         self.settled = 0
 
@@ -106,22 +131,19 @@ class Drain(Generic[ItemT, OutcomeT]):
             await asyncio.gather(settling, extending, return_exceptions=True)
 
     async def _claim_all(self, settling: asyncio.Task[None]) -> bool:
-        deadline = time.monotonic() + self._limits.budget.total_seconds()
         enough = max(1, self._stage.slots // 8)  # a claim costs a round trip, so it waits for a few slots
         reported_full = False
         await self._work_alone(settling)
-        while not self._stopping.is_set() and time.monotonic() < deadline:
+        while self._may_claim():
             _raise_settling_error(settling)
             if self._free < min(enough, self._stage.slots):
                 await self._wait_for_slots()
                 continue
             limit = self._free
-            items = await self._claimed(partial(self._stage.claim, limit))
-            for item in items:
-                self._begin(item)
+            items = await self._claim(partial(self._stage.claim, limit))
             if len(items) < limit:
                 if not items and self._free == self._stage.slots:
-                    if not await self._work_alone(settling):
+                    if not await self._work_alone(settling) and self._may_claim():
                         return False
                     continue
                 await asyncio.sleep(self._stage.linger.total_seconds())
@@ -136,37 +158,54 @@ class Drain(Generic[ItemT, OutcomeT]):
         Each drain begins with one suspect, so that none waits for the end of all other work. The drain takes the other
         suspects when nothing else is due.
         """
-        items = await self._claimed(self._stage.claim_suspect)
-        for item in items:
-            self._begin(item)
+        items = await self._claim(self._stage.claim_suspect)
         while self._free < self._stage.slots and not self._stopping.is_set():
             _raise_settling_error(settling)
             await self._wait_for_slots()
         return bool(items)
 
-    async def _claimed(self, claim: Callable[[], Awaitable[Sequence[ItemT]]]) -> Sequence[ItemT]:
-        """Claim items. If the query took longer than a lease, give them back unworked.
+    def _may_claim(self) -> bool:
+        return not self._stopping.is_set() and time.monotonic() < self._deadline
+
+    async def _claim(self, claim: Callable[[], Awaitable[Sequence[ItemT] | None]]) -> Sequence[ItemT]:
+        """Claim items and begin them; claim again where the claim collided, or found rows that need no work.
+
+        Neither says that nothing is due, so only a stop and the budget end it.
+        """
+        while self._may_claim():
+            asked = time.monotonic()
+            try:
+                items = await claim()
+            except Collided:
+                await asyncio.sleep(random.uniform(0, _COLLISION_PAUSE_SECONDS))  # noqa: S311 - no secret
+                continue
+            if items is not None:
+                return await self._begin_all(items, asked + self._limits.lease.total_seconds())
+        return []
+
+    async def _begin_all(self, items: Sequence[ItemT], until: float) -> Sequence[ItemT]:
+        """Begin items. If the claim took longer than a lease, give them back unworked.
 
         Other workers may hold them by now: a process that stood still would repeat calls that they are making.
         """
-        started = time.monotonic()
-        items = await claim()
-        if time.monotonic() - started < self._limits.lease.total_seconds():
+        if time.monotonic() < until:
+            for item in items:
+                self._begin(item, until)
             return items
         leases = [lease for item in items for lease in self._stage.leases_of(item)]
         log.warning("claim.late", **self._named(items))
         await self._stage.give_back(leases)
         return []
 
-    def _begin(self, item: ItemT) -> None:
+    def _begin(self, item: ItemT, until: float) -> None:
         self._free -= 1
-        self._leases[id(item)] = self._stage.leases_of(item)
-        task = asyncio.create_task(self._work(item))
+        held = self._held[id(item)] = HeldLeases(self._stage.leases_of(item), until)
+        task = asyncio.create_task(self._work(item, held))
         self._in_work[task] = item
         task.add_done_callback(self._ended)
 
-    async def _work(self, item: ItemT) -> None:
-        self._finished.put_nowait((item, await self._stage.work(item)))
+    async def _work(self, item: ItemT, held: HeldLeases) -> None:
+        self._finished.put_nowait((item, await self._stage.work(item, held.require)))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         item = self._in_work.pop(task)
@@ -179,7 +218,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             self._release(item)
 
     def _release(self, item: ItemT) -> None:
-        del self._leases[id(item)]
+        del self._held[id(item)]
         self._free += 1
         self._freed.set()
 
@@ -200,36 +239,52 @@ class Drain(Generic[ItemT, OutcomeT]):
             self.settled += len(group)
 
     async def _commit(self, group: Sequence[tuple[ItemT, OutcomeT]]) -> None:
-        """Settle, again and again while the ledger is away: these outcomes have been paid for."""
-        while True:
+        """Settle, again and again while the ledger is away: these outcomes have been paid for.
+
+        A group that fails twice is settled apart: together its outcomes may need more time than a transaction has.
+        """
+        failures = 0
+        while len(group) == 1 or failures < _GROUP_FAILURES:
             try:
                 await self._stage.settle([outcome for _, outcome in group])
             except Transient as error:
+                failures += 1
                 log.warning("settlement.delayed", **self._named([item for item, _ in group]), reason=error.message)
                 await asyncio.sleep(_LEDGER_PAUSE_SECONDS)
             except Permanent as error:
-                await self._commit_apart(group, error)
+                if len(group) > 1:
+                    break
+                self._refuse(group[0][0], error)
                 return
             else:
                 return
-
-    async def _commit_apart(self, group: Sequence[tuple[ItemT, OutcomeT]], error: Permanent) -> None:
-        """The ledger can never record one of these outcomes: its lease ends by itself, and it holds up no other."""
-        if len(group) == 1:
-            log.error("settlement.refused", **self._named([group[0][0]]), reason=error.message)
-            return
         for member in group:
             await self._commit([member])
 
+    def _refuse(self, item: ItemT, error: Permanent) -> None:
+        """The ledger can never record this outcome: its lease ends by itself, and it holds up no other."""
+        log.error("settlement.refused", **self._named([item]), reason=error.message)
+
     async def _extend_all(self) -> None:
+        term = self._limits.lease.total_seconds()
+        pause = term / 3
         while True:
-            await asyncio.sleep(self._limits.lease.total_seconds() / 3)
-            leases = [lease for leases in self._leases.values() for lease in leases]
-            try:
-                if leases:
-                    await self._stage.extend(leases)
-            except Transient as error:
-                log.warning("heartbeat.failed", stage=self._stage.name, reason=error.message)
+            await asyncio.sleep(pause)
+            confirmed = await self._extend(term)
+            pause = term / 3 if confirmed else min(_LEDGER_PAUSE_SECONDS, term / 3)
+
+    async def _extend(self, term: float) -> bool:
+        """Extend all leases; return whether the ledger confirmed it. It counts from before the request."""
+        asked, held = time.monotonic(), list(self._held.values())
+        leases = [lease for one in held for lease in one.leases]
+        try:
+            tokens = await self._stage.extend(leases) if leases else set()
+        except Transient as error:
+            log.warning("heartbeat.failed", stage=self._stage.name, reason=error.message)
+            return False
+        for one in held:
+            one.extended(asked + term, tokens)
+        return True
 
     async def _wind_down(self, settling: asyncio.Task[None]) -> None:
         """Wait for the items in work and commit them; give back those that do not end in time."""
@@ -242,7 +297,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         for task in (finishing, stopped, *self._in_work):
             task.cancel()
         await asyncio.gather(finishing, stopped, *self._in_work, return_exceptions=True)
-        leases = [lease for leases in self._leases.values() for lease in leases]
+        leases = [lease for held in self._held.values() for lease in held.leases]
         if leases:
             log.warning("claim.returned", **self._named(unfinished))
             with suppress(Transient):

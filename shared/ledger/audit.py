@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.records import AcceptedState, ChunkState
 from shared.ledger import states
 from shared.ledger.database import Database
+
+# A document whose live version is written again, and one where that has ended.
+_REOPENED = (*states.INDEX_AGAIN.sources, *states.INDEX_AGAIN.targets)
 
 _SNAPSHOT = "id, external_id, state, version, live_version, updated_at"
 
@@ -54,9 +58,9 @@ _EXPECTED = text(f"""
 # Read chunks of live versions by their ids.
 _EXPECTED_BY_ID = text(f"{_CHUNKS} WHERE c.id = ANY(CAST(:chunks AS uuid[]))")
 
-# Find the versions below which sweeps will delete the points of documents.
+# Find the versions below which sweeps will delete points of documents; of a chunk, in this version too.
 _SWEPT = text("""
-    SELECT document_id, max(below_version) AS below FROM sweeps
+    SELECT document_id, max(below_version + (chunk_id IS NOT NULL)::int) AS below FROM sweeps
     WHERE document_id = ANY(CAST(:ids AS uuid[])) GROUP BY document_id
 """)
 
@@ -70,7 +74,8 @@ _INDEX_CHUNKS_AGAIN = text(f"""
         SELECT c.id, c.version FROM chunks c
         JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
         WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.id = ANY(CAST(:ids AS uuid[]))
-          AND {states.INDEX_AGAIN.applies("d")} AND {states.INDEX_CHUNK_AGAIN.applies("c")}
+          AND ({states.INDEX_AGAIN.applies("d")} OR d.id = ANY(CAST(:reopened AS uuid[])))
+          AND {states.INDEX_CHUNK_AGAIN.applies("c")}
           AND (c.ready_questions IS NOT NULL
                OR EXISTS (SELECT 1 FROM completions p WHERE p.content_key = c.content_key)))
     RETURNING c.id, c.document_id
@@ -99,6 +104,16 @@ class DocumentSnapshot:
         """Whether no worker will change it by itself."""
         return self.state in states.FINAL_DOCUMENTS
 
+    def is_unchanged(self, now: DocumentSnapshot | None, *, reopened: bool = False) -> bool:
+        """Return whether the row is as it was; that of a document that the audit `reopened` may be in work or finished.
+
+        What the audit has not looked at yet is the same then: it opens chunks of the live version alone.
+        """
+        if not reopened or now is None:
+            return self == now
+        same_version = (now.version, now.live_version) == (self.version, self.live_version)
+        return same_version and now.state in _REOPENED
+
 
 @dataclass(frozen=True, slots=True)
 class ExpectedChunk:
@@ -124,23 +139,27 @@ class ExpectedChunk:
 
 
 class LockedDocuments:
-    """Documents that nobody else changes until the transaction ends."""
+    """Documents that nobody else changes until the transaction ends; `reopened` of them may be in work."""
 
-    def __init__(self, connection: AsyncConnection, ids: frozenset[UUID]) -> None:
+    def __init__(self, connection: AsyncConnection, ids: frozenset[UUID], reopened: frozenset[UUID]) -> None:
         self._connection = connection
+        self._reopened = reopened
         self.ids = ids
 
     async def index_again(self, chunks: Sequence[UUID]) -> set[UUID]:
         """Have chunks indexed again; return the chunks whose questions are paid for, which are due now."""
-        return await index_again(self._connection, list(self.ids), chunks)
+        return await index_again(self._connection, list(self.ids), chunks, reopened=list(self._reopened))
 
 
-async def index_again(connection: AsyncConnection, documents: Sequence[UUID], chunks: Sequence[UUID]) -> set[UUID]:
+async def index_again(
+    connection: AsyncConnection, documents: Sequence[UUID], chunks: Sequence[UUID], *, reopened: Sequence[UUID] = ()
+) -> set[UUID]:
     """Have chunks of locked documents indexed again; return the chunks that are due now.
 
-    A document in work is left alone. So is a chunk whose questions are not paid for: a call would be needed.
+    A document in work is left alone, unless it is among the `reopened` ones. So is a chunk whose questions are not paid
+    for: a call would be needed.
     """
-    parameters = {"ids": list(documents), "chunks": list(chunks)}
+    parameters = {"ids": list(documents), "chunks": list(chunks), "reopened": list(reopened)}
     due = (await connection.execute(_INDEX_CHUNKS_AGAIN, parameters)).all()
     await connection.execute(_INDEX_DOCUMENTS_AGAIN, {"ids": sorted({row.document_id for row in due})})
     return {row.id for row in due}
@@ -184,9 +203,12 @@ class Audit:
             return {row.document_id: row.below for row in rows}
 
     @asynccontextmanager
-    async def locked(self, snapshots: Sequence[DocumentSnapshot]) -> AsyncIterator[LockedDocuments]:
+    async def locked(
+        self, snapshots: Sequence[DocumentSnapshot], *, reopened: AbstractSet[UUID] = frozenset()
+    ) -> AsyncIterator[LockedDocuments]:
         """Lock documents until the block ends; a document that has changed since its snapshot is not among them."""
         async with self._database.begin() as connection:
             rows = (await connection.execute(_LOCK, {"ids": [s.id for s in snapshots]})).mappings()
             now = {row["id"]: DocumentSnapshot(**row) for row in rows}
-            yield LockedDocuments(connection, frozenset(s.id for s in snapshots if now.get(s.id) == s))
+            held = frozenset(s.id for s in snapshots if s.is_unchanged(now.get(s.id), reopened=s.id in reopened))
+            yield LockedDocuments(connection, held, held.intersection(reopened))

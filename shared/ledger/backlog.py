@@ -47,6 +47,15 @@ _ENDED = text(f"""
 """)
 
 
+# Count the chunks that wait for a worker with another embedding model, by that model.
+_UNSERVED = text(f"""
+    SELECT embedding_model, count(*) AS chunks FROM chunks
+    WHERE tenant = :tenant AND {states.is_in(states.TO_INDEX)} AND embedding_model <> :embedding_model
+      AND due_at <= now()
+    GROUP BY embedding_model ORDER BY embedding_model
+""")
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A stage's open work: documents to parse, chunks to generate questions for or to index.
@@ -73,26 +82,30 @@ class Backlog:
         dead: documents that failed and chunks that are dead.
         rate: chunks that ended in the last minute, in chunks a minute.
         eta: how long the open chunks take at that rate; None while nothing ends, or nothing is open.
+        unserved: chunks that wait to be indexed by a worker with another embedding model, by that model.
     """
 
     stages: Mapping[WorkQueue, Waiting]
     dead: int
     rate: float
     eta: timedelta | None
+    unserved: Mapping[str, int]
 
 
 class Backlogs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def measure(self, tenant: str) -> Backlog:
-        """Count a tenant's open work and estimate when it ends."""
+    async def measure(self, tenant: str, embedding_model: str | None) -> Backlog:
+        """Count a tenant's open work and estimate when it ends; `embedding_model` is the model that workers have."""
         async with self._database.begin() as connection:
             stages = (await connection.execute(_STAGES, {"tenant": tenant})).all()
             ended = (await connection.execute(_ENDED, {"tenant": tenant, "window": _RATE_WINDOW})).one()
+            unserved = await connection.execute(_UNSERVED, {"tenant": tenant, "embedding_model": embedding_model})
+            models = {row.embedding_model: row.chunks for row in unserved}
         waiting = {row.queue: Waiting(row.due, row.in_flight, row.later, row.oldest) for row in stages}
         minutes = max(ended.since or _SHORTEST, _SHORTEST) / timedelta(minutes=1)
         rate = ended.ended / minutes
         open_chunks = sum(w.due + w.in_flight + w.later for queue, w in waiting.items() if queue != "parse")
         eta = timedelta(minutes=open_chunks / rate) if open_chunks and rate else None
-        return Backlog({queue: waiting[queue] for queue in WORK_QUEUES}, ended.dead, rate, eta)
+        return Backlog({queue: waiting[queue] for queue in WORK_QUEUES}, ended.dead, rate, eta, models)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -45,8 +45,8 @@ _CLAIM = text(f"""
     RETURNING *
 """)
 
-# End a claim.
-_RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id")
+# End a claim, unless it has ended by itself: `calibrating_until` is the claim's token.
+_RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id AND calibrating_until = :until")
 
 # Count the chunks that queries see.
 _COUNT_CHUNKS = text(f"SELECT count(*) {_LIVE}")
@@ -60,6 +60,14 @@ _SAVE = text(f"""
     WHERE id = :id AND tenant = :tenant AND (CAST(:replace_labelled AS boolean) OR {_UNLABELLED})
     RETURNING *
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationClaim:
+    """A collection, claimed until a time by PostgreSQL's clock."""
+
+    collection: Collection
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class Calibrations:
         async with self._database.begin() as connection:
             return bool((await connection.execute(_DUE)).scalar())
 
-    async def claim(self, *, every: timedelta, lease: timedelta) -> Collection | None:
+    async def claim(self, *, every: timedelta, lease: timedelta) -> CalibrationClaim | None:
         """Claim the collection that has waited longest; it is due again after `every`.
 
         Returns:
@@ -90,12 +98,12 @@ class Calibrations:
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.CALIBRATION)
             row = (await connection.execute(_CLAIM, {"every": every, "lease": lease})).mappings().one_or_none()
-        return collection_of(row) if row else None
+        return CalibrationClaim(collection_of(row), row["calibrating_until"]) if row else None
 
-    async def release(self, collection: Collection) -> None:
-        """End a claim."""
+    async def release(self, claim: CalibrationClaim) -> None:
+        """End a claim; that of another process, which claimed after this one's lease had ended, stays."""
         async with self._database.begin() as connection:
-            await connection.execute(_RELEASE, {"id": collection.id})
+            await connection.execute(_RELEASE, {"id": claim.collection.id, "until": claim.until})
 
     async def count_chunks(self, collection: Collection) -> int:
         """Count the indexed chunks that queries see."""

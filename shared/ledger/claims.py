@@ -94,10 +94,10 @@ _DOCUMENTS = ("documents", _TO_PARSE, "w.id")
 _CLAIM_DOCUMENTS = f"""
     UPDATE documents w
     SET {states.CLAIM_DOCUMENT.sets()}, {_LEASED}, updated_at = now()
-    FROM due, collections c
-    WHERE w.id = due.id AND c.id = w.collection_id
-    RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, w.upload, w.filename, w.title,
-              w.media_type, w.ready_questions, w.attempts, w.lost_leases, w.live_version
+    FROM due, collections c, document_versions v
+    WHERE w.id = due.id AND c.id = w.collection_id AND v.document_id = w.id AND v.version = w.version
+    RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, v.upload, v.filename, v.title,
+              v.media_type, v.ready_questions, w.attempts, w.lost_leases, w.live_version
 """
 
 # Claim chunks whose questions are to be generated. Content that another worker is paying for is left alone, and one
@@ -121,29 +121,36 @@ _CLAIM_TO_GENERATE = f"""
     FROM once, documents d JOIN collections l ON l.id = d.collection_id
     WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, l.options, w.content, w.content_key,
-              w.attempts, w.lost_leases
+              w.attempts, w.lost_leases, w.replies, w.prompt_tokens, w.completion_tokens, w.calls
 """
 
 _ACCEPTED = f"""
     FROM accepted_questions a
     WHERE a.chunk_id = w.id AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.INDEXED}') ORDER BY a.id"""
 
-# Claim chunks to be indexed, with their questions and those that users asked.
-_CHUNKS_TO_INDEX = ("chunks", _TO_INDEX, "w.id, w.version")
+# Claim chunks to be indexed, with their questions and those that users asked. A worker takes none whose collection has
+# another embedding model than its own.
+_CHUNKS_TO_INDEX = (
+    "chunks",
+    _TO_INDEX,
+    "w.id, w.version, w.may_have_points",
+    "w.embedding_model = :embedding_model",
+)
 _CLAIM_TO_INDEX = f"""
     UPDATE chunks w
-    SET {_LEASED}
-    FROM due, documents d JOIN collections l ON l.id = d.collection_id
+    SET {_LEASED}, may_have_points = true
+    FROM due, documents d JOIN collections l ON l.id = d.collection_id, document_versions v
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
+      AND v.document_id = w.document_id AND v.version = w.version
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.embedding_model, l.options, d.external_id, d.filename, d.metadata, w.ordinal, w.content, w.hidden,
+              l.options, d.external_id, v.filename, v.metadata, w.ordinal, w.content, w.hidden,
               w.ready_questions IS NOT NULL AS ready_made,
               coalesce(w.ready_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
                        '{{}}') AS questions,
               ARRAY(SELECT a.id {_ACCEPTED}) AS accepted_ids,
               ARRAY(SELECT a.question {_ACCEPTED}) AS accepted_questions,
-              w.error, w.attempts, w.lost_leases, d.created_at
+              w.error, w.attempts, w.lost_leases, d.created_at, due.may_have_points
 """
 
 
@@ -157,18 +164,28 @@ CLAIM_TO_GENERATE = _both(_CHUNKS_TO_GENERATE, _CLAIM_TO_GENERATE)
 CLAIM_TO_INDEX = _both(_CHUNKS_TO_INDEX, _CLAIM_TO_INDEX)
 
 
-def _is_due(table: str, is_open: str) -> str:
-    """Return the expression whether any row may be claimed; rows that wait for their time are not read one by one."""
+def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> str:
+    """Return the expression whether any row may be claimed; rows that wait for their time are not read one by one.
+
+    The order keeps the planner on the index, whatever its statistics say.
+    """
     return f"""(
         WITH RECURSIVE {_places(table, is_open)}
         SELECT EXISTS (
-            SELECT 1 FROM places p CROSS JOIN LATERAL (
+            SELECT 1 FROM places p {models} CROSS JOIN LATERAL (
                 SELECT 1 FROM {table} w
-                WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now() LIMIT 1) w))"""
+                WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {only} AND w.due_at <= now()
+                ORDER BY w.due_at LIMIT 1) w))"""
+
+
+# The index of chunks to be indexed is divided by the embedding model. Chunks of a model that no worker has wake one in
+# vain: it claims nothing.
+_MODELS = "CROSS JOIN (SELECT DISTINCT embedding_model AS name FROM collections) m"
+_OF_MODEL = "w.embedding_model = m.name"
 
 
 # See which stages have rows that may be claimed.
 DUE = text(f"""
     SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_GENERATE)} AS generate,
-           {_is_due("chunks", _TO_INDEX)} AS index
+           {_is_due("chunks", _TO_INDEX, _MODELS, _OF_MODEL)} AS index
 """)

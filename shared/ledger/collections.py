@@ -30,6 +30,9 @@ _FIND = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name"
 # List a tenant's collections in order of name.
 _PAGE = text("SELECT * FROM collections WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit")
 
+# List where the points of all collections are.
+_INDEX_NAMES = text("SELECT index_name FROM collections ORDER BY index_name")
+
 # Count the documents of collections by state.
 _COUNTS = text(f"""
     SELECT collection_id, state, count(*) FROM documents
@@ -79,6 +82,11 @@ class Collections:
         parameters = {"tenant": tenant, "after": after, "limit": limit}
         async with self._database.begin() as connection:
             return [collection_of(row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
+
+    async def index_names(self) -> list[str]:
+        """Return where the points of each collection are, of all tenants."""
+        async with self._database.begin() as connection:
+            return list((await connection.execute(_INDEX_NAMES)).scalars())
 
     async def document_counts(self, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
         """Return how many documents of each state each collection has."""

@@ -17,7 +17,7 @@ from sqlalchemy import event, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from shared.domain.errors import Permanent, Unavailable
+from shared.domain.errors import InvalidInput, Permanent, Unavailable
 
 _RETRY_AFTER = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=20)
@@ -30,6 +30,8 @@ _LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InsufficientResourcesError,  # no disk, no memory, no connection
+    asyncpg.QueryCanceledError,  # the server's `statement_timeout`, or a person
+    asyncpg.LockNotAvailableError,  # the server's `lock_timeout`
     asyncpg.ReadOnlySQLTransactionError,  # a standby, while another becomes the primary
     ConnectionError,
     OSError,
@@ -63,7 +65,7 @@ class Collided(Unavailable):
     """PostgreSQL ended this transaction because another one stood in its way: the same transaction again will do."""
 
 
-# For requests that somebody waits for: workers come back by themselves.
+# For whatever is simply done again.
 again_after_collision = tenacity.retry(
     retry=tenacity.retry_if_exception_type(Collided),
     stop=tenacity.stop_after_attempt(4),
@@ -79,16 +81,24 @@ class Database:
         url: `postgresql://user:password@host:port/name`.
         pool_size: connections that one process may hold.
         patience: how long a transaction may take; None sets no bound.
+
+    Raises:
+        InvalidInput: the URL is none.
     """
 
     def __init__(self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE) -> None:
         bound = 0.0 if patience is None else patience.total_seconds()
+        try:
+            address = make_url(url).set(drivername="postgresql+asyncpg")
+        except (exc.ArgumentError, ValueError):  # the latter where the port is no number
+            raise InvalidInput("FOREASK_DATABASE_URL is no postgresql://user:password@host:5432/name.") from None
         self.engine: AsyncEngine = create_async_engine(
-            make_url(url).set(drivername="postgresql+asyncpg"),
+            address,
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=10,
             pool_recycle=1800,
+            hide_parameters=True,  # an error is logged, and texts of documents must not be
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
             # Plans depend on how many rows are due, which changes by orders of magnitude within minutes.
             connect_args={

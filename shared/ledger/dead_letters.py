@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import NotFound
 from shared.domain.records import Attempt, ChunkState, DeadLetter, DeadReason, DocumentState
-from shared.ledger import states
+from shared.ledger import states, versions
 from shared.ledger.database import Database
 
 _BATCH_SIZE = 1000  # letters of one transaction: a million of them must not hold their locks together
@@ -115,16 +115,15 @@ _LIVE_HAS_DEAD = f"""
             WHERE c.document_id = d.id AND c.version = d.live_version AND c.state = '{ChunkState.DEAD}')
 """
 
-# Restore the live version of failed documents, and delete documents that never had one. Clear `content_hash`: it
-# belongs to the failed content. Never reuse the failed number: a worker whose lease expired may still write under it.
-# The failed version has no chunks, for its parse failed.
+# Restore the live version of failed documents, and delete documents that never had one. Never reuse the failed number:
+# a worker whose lease expired may still write under it.
 _DISCARD_DOCUMENTS = text(f"""
     WITH failed AS ({_FAILED})
     UPDATE documents d
     SET {states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", _LIVE_HAS_DEAD)},
         version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
         discarded_version = greatest(d.version, d.discarded_version),
-        content_hash = '', error = NULL, due_at = now(), updated_at = now(), {states.UNCLAIMED}
+        error = NULL, due_at = now(), updated_at = now(), {states.UNCLAIMED}
     FROM failed WHERE d.id = failed.id
     RETURNING d.id
 """)
@@ -273,8 +272,9 @@ async def revive_chunks(connection: AsyncConnection, parameters: dict[str, Any])
 
 
 async def _discard_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
-    count = len((await connection.execute(_DISCARD_DOCUMENTS, parameters | {"limit": _BATCH_SIZE})).all())
-    return count, count == _BATCH_SIZE
+    discarded = (await connection.execute(_DISCARD_DOCUMENTS, parameters | {"limit": _BATCH_SIZE})).scalars().all()
+    await versions.supersede(connection, discarded)
+    return len(discarded), len(discarded) == _BATCH_SIZE
 
 
 async def _discard_chunks(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:

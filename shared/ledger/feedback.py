@@ -24,6 +24,8 @@ from shared.ledger import states
 from shared.ledger.audit import index_again
 from shared.ledger.database import Database, again_after_collision
 
+_MOST_PAIRS = 10_000
+
 # Read a logged query.
 _QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant")
 
@@ -77,10 +79,13 @@ _PAGE = text(f"""
     ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
 """)
 
-# List a collection's accepted questions with their chunks, the oldest first.
+# List a collection's newest accepted questions with their chunks, the oldest first.
 _ACCEPTED = text(f"""
-    SELECT question, chunk_id FROM accepted_questions
-    WHERE collection_id = :collection AND {states.TAKE_BACK.applies()} ORDER BY created_at, id
+    SELECT question, chunk_id FROM (
+        SELECT id, question, chunk_id, created_at FROM accepted_questions
+        WHERE collection_id = :collection AND {states.TAKE_BACK.applies()}
+        ORDER BY created_at DESC, id DESC LIMIT :limit) newest
+    ORDER BY created_at, id
 """)
 
 # Find indexed chunks of live versions that have a question whose point is not written yet.
@@ -127,20 +132,22 @@ _TAKE_BACK_LATE = text(f"""
     ON CONFLICT DO NOTHING
 """)
 
+# Somebody is writing the chunk of a question, or is about to: the writer may write the question's point.
+_HAS_WRITER = f"""
+    EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {states.is_in(states.TO_INDEX, "c")})"""
+
 # Lock questions that were taken back. The order is random: a question that Qdrant refuses must not stand in front of
 # all others for ever.
 _REMOVING = text(f"""
-    SELECT a.id, l.index_name
+    SELECT a.id, l.index_name, {_HAS_WRITER} AS has_writer
     FROM accepted_questions a JOIN collections l ON l.id = a.collection_id
     WHERE a.state = '{AcceptedState.REMOVING}' ORDER BY random() LIMIT :limit FOR UPDATE OF a SKIP LOCKED
 """)
 
-# Delete questions whose points are gone. A question stays while its chunk is to be written: the writer may write its
-# point.
+# Delete questions whose points are gone.
 _DELETE_REMOVED = text(f"""
     DELETE FROM accepted_questions a
-    WHERE a.id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.REMOVING}'
-      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND c.state = '{ChunkState.GENERATED}')
+    WHERE a.id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.REMOVING}' AND NOT {_HAS_WRITER}
 """)
 
 FeedbackOutcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
@@ -180,10 +187,15 @@ class AcceptedQuestionRecord:
 
 @dataclass(frozen=True, slots=True)
 class PendingRemoval:
-    """A question that was taken back, whose point is to be deleted."""
+    """A question that was taken back, whose point is to be deleted.
+
+    Args:
+        has_writer: whether its point may be written once more after it is deleted.
+    """
 
     id: UUID
     index_name: str
+    has_writer: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +283,12 @@ class Feedback:
             return [AcceptedQuestionRecord(**(dict(row) | {"state": AcceptedState(row["state"])})) for row in rows]
 
     async def accepted(self, collection_id: UUID) -> list[tuple[str, list[str]]]:
-        """Return every accepted question once, with the ids of the chunks that answer it, the oldest first."""
+        """Return accepted questions once, with the ids of the chunks that answer them, the oldest first.
+
+        They are those of the newest 10,000 pairs of question and chunk.
+        """
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_ACCEPTED, {"collection": collection_id})).all()
+            rows = (await connection.execute(_ACCEPTED, {"collection": collection_id, "limit": _MOST_PAIRS})).all()
         questions: dict[str, tuple[str, list[str]]] = {}
         for row in rows:
             questions.setdefault(plain(row.question), (row.question, []))[1].append(str(row.chunk_id))
@@ -283,8 +298,8 @@ class Feedback:
     async def pending_removals(self, limit: int = 100) -> AsyncIterator[RemovalBatch]:
         """Lock questions that were taken back, so that none is accepted again while its point is deleted."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_REMOVING, {"limit": limit})).all()
-            yield RemovalBatch(connection, [PendingRemoval(row.id, row.index_name) for row in rows])
+            rows = (await connection.execute(_REMOVING, {"limit": limit})).mappings().all()
+            yield RemovalBatch(connection, [PendingRemoval(**row) for row in rows])
 
 
 class RemovalBatch:
@@ -295,8 +310,13 @@ class RemovalBatch:
         self.questions = questions
 
     async def delete(self, removed: Sequence[UUID]) -> None:
-        """Delete questions whose points are gone; a question whose chunk is being written stays for the next batch."""
-        await self._connection.execute(_DELETE_REMOVED, {"ids": list(removed)})
+        """Delete questions whose points are gone.
+
+        A question stays for the next batch if its chunk had a writer before its point was deleted: the writer may have
+        written the point after that.
+        """
+        gone = {question.id for question in self.questions if not question.has_writer}.intersection(removed)
+        await self._connection.execute(_DELETE_REMOVED, {"ids": list(gone)})
 
 
 async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:

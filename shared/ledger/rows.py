@@ -20,9 +20,9 @@ from shared.domain.records import (
     ChunkToGenerate,
     ChunkToIndex,
     DocumentToParse,
-    FinishableDocument,
     Lease,
     NewChunk,
+    PaidReply,
     ReadyQuestion,
 )
 from shared.domain.retry import Dead, Decision
@@ -52,10 +52,11 @@ def lease(row: RowMapping) -> Lease:
     return Lease(id=row["id"], version=row["version"], token=row["lease_token"])
 
 
-def claimed_document(row: RowMapping) -> DocumentToParse:
+def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
+    """The document of a claim, which may have begun another version than the row's."""
     given = row["ready_questions"]
     return DocumentToParse(
-        lease=lease(row),
+        lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
         tenant=row["tenant"],
         collection_id=row["collection_id"],
         options=options_of(row["options"]),
@@ -80,6 +81,9 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
         content_key=row["content_key"],
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
+        replies=tuple(map(_reply, row["replies"] or ())),
+        usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
+        calls=row["calls"],
     )
 
 
@@ -90,7 +94,6 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         tenant=row["tenant"],
         collection_id=row["collection_id"],
         index_name=row["index_name"],
-        embedding_model=row["embedding_model"],
         options=options_of(row["options"]),
         external_id=row["external_id"],
         filename=row["filename"],
@@ -105,6 +108,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         lost_leases=row["lost_leases"],
         created_at=row["created_at"],
         accepted=tuple(map(AcceptedQuestion, row["accepted_ids"], row["accepted_questions"])),
+        may_have_points=row["may_have_points"],
     )
 
 
@@ -150,6 +154,19 @@ def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
     )
 
 
+def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
+    """Chunks, each with its new key; `again` marks a key that an earlier one has."""
+    keys = [key for _, key in chunks]
+    return _rows(
+        _lease(chunk.lease) | {"content_key": _bytes(key), "again": key in keys[:place]}
+        for place, (chunk, key) in enumerate(chunks)
+    )
+
+
+def reply_rows(lease: Lease, replies: Sequence[PaidReply], usage: Usage, calls: int) -> dict[str, str]:
+    return _rows([_lease(lease) | _cost(usage, calls) | {"replies": _replies(replies)}])
+
+
 def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
     return _rows(
         _lease(outcome.chunk.lease) | {"error": outcome.error, "questions": outcome.questions, "passed": outcome.passed}
@@ -159,7 +176,10 @@ def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
 
 def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, str]:
     return _rows(
-        _lease(failure.lease) | _cost(failure.usage, failure.calls) | _decision(failure.decision)
+        _lease(failure.lease)
+        | _cost(failure.usage, failure.calls)
+        | _decision(failure.decision)
+        | {"replies": _replies(failure.replies) or None}
         for failure in failures
     )
 
@@ -168,12 +188,45 @@ def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
     return _rows(map(_lease, leases))
 
 
-def version_rows(documents: Sequence[FinishableDocument]) -> dict[str, str]:
-    return _rows({"id": d.id, "version": d.version, "tenant": d.tenant, "index_name": d.index_name} for d in documents)
+def version_rows(versions: Iterable[tuple[UUID, int]]) -> dict[str, str]:
+    """Documents by their ids, each with a version."""
+    return _rows({"id": document_id, "version": version} for document_id, version in versions)
+
+
+def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
+    """Chunks, each with whether another worker may still write it."""
+    return _rows(
+        _lease(chunk.lease)
+        | {
+            "document_id": chunk.document_id,
+            "tenant": chunk.tenant,
+            "index_name": chunk.index_name,
+            "later": later,
+        }
+        for chunk, later in leases
+    )
 
 
 def _lease(lease: Lease) -> dict[str, Any]:
     return {"id": lease.id, "version": lease.version, "token": lease.token}
+
+
+def _reply(value: Mapping[str, Any]) -> PaidReply:
+    usage = Usage(value["prompt_tokens"], value["completion_tokens"])
+    return PaidReply(value["request"], value["text"], value["finish_reason"], usage)
+
+
+def _replies(replies: Sequence[PaidReply]) -> list[dict[str, Any]]:
+    return [
+        {
+            "request": reply.request,
+            "text": reply.text,
+            "finish_reason": reply.finish_reason,
+            "prompt_tokens": reply.usage.prompt_tokens,
+            "completion_tokens": reply.usage.completion_tokens,
+        }
+        for reply in replies
+    ]
 
 
 def _cost(usage: Usage, calls: int) -> dict[str, Any]:

@@ -21,42 +21,93 @@ def _rows(columns: str) -> str:
     return f"jsonb_to_recordset(CAST(:rows AS jsonb)) AS v({columns})"
 
 
+def _spent(alias: str) -> str:
+    """The columns of what a chunk has cost. `v` has the sum, so that a settlement may be applied twice."""
+    columns = ("prompt_tokens", "completion_tokens", "calls")
+    return ", ".join(f"{column} = greatest({alias}.{column}, v.{column})" for column in columns)
+
+
 # Record documents as parsed, and let them go on: to be indexed at once where they brought their questions.
 SETTLE_PARSED = text(f"""
-    UPDATE documents d
-    SET {states.SETTLE_PARSED.sets("v.to_generate")}, title = coalesce(d.title, v.title),
-        media_type = coalesce(d.media_type, v.media_type),
-        leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL, due_at = now(), updated_at = now()
-    FROM {_rows("id uuid, token bigint, to_generate boolean, title text, media_type text")}
-    WHERE d.id = v.id AND d.lease_token = v.token AND {states.SETTLE_PARSED.applies("d")}
-    RETURNING d.id
+    WITH parsed AS (
+        UPDATE documents d
+        SET {states.SETTLE_PARSED.sets("v.to_generate")}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL,
+            due_at = now(), updated_at = now()
+        FROM {_rows("id uuid, token bigint, to_generate boolean, title text, media_type text")}
+        WHERE d.id = v.id AND d.lease_token = v.token AND {states.SETTLE_PARSED.applies("d")}
+        RETURNING d.id, d.version, v.title, v.media_type
+    )
+    UPDATE document_versions o
+    SET title = coalesce(o.title, p.title), media_type = coalesce(o.media_type, p.media_type)
+    FROM parsed p WHERE o.document_id = p.id AND o.version = p.version
+    RETURNING p.id
+""")
+
+# Lock a document whose chunks are being written, if the claim holds.
+HOLD_PARSING = text(f"""
+    SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE
 """)
 
 # Write the chunks of parsed documents. A chunk that the live version does not have stays hidden until its version is.
 INSERT_CHUNKS = text(f"""
     INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content, content_key, state, ready_questions,
-                        hidden)
+                        hidden, embedding_model)
     SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content, v.content_key,
            {states.INSERT_CHUNK.target("v.ready_questions IS NULL")}, v.ready_questions,
            d.live_version IS NOT NULL AND NOT EXISTS (
-               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.version = d.live_version)
+               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.version = d.live_version),
+           l.embedding_model
     FROM {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
-    JOIN documents d ON d.id = v.document_id
+    JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
     ON CONFLICT DO NOTHING
 """)
 
 # The columns of a chunk whose questions are there.
 _GENERATED = f"""
-    {states.SETTLE_GENERATED.sets()}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL"""
+    {states.SETTLE_GENERATED.sets()}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL,
+    replies = NULL"""
 
-# Let claimed chunks go on whose questions were paid for before.
-SETTLE_PAID_BEFORE = text(f"""
-    UPDATE chunks c SET {_GENERATED}
-    FROM completions p
-    WHERE c.content_key = p.content_key AND c.content_key = ANY(CAST(:keys AS bytea[]))
+# Give claimed chunks the key of the request that is sent now: the prompt or the model may have changed since they were
+# parsed. Where another chunk of the new key is in work, the lease ends: no content is paid for twice.
+SET_KEYS = text(f"""
+    UPDATE chunks c
+    SET content_key = v.content_key, due_at = CASE WHEN v.taken THEN now() ELSE c.due_at END,
+        leased_by = CASE WHEN v.taken THEN NULL ELSE c.leased_by END
+    FROM (
+        SELECT r.id, r.version, r.token, r.content_key, r.again OR EXISTS (
+                   SELECT 1 FROM chunks o
+                   WHERE o.content_key = r.content_key AND {states.is_in(states.TO_GENERATE, "o")}
+                     AND o.leased_by IS NOT NULL) AS taken
+        FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+             AS r(id uuid, version int, token bigint, content_key bytea, again boolean)
+    ) v
+    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token
+    RETURNING c.id, c.version, v.taken
+""")
+
+# Keep the replies of a chunk whose questions need more calls, and add what they cost.
+KEEP_REPLIES = text(f"""
+    UPDATE chunks c SET replies = v.replies, {_spent("c")}
+    FROM {_rows(_LEASE + ", replies jsonb, " + _COST)}
+    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.leased_by IS NOT NULL
       AND {states.SETTLE_GENERATED.applies("c")}
-      AND (c.leased_by IS NULL OR c.leased_by = :worker)
-    RETURNING c.content_key
+    RETURNING c.id
+""")
+
+# Chunks of these keys that a completion has paid for.
+_PAID = f"""
+    SELECT c.id, c.version FROM chunks c JOIN completions p ON p.content_key = c.content_key
+    WHERE c.content_key = ANY(CAST(:keys AS bytea[])) AND {states.SETTLE_GENERATED.applies("c")}"""
+
+# Let claimed chunks go on whose questions were paid for before, and others of the same content that nobody holds, up to
+# a number of them.
+SETTLE_PAID_BEFORE = text(f"""
+    UPDATE chunks SET {_GENERATED}
+    WHERE (id, version) IN (
+        {_PAID} AND c.leased_by = :worker
+        UNION ALL
+        SELECT t.id, t.version FROM ({_PAID} AND c.leased_by IS NULL LIMIT :limit FOR UPDATE OF c SKIP LOCKED) t)
+    RETURNING content_key
 """)
 
 # Write the questions that were paid for.
@@ -71,17 +122,19 @@ INSERT_COMPLETIONS = text(f"""
 SETTLE_PAID = text(f"""
     UPDATE chunks c
     SET {_GENERATED},
-        prompt_tokens = c.prompt_tokens + v.prompt_tokens,
-        completion_tokens = c.completion_tokens + v.completion_tokens,
-        calls = c.calls + v.calls
+        {_spent("c")}
     FROM {_rows(_LEASE + ", " + _COST)}
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_GENERATED.applies("c")}
 """)
 
-# Let every other chunk of the same content go on, whoever holds it.
+# Let other chunks of the same content go on, whoever holds them, up to a number of them: the others go on when they
+# are claimed. A chunk that another transaction has locked is left to it.
 SETTLE_TWINS = text(f"""
     UPDATE chunks SET {_GENERATED}
-    WHERE content_key = ANY(CAST(:keys AS bytea[])) AND {states.SETTLE_GENERATED.applies()}
+    WHERE (id, version) IN (
+        SELECT id, version FROM chunks
+        WHERE content_key = ANY(CAST(:keys AS bytea[])) AND {states.SETTLE_GENERATED.applies()}
+        LIMIT :limit FOR UPDATE SKIP LOCKED)
 """)
 
 # Record that no chunk of documents waits for its questions.
@@ -101,7 +154,8 @@ BEGIN_INDEXING = text(f"""
 SETTLE_INDEXED = text(f"""
     UPDATE chunks c
     SET {states.SETTLE_INDEXED.sets("v.error IS NULL")}, error = v.error, questions = v.questions,
-        questions_passed = v.passed, leased_by = NULL, attempts = 0, lost_leases = 0, settled_at = now()
+        questions_passed = v.passed, points_token = v.token, leased_by = NULL, attempts = 0, lost_leases = 0,
+        settled_at = now()
     FROM {_rows(_LEASE + ", error text, questions jsonb, passed int")}
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_INDEXED.applies("c")}
     RETURNING c.id, c.version
@@ -114,22 +168,22 @@ _HISTORY = """(CASE WHEN jsonb_array_length(t.history) < 20 THEN t.history ELSE 
 # When the next attempt may begin.
 _DUE = "now() + make_interval(secs => v.after_seconds)"
 
-# The failed attempts whose claims still hold.
+# The failed attempts whose claims still hold, and which are not recorded yet.
 _FAILURES = f"""
-    FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, " + _COST)}
-    WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token
+    FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, replies jsonb, " + _COST)}
+    WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 """
+
+# An attempt that was no fault of the row says nothing about the row: a suspect stays a suspect.
+_LOST_LEASES = "CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END"
 
 # Record failed attempts to parse.
 FAIL_DOCUMENTS = text(f"""
     UPDATE documents t
     SET {states.FAIL_PARSING.sets("v.dead")}, error = v.error, attempts = t.attempts + v.burned,
-        history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, updated_at = now()
+        history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES}, updated_at = now()
     {_FAILURES} AND {states.FAIL_PARSING.applies("t")}
 """)
-
-# An attempt that was no fault of the row says nothing about the row: a suspect stays a suspect.
-_LOST_LEASES = "CASE WHEN v.burned = 0 THEN t.lost_leases ELSE 0 END"
 
 # Record failed attempts to generate. A chunk without questions goes on to be indexed by its text: it ends dead there,
 # with the reason that is written here.
@@ -138,8 +192,8 @@ FAIL_GENERATING = text(f"""
     SET {states.FAIL_GENERATING.sets("v.dead")}, error = v.error,
         attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = {_HISTORY},
         due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES},
-        prompt_tokens = t.prompt_tokens + v.prompt_tokens,
-        completion_tokens = t.completion_tokens + v.completion_tokens, calls = t.calls + v.calls
+        replies = CASE WHEN v.dead THEN NULL ELSE coalesce(v.replies, t.replies) END,
+        {_spent("t")}
     {_FAILURES} AND {states.FAIL_GENERATING.applies("t")}
 """)
 
@@ -149,7 +203,8 @@ FAIL_INDEXING = text(f"""
     SET {states.FAIL_INDEXING.sets("v.dead")},
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
         history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES},
-        settled_at = CASE WHEN v.dead THEN now() END
+        settled_at = CASE WHEN v.dead THEN now() END,
+        questions_passed = CASE WHEN v.dead THEN 0 ELSE t.questions_passed END
     {_FAILURES} AND {states.FAIL_INDEXING.applies("t")}
     RETURNING t.document_id
 """)
@@ -159,76 +214,99 @@ _NO_OPEN_CHUNK = f"""
     NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
                                          AND {states.is_in(states.OPEN_CHUNKS, "c")})"""
 
-# Find documents whose chunks have all ended. The order is random: a document that Qdrant refuses must not stand in
+# A chunk of a document's newest version is dead.
+_HAS_DEAD_CHUNK = f"""
+    EXISTS (SELECT 1 FROM chunks c
+            WHERE c.document_id = d.id AND c.version = d.version AND c.state = '{ChunkState.DEAD}')"""
+
+# Qdrant has confirmed every sweep of a document once.
+_NO_FIRST_SWEEP = "NOT EXISTS (SELECT 1 FROM sweeps s WHERE s.document_id = d.id AND s.again)"
+
+# Lock documents whose chunks have all ended. The choice is random: a document that Qdrant refuses must not stand in
 # front of all others for ever.
-FINISHABLE = text(f"""
-    SELECT d.id, d.tenant, l.index_name, d.version, d.live_version
-    FROM documents d JOIN collections l ON l.id = d.collection_id
-    WHERE {states.FINISH.applies("d")}
-      AND (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
-      AND {_NO_OPEN_CHUNK}
-    ORDER BY random() LIMIT :limit
+LOCK_ENDED = text(f"""
+    SELECT d.id FROM documents d
+    WHERE d.id IN (SELECT d.id FROM documents d
+                   WHERE {states.FINISH.applies("d")}
+                     AND (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
+                     AND {_NO_OPEN_CHUNK}
+                     AND (d.live_version IS DISTINCT FROM d.version OR {_NO_FIRST_SWEEP})
+                   ORDER BY random() LIMIT :limit)
+    ORDER BY d.id FOR UPDATE
 """)
 
-# Make versions live whose chunks have all ended; a document that has changed meanwhile stays as it is.
+# Make the newest version of locked documents the live one, if its chunks have all ended.
+MAKE_LIVE = text(f"""
+    UPDATE documents d SET live_version = d.version, updated_at = now()
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.FINISH.applies("d")}
+      AND d.live_version IS DISTINCT FROM d.version AND {_NO_OPEN_CHUNK}
+    RETURNING d.id, d.version
+""")
+
+# Finish locked documents that show their newest version in Qdrant too.
 FINISH = text(f"""
-    WITH ended AS (
-        SELECT d.id, v.version,
-               EXISTS (SELECT 1 FROM chunks c
-                       WHERE c.document_id = d.id AND c.version = d.version
-                         AND c.state = '{ChunkState.DEAD}') AS degraded
-        FROM documents d
-        JOIN {_rows(_VERSION)}
-          ON d.id = v.id AND d.version = v.version
-        WHERE {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK}
-        ORDER BY d.id FOR UPDATE OF d
-    )
     UPDATE documents d
-    SET {states.FINISH.sets("ended.degraded")}, live_version = d.version, updated_at = now()
-    FROM ended WHERE d.id = ended.id
+    SET {states.FINISH.sets(_HAS_DEAD_CHUNK)}, updated_at = now()
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.FINISH.applies("d")}
+      AND d.live_version = d.version AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP}
     RETURNING d.id
 """)
 
-# Delete the chunks of older versions.
-DELETE_OLDER_CHUNKS = text(f"""
-    DELETE FROM chunks c
-    USING {_rows(_VERSION)}
-    WHERE c.document_id = v.id AND c.version < v.version
-""")
-
-# Have the points below a version deleted once more, when no lease on older versions can hold.
+# Have documents swept at once, and again when no lease on a version below can hold. This does what earlier sweeps of
+# these documents would do.
 INSERT_SWEEPS = text(f"""
-    INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)
-    SELECT v.index_name, v.tenant, v.id, v.version, now() + :after
-    FROM {_rows(_VERSION + ", tenant text, index_name text")}
+    WITH earlier AS (
+        DELETE FROM sweeps s USING {_rows(_VERSION)} WHERE s.document_id = v.id AND s.chunk_id IS NULL
+    )
+    INSERT INTO sweeps (index_name, tenant, document_id, below_version, again, due_at)
+    SELECT l.index_name, d.tenant, d.id, v.version, true, now()
+    FROM {_rows(_VERSION)} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
+    RETURNING id
 """)
 
-# Find documents whose points are to be deleted, in random order as above.
+# Have chunks swept that a late writer has written or may still write. A version without the chunk is nobody's.
+INSERT_LATE_SWEEPS = text(f"""
+    INSERT INTO sweeps (index_name, tenant, document_id, below_version, chunk_id, due_at)
+    SELECT v.index_name, v.tenant, v.document_id, v.version + (c.id IS NULL)::int, c.id,
+           CASE WHEN v.later THEN now() + :after ELSE now() END
+    FROM {_rows(_LEASE + ", document_id uuid, tenant text, index_name text, later boolean")}
+    LEFT JOIN chunks c ON c.id = v.id AND c.version = v.version
+    WHERE v.later OR c.lease_token IS DISTINCT FROM v.token
+""")
+
+# Find documents whose points are to be deleted and whose versions are, in random order as above.
 DELETABLE = text(f"""
     SELECT d.id, d.tenant, l.index_name, d.version, d.live_version
     FROM documents d JOIN collections l ON l.id = d.collection_id
-    WHERE d.state = '{DocumentState.DELETING}' AND d.due_at <= now() ORDER BY random() LIMIT :limit
+    WHERE d.state = '{DocumentState.DELETING}' AND d.due_at <= now()
+      AND NOT EXISTS (SELECT 1 FROM document_versions v WHERE v.document_id = d.id)
+    ORDER BY random() LIMIT :limit
 """)
 
 # Delete the rows of documents whose points are deleted.
 DELETE_DOCUMENTS = text(f"""
-    DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}' RETURNING upload
+    DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}'
 """)
 
-# Find the versions below which queries see no point of documents.
-STALE_BELOW = text(f"""
-    SELECT id, coalesce(live_version, version) AS below FROM documents
-    WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.exists()}
+# Find sweeps whose time has come, all or some of them, in random order as above.
+DUE_SWEEPS = text(f"""
+    SELECT s.id, coalesce(l.index_name, s.index_name) AS index_name, s.tenant, s.document_id, s.below_version,
+           d.live_version, d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again
+    FROM sweeps s
+    LEFT JOIN documents d ON d.id = s.document_id AND {states.exists("d")}
+    LEFT JOIN collections l ON l.id = d.collection_id
+    LEFT JOIN chunks c ON c.id = s.chunk_id AND c.version = s.below_version
+    WHERE s.due_at <= now() AND (CAST(:ids AS bigint[]) IS NULL OR s.id = ANY(CAST(:ids AS bigint[])))
+    ORDER BY random() LIMIT :limit
 """)
 
-# Find sweeps whose time has come, in random order as above.
-DUE_SWEEPS = text("""
-    SELECT id, index_name, tenant, document_id, below_version FROM sweeps
-    WHERE due_at <= now() ORDER BY random() LIMIT :limit
-""")
-
-# Delete sweeps that are done.
+# Delete sweeps that are done for good.
 DELETE_SWEEPS = text("DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))")
+
+# Have sweeps that were done for the first time wait until no older lease can hold.
+REPEAT_SWEEPS = text("""
+    UPDATE sweeps SET again = false, due_at = now() + :after WHERE id = ANY(CAST(:ids AS bigint[])) AND again
+""")
 
 # The leases that still hold.
 _LEASES = f"""
@@ -237,8 +315,10 @@ _LEASES = f"""
 """
 _TABLES = ("documents", "chunks")
 
-# Hold rows for another lease.
-EXTEND = {name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES}") for name in _TABLES}
+# Hold rows for another lease; the tokens say which leases still held.
+EXTEND = {
+    name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES} RETURNING t.lease_token") for name in _TABLES
+}
 
 # End leases without an attempt.
 GIVE_BACK = {

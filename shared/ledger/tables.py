@@ -60,6 +60,11 @@ def _lease_columns() -> list[Column[object]]:
     ]
 
 
+# One row: whose ledger this is. The folder of uploads has the same id.
+deployment = Table(
+    "deployment", metadata, Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()"))
+)
+
 collections = Table(
     "collections",
     metadata,
@@ -83,14 +88,6 @@ documents = Table(
     Column("tenant", Text, nullable=False),
     Column("collection_id", Uuid, ForeignKey("collections.id", ondelete="CASCADE"), nullable=False),
     Column("external_id", Text, nullable=False),
-    Column("filename", Text),
-    Column("title", Text),
-    Column("media_type", Text),
-    Column("metadata", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
-    Column("ready_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
-    Column("upload", Text, nullable=False),  # where the upload store keeps the bytes
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("content_hash", LargeBinary, nullable=False),
     Column("version", Integer, nullable=False, server_default="1"),
     Column("live_version", Integer),  # the version that queries see; null: none yet
     Column("discarded_version", Integer),  # the newest that was discarded: no version gets its number again
@@ -131,6 +128,26 @@ documents = Table(
     ),
 )
 
+# What an owner handed in, for each version that is live, newest or still to be removed. A version goes in slices: from
+# the moment when it is obsolete nobody works on it, then go its chunks, then its row and its bytes.
+document_versions = Table(
+    "document_versions",
+    metadata,
+    Column("document_id", Uuid, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("obsolete", Boolean, nullable=False, server_default=text("false")),  # neither live nor newest
+    Column("filename", Text),
+    Column("title", Text),
+    Column("media_type", Text),
+    Column("metadata", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("ready_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
+    Column("upload", Text, nullable=False),  # where the upload store keeps the bytes
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("content_hash", LargeBinary, nullable=False),
+    Index("ix_document_versions_upload", "upload"),
+    Index("ix_document_versions_obsolete", "document_id", postgresql_where=text("obsolete")),
+)
+
 chunks = Table(
     "chunks",
     metadata,
@@ -143,7 +160,11 @@ chunks = Table(
     Column("content_key", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
     Column("hidden", Boolean, nullable=False),  # its points stay hidden until the version is whole
+    Column("may_have_points", Boolean, nullable=False, server_default="false"),  # since its first claim to be indexed
+    Column("points_token", BigInteger),  # of the claim that wrote the points which Qdrant has confirmed
+    Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what its own model serves
     Column("ready_questions", ARRAY(Text)),
+    Column("replies", JSONB(none_as_null=True)),  # paid for, while the chunk's questions are not whole
     Column("questions", JSONB(none_as_null=True)),  # each with whether it passed, and why not
     Column("questions_passed", Integer, nullable=False, server_default="0"),
     Column("prompt_tokens", Integer, nullable=False, server_default="0"),
@@ -153,7 +174,14 @@ chunks = Table(
     Column("settled_at", DateTime(timezone=True)),  # when it ended, indexed or dead
     Index("ix_chunks_document", "document_id", "version", "ordinal"),
     Index("ix_chunks_to_generate", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_GENERATE))),
-    Index("ix_chunks_to_index", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_INDEX))),
+    Index(
+        "ix_chunks_to_index",
+        "tenant",
+        "lane",
+        "embedding_model",
+        "due_at",
+        postgresql_where=text(states.is_in(states.TO_INDEX)),
+    ),
     Index(
         "ix_chunks_in_indexing",
         "tenant",
@@ -226,7 +254,8 @@ accepted_questions = Table(
     Index("ix_accepted_questions_removing", "id", postgresql_where=text(f"state = '{AcceptedState.REMOVING}'")),
 )
 
-# Points that a late writer may have left behind a newer version; removed once no lease can still be held.
+# Documents whose points are to become what the ledger says: a version is to be shown, or a late writer may have left
+# points behind.
 sweeps = Table(
     "sweeps",
     metadata,
@@ -235,6 +264,9 @@ sweeps = Table(
     Column("tenant", Text, nullable=False),
     Column("document_id", Uuid, nullable=False),
     Column("below_version", Integer, nullable=False),
+    Column("chunk_id", Uuid),  # null: the whole document
+    Column("again", Boolean, nullable=False, server_default="false"),  # once more, when no lease can hold any more
     Column("due_at", DateTime(timezone=True), nullable=False),
     Index("ix_sweeps_due_at", "due_at"),
+    Index("ix_sweeps_document_id", "document_id"),
 )

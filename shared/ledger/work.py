@@ -6,34 +6,52 @@ claim, and may be applied twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
-from shared.domain.records import ChunkToGenerate, ChunkToIndex, DocumentToParse, FinishableDocument, Lease, Sweep
+from shared.domain.records import (
+    ChunkToGenerate,
+    ChunkToIndex,
+    DeletableDocument,
+    DocumentToParse,
+    Lease,
+    NewChunk,
+    PaidReply,
+    Sweep,
+)
 from shared.domain.retry import Dead
-from shared.ledger import claims, feedback, rows
+from shared.domain.usage import Usage
+from shared.ledger import claims, feedback, rows, versions
 from shared.ledger import statements as sql
-from shared.ledger.database import Database
+from shared.ledger.database import Collided, Database, again_after_collision
 
+T = TypeVar("T")
 NO_LIMITS = Rates()
+_SLICE_CHUNKS = 500  # written in one transaction; the loop stands while their rows are encoded
+_MOST_TWINS = 5_000  # of one settlement
 _UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever others have
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedChunks:
-    """Chunks whose questions are to be generated, and how many chunks needed no call."""
+    """Chunks whose questions are to be generated.
+
+    `paid_already` counts the claimed chunks that needed no call, `left` those whose content another worker pays for.
+    """
 
     chunks: list[ChunkToGenerate]
     paid_already: int
+    left: int
 
 
 class Work:
@@ -46,6 +64,7 @@ class Work:
         weights: how much of the free slots tenants get; 1 is an equal share, and the default.
         limits: how much tenants may call the language model; none holds more chunks than these let begin soon.
         other_limits: the limits of all other tenants.
+        embedding_model: the model of the worker; chunks of other models are never claimed to be indexed.
     """
 
     def __init__(
@@ -57,28 +76,54 @@ class Work:
         weights: Mapping[str, float] | None = None,
         limits: Mapping[str, Rates] | None = None,
         other_limits: Rates = NO_LIMITS,
+        embedding_model: str | None = None,
     ) -> None:
         self._database = database
         self._worker = worker
         self._weights = weights or {}
         self._limits = limits or {}
         self._other_limits = other_limits
+        self._embedding_model = embedding_model
         self.lease = lease
 
     # Parsing
 
+    @again_after_collision
     async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
         """Claim documents to be parsed; with `suspects` suspects alone, for a worker that holds nothing else."""
         statement = claims.CLAIM_DOCUMENTS[suspects]
         async with self._database.begin() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
-        return [rows.claimed_document(row) for row in claimed]
+            begun = await versions.begin_anew(connection, [row["id"] for row in claimed]) if claimed else {}
+        return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
-        """Write the chunks of documents, which are due at once; return the documents whose claims still held."""
+        """Write the chunks of documents, which are due at once; return the documents whose claims still held.
+
+        The chunks of a large document are written in slices, each in a transaction of its own. It is `parsing` until
+        the last slice; if its worker dies before that, the next one begins with another version.
+        """
+        held: set[UUID] = set()
+        for group in _groups(parsed):
+            chunks = [(outcome.document.lease.id, chunk) for outcome in group for chunk in outcome.chunks]
+            ahead, last = _slices(chunks)
+            if all([await self._write_ahead(group[0].document.lease, some) for some in ahead]):
+                held |= await self._settle_parsed(group, last)
+        return held
+
+    async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
+        """Write some chunks of a document that is being parsed; return whether its claim still held."""
         async with self._database.begin() as connection:
-            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_rows(parsed))).scalars())
-            chunks = [(p.document.lease.id, chunk) for p in parsed if p.document.lease.id in held for chunk in p.chunks]
+            parameters = {"id": lease.id, "token": lease.token}
+            if (await connection.execute(sql.HOLD_PARSING, parameters)).one_or_none() is None:
+                return False
+            await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
+        return True
+
+    async def _settle_parsed(self, group: Sequence[ParseOutcome], chunks: Sequence[tuple[UUID, NewChunk]]) -> set[UUID]:
+        async with self._database.begin() as connection:
+            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_rows(group))).scalars())
+            chunks = [(document_id, chunk) for document_id, chunk in chunks if document_id in held]
             if chunks:
                 await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
         return held
@@ -90,21 +135,50 @@ class Work:
 
     # Generating
 
-    async def claim_to_generate(self, limit: int, *, suspects: bool = False) -> ClaimedChunks:
-        """Claim chunks whose questions are to be generated; a chunk whose content is paid for goes on at once."""
-        statement = claims.CLAIM_TO_GENERATE[suspects]
+    @again_after_collision
+    async def claim_to_generate(
+        self, limit: int, *, key_of: Callable[[ChunkToGenerate], bytes] | None = None, suspects: bool = False
+    ) -> ClaimedChunks:
+        """Claim chunks whose questions are to be generated; a chunk whose content is paid for goes on at once.
+
+        Args:
+            limit: the most chunks.
+            key_of: the key of the request that would be sent for a chunk now; None takes the key that was written when
+                the document was parsed.
+            suspects: claim suspects alone, for a worker that holds nothing else.
+
+        Raises:
+            Collided: other workers leased the same content meanwhile, time after time.
+        """
+        parameters = self._claim(limit, suspects=suspects) | self._most_chunks(suspects=suspects)
         try:
             async with self._database.begin() as connection:
-                parameters = self._claim(limit, suspects=suspects, limits=True)
-                claimed = (await connection.execute(statement, parameters)).mappings().all()
-                keys = [row["content_key"] for row in claimed]
-                parameters = {"keys": keys, "worker": self._worker}
-                paid = set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars()) if keys else set()
-        except exc.IntegrityError:
-            # Another worker leased the same content since this transaction looked: the next claim leaves it out.
-            return ClaimedChunks([], paid_already=0)
-        chunks = [rows.chunk_to_generate(row) for row in claimed if row["content_key"] not in paid]
-        return ClaimedChunks(chunks, paid_already=len(paid))
+                claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
+                chunks = [rows.chunk_to_generate(row) for row in claimed]
+                taken = await _set_keys(connection, chunks, key_of) if key_of else []
+                paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
+        except exc.IntegrityError as error:
+            raise Collided("another worker leased the same content", component="ledger") from error
+        left = [chunk for chunk in taken if chunk.content_key not in paid]
+        chunks = [chunk for chunk in chunks if chunk.content_key not in paid]
+        return ClaimedChunks(chunks, paid_already=len(paid), left=len(left))
+
+    async def _settle_paid_before(self, connection: AsyncConnection, keys: Sequence[bytes]) -> set[bytes]:
+        if not keys:
+            return set()
+        parameters = {"keys": list(keys), "worker": self._worker, "limit": _MOST_TWINS}
+        return set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars())
+
+    async def keep_replies(self, lease: Lease, replies: Sequence[PaidReply], usage: Usage, calls: int) -> None:
+        """Commit the replies of a chunk that needs more calls, and what it has cost until now.
+
+        Raises:
+            LeaseLost: the chunk is another worker's, or has gone.
+        """
+        async with self._database.begin() as connection:
+            kept = await connection.execute(sql.KEEP_REPLIES, rows.reply_rows(lease, replies, usage, calls))
+            if not kept.scalars().all():
+                raise LeaseLost("the lease on the chunk has ended")
 
     async def settle_generated(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
         """Commit the questions that were paid for, before anything is done with them, and record the failures."""
@@ -114,7 +188,8 @@ class Work:
             if paid:
                 await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))
                 await connection.execute(sql.SETTLE_PAID, rows.generated_rows(paid))
-                await connection.execute(sql.SETTLE_TWINS, {"keys": [p.chunk.content_key for p in paid]})
+                keys = [p.chunk.content_key for p in paid]
+                await connection.execute(sql.SETTLE_TWINS, {"keys": keys, "limit": _MOST_TWINS})
             if failed:
                 await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
             documents = sorted({o.chunk.document_id for o in paid})
@@ -123,23 +198,36 @@ class Work:
 
     # Indexing
 
+    @again_after_collision
     async def claim_to_index(self, limit: int, *, suspects: bool = False) -> list[ChunkToIndex]:
-        """Claim chunks to be indexed; with `suspects` suspects alone, for a worker that holds nothing else."""
-        statement = claims.CLAIM_TO_INDEX[suspects]
+        """Claim chunks to be indexed whose collection has this worker's embedding model; others wait for theirs.
+
+        With `suspects` suspects alone, for a worker that holds nothing else.
+        """
+        parameters = self._claim(limit, suspects=suspects) | {"embedding_model": self._embedding_model}
         async with self._database.begin() as connection:
-            claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
+            claimed = (await connection.execute(claims.CLAIM_TO_INDEX[suspects], parameters)).mappings().all()
         return [rows.chunk_to_index(row) for row in claimed]
 
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
-        """Record chunks as indexed; return the leases that still held: the points of all others are stale."""
+        """Record chunks as indexed; return the leases that still held.
+
+        The points of all others are stale: they are swept. So are chunks that another worker had before and may still
+        write.
+        """
         async with self._database.begin() as connection:
             changed = (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(outcomes))).all()
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
+            stale = [o.chunk for o in outcomes if o not in settled]
             await feedback.settle_accepted(
                 connection, {question.id: state for o in settled for question, state in o.accepted}
             )
-            await feedback.take_back_late(connection, [o.chunk for o in outcomes if o not in settled])
+            await feedback.take_back_late(connection, stale)
+            taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
+            late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
+            if late:
+                await connection.execute(sql.INSERT_LATE_SWEEPS, rows.late_rows(late) | {"after": self._no_lease_holds})
         return {o.chunk.lease for o in settled}
 
     async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
@@ -151,65 +239,66 @@ class Work:
 
     # Documents whose chunks have all ended
 
-    async def finishable(
-        self, document_ids: Sequence[UUID] | None = None, *, limit: int = 100
-    ) -> list[FinishableDocument]:
-        """Return documents without an open chunk: all, or those among `document_ids`."""
+    async def finish(self, document_ids: Sequence[UUID] | None = None, *, limit: int = 100) -> list[Sweep]:
+        """Make versions live whose chunks have all ended, among `document_ids` or of all, at most `limit`.
+
+        A document that has nothing to show or to delete in Qdrant is finished at once. For every other one this writes
+        down a sweep, which outlives a kill and an edit; it is finished by the next call after its sweep.
+
+        Returns:
+            The sweeps that are to be done now.
+        """
         ids = None if document_ids is None else list(document_ids)
         async with self._database.begin() as connection:
-            documents = (await connection.execute(sql.FINISHABLE, {"ids": ids, "limit": limit})).mappings().all()
-        return [FinishableDocument(**row) for row in documents]
+            ended = (await connection.execute(sql.LOCK_ENDED, {"ids": ids, "limit": limit})).scalars().all()
+            if not ended:
+                return []
+            live = (await connection.execute(sql.MAKE_LIVE, {"ids": ended})).all()
+            replacing = [(row.id, row.version) for row in live if row.version > 1]
+            sweeps = await _replace_older(connection, replacing) if replacing else []
+            finished = (await connection.execute(sql.FINISH, {"ids": ended})).scalars().all()
+            await feedback.index_waiting(connection, sorted(finished))
+        return sweeps
 
-    async def finish(self, documents: Sequence[FinishableDocument]) -> None:
-        """Make these versions the live ones; delete the older ones, and sweep once no lease on them can hold."""
-        async with self._database.begin() as connection:
-            ended = set((await connection.execute(sql.FINISH, rows.version_rows(documents))).scalars())
-            # A document that has changed since Qdrant confirmed its points is not finished: its live version stays.
-            replacing = [d for d in documents if d.id in ended and d.version > 1 and d.version != d.live_version]
-            if replacing:
-                await connection.execute(sql.DELETE_OLDER_CHUNKS, rows.version_rows(replacing))
-                await feedback.delete_without_chunk(connection, [d.id for d in replacing])
-                await self._insert_sweeps(connection, replacing)
-            await feedback.index_waiting(connection, sorted(ended))
+    # Documents to delete, and points that are not what the ledger says
 
-    # Documents to delete, and points that a late writer left behind
-
-    async def deletable(self, limit: int = 100) -> list[FinishableDocument]:
-        """Return documents that their owners have deleted, whose points may still be there."""
+    async def deletable(self, limit: int = 100) -> list[DeletableDocument]:
+        """Return documents that their owners have deleted and whose versions are gone; points may still be there."""
         async with self._database.begin() as connection:
             documents = (await connection.execute(sql.DELETABLE, {"limit": limit})).mappings().all()
-        return [FinishableDocument(**row) for row in documents]
+        return [DeletableDocument(**row) for row in documents]
 
-    async def finish_deletion(self, documents: Sequence[FinishableDocument]) -> list[str]:
-        """Delete the rows of documents whose points are gone; return the uploads that nobody needs any more."""
+    async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> None:
+        """Delete the rows of documents whose points are gone."""
         async with self._database.begin() as connection:
-            await self._insert_sweeps(connection, documents)
-            uploads = await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
-            return list(uploads.scalars())
+            deleted = rows.version_rows((d.id, d.version) for d in documents)
+            inserted = (await connection.execute(sql.INSERT_SWEEPS, deleted)).scalars().all()
+            await connection.execute(sql.REPEAT_SWEEPS, {"ids": inserted, "after": self._no_lease_holds})
+            await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
+
+    async def purge_versions(self) -> list[str]:
+        """Delete versions that are neither live nor newest, some at a time; return uploads that nobody needs."""
+        return await versions.purge(self._database)
 
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
-        """Return sweeps whose time has come: no lease that an older writer had can still hold."""
+        """Return sweeps whose time has come."""
         async with self._database.begin() as connection:
-            sweeps = (await connection.execute(sql.DUE_SWEEPS, {"limit": limit})).mappings().all()
-        return [Sweep(**row) for row in sweeps]
+            return await _due_sweeps(connection, None, limit)
 
-    async def delete_sweeps(self, sweeps: Sequence[Sweep]) -> None:
-        """Delete sweeps that are done."""
+    async def settle_sweeps(self, sweeps: Sequence[Sweep]) -> None:
+        """Record sweeps as done; some are due once more, when no lease can hold that a late writer had."""
+        again = [sweep.id for sweep in sweeps if sweep.again]
         async with self._database.begin() as connection:
-            await connection.execute(sql.DELETE_SWEEPS, {"ids": [sweep.id for sweep in sweeps]})
-
-    async def stale_below(self, document_ids: Sequence[UUID]) -> dict[UUID, int]:
-        """Return the version below which queries see no point of a document; deleted documents are missing."""
-        async with self._database.begin() as connection:
-            found = await connection.execute(sql.STALE_BELOW, {"ids": list(document_ids)})
-            return {row.id: row.below for row in found}
+            await connection.execute(sql.DELETE_SWEEPS, {"ids": [s.id for s in sweeps if not s.again]})
+            await connection.execute(sql.REPEAT_SWEEPS, {"ids": again, "after": self._no_lease_holds})
 
     # Leases
 
-    async def extend(self, table: str, leases: Sequence[Lease]) -> None:
-        """Hold claims for another lease from now on; a lost lease stays lost."""
+    async def extend(self, table: str, leases: Sequence[Lease]) -> set[int]:
+        """Hold claims for another lease from now on; return the tokens of those that held: a lost lease stays lost."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            held = await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            return set(held.scalars())
 
     async def give_back(self, table: str, leases: Sequence[Lease]) -> None:
         """End claims without an attempt: the rows are due at once."""
@@ -222,7 +311,7 @@ class Work:
             row = (await connection.execute(claims.DUE)).mappings().one()
         return [queue for queue in WORK_QUEUES if row[queue]]
 
-    def _claim(self, limit: int, *, suspects: bool, limits: bool = False) -> dict[str, Any]:
+    def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
         common = {"limit": limit, "worker": self._worker, "lease": self.lease}
         if suspects:
             return common
@@ -230,8 +319,18 @@ class Work:
         return common | {
             "tenants": tenants,
             "weights": [self._weights.get(tenant, 1) for tenant in tenants],
-            "most": [self._most(tenant) if limits else None for tenant in tenants],
-            "most_of_others": self._other_limits.calls_at_once if limits else None,
+            "most": [None for _ in tenants],
+            "most_of_others": None,
+        }
+
+    def _most_chunks(self, *, suspects: bool) -> dict[str, Any]:
+        """Return the bounds on the chunks to generate that tenants may hold, in the order of the claim's tenants."""
+        if suspects:
+            return {}
+        tenants = sorted({*self._weights, *self._limits})
+        return {
+            "most": [self._most(tenant) for tenant in tenants],
+            "most_of_others": self._other_limits.calls_at_once,
         }
 
     def _most(self, tenant: str) -> int:
@@ -239,6 +338,56 @@ class Work:
         calls = self._limits.get(tenant, self._other_limits).calls_at_once
         return _UNLIMITED if calls is None else calls
 
-    async def _insert_sweeps(self, connection: AsyncConnection, documents: Sequence[FinishableDocument]) -> None:
-        parameters = rows.version_rows(documents) | {"after": self.lease * 2}
-        await connection.execute(sql.INSERT_SWEEPS, parameters)
+    @property
+    def _no_lease_holds(self) -> timedelta:
+        """After how long no lease can hold that holds now, however late its worker is."""
+        return self.lease * 2
+
+
+async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:
+    """Give older versions up, and have the points of documents swept."""
+    await versions.supersede(connection, [document_id for document_id, _ in replacing])
+    inserted = (await connection.execute(sql.INSERT_SWEEPS, rows.version_rows(replacing))).scalars().all()
+    return await _due_sweeps(connection, inserted, len(inserted))
+
+
+async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:
+    sweeps = (await connection.execute(sql.DUE_SWEEPS, {"ids": ids, "limit": limit})).mappings().all()
+    return [Sweep(**row) for row in sweeps]
+
+
+def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
+    """Divide outcomes into groups of at most one slice of chunks; a larger one is alone."""
+    groups: list[list[ParseOutcome]] = []
+    room = 0
+    for outcome in parsed:
+        room -= len(outcome.chunks)
+        if not groups or room < 0:
+            groups.append([])
+            room = _SLICE_CHUNKS - len(outcome.chunks)
+        groups[-1].append(outcome)
+    return groups
+
+
+def _slices(chunks: Sequence[T]) -> tuple[list[Sequence[T]], Sequence[T]]:
+    """Return the slices but the last, and the last, which may be empty."""
+    slices = [chunks[start : start + _SLICE_CHUNKS] for start in range(0, len(chunks), _SLICE_CHUNKS)]
+    return slices[:-1], slices[-1] if slices else []
+
+
+async def _set_keys(
+    connection: AsyncConnection, chunks: list[ChunkToGenerate], key_of: Callable[[ChunkToGenerate], bytes]
+) -> list[ChunkToGenerate]:
+    """Give claimed chunks the keys of the requests that are sent now.
+
+    Removes from `chunks` and returns those whose new key another worker pays for: their leases have ended.
+    """
+    changed = [(chunk, key) for chunk in chunks if (key := key_of(chunk)) != chunk.content_key]
+    if not changed:
+        return []
+    found = await connection.execute(sql.SET_KEYS, rows.key_rows(changed))
+    taken = {(row.id, row.version): row.taken for row in found}
+    keys = {chunk.lease: key for chunk, key in changed}
+    renewed = [replace(chunk, content_key=keys.get(chunk.lease, chunk.content_key)) for chunk in chunks]
+    chunks[:] = [chunk for chunk in renewed if not taken.get((chunk.lease.id, chunk.lease.version))]
+    return [chunk for chunk in renewed if taken.get((chunk.lease.id, chunk.lease.version))]

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared.domain.records import FinishableDocument, Sweep
+import structlog
+
+from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
+from shared.ledger.collections import Collections
 from shared.ledger.feedback import Feedback
 from shared.ledger.work import Work
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,39 +26,49 @@ class Cleaner:
     index: Index
     uploads: Uploads
     feedback: Feedback
+    collections: Collections
     finisher: Finisher
 
     async def clean(self) -> None:
-        """Finish what killed workers left, delete the points of deleted documents, sweep after late writers.
+        """Sweep, finish what killed workers left, delete the points of deleted documents.
 
         Raises:
             Transient: the ledger is not available.
         """
+        await self.sweep()  # a document whose points are not what the ledger says is not finished
         await self.finisher.finish()
+        await self.purge_versions()
         await self.delete_documents()
-        await self.sweep()
         await self.delete_taken_back()
 
-    async def delete_documents(self) -> None:
-        """Delete the points of deleted documents, then their rows and uploads."""
+    async def purge_versions(self) -> None:
+        """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""
+        for upload in await self.work.purge_versions():
+            self.uploads.remove(upload)
 
-        async def delete(document: FinishableDocument) -> None:
+    async def delete_documents(self) -> None:
+        """Delete the points of deleted documents, then their rows."""
+
+        async def delete(document: DeletableDocument) -> None:
             await self.index.delete_document(document.index_name, document.tenant, document.id)
 
         deleted = await confirmed(await self.work.deletable(), delete)
         if deleted:
-            for upload in await self.work.finish_deletion(deleted):
-                self.uploads.remove(upload)
+            await self.work.finish_deletion(deleted)
 
     async def sweep(self) -> None:
-        """Delete what a worker wrote after its lease had ended, below the version that queries see."""
+        """Show versions that a killed worker left hidden, and delete what late writers left."""
+        await self.finisher.sweep(await self.work.due_sweeps())
 
-        async def delete(due: Sweep) -> None:
-            await self.index.delete_document(due.index_name, due.tenant, due.document_id, below=due.below_version)
+    async def nudge_optimizers(self) -> None:
+        """Have the collections optimized whose segments wait since Qdrant's start: it begins with the next write alone.
 
-        swept = await confirmed(await self.work.due_sweeps(), delete)
-        if swept:
-            await self.work.delete_sweeps(swept)
+        Raises:
+            Transient: the ledger or Qdrant is not available.
+        """
+        for name in await self.collections.index_names():
+            if await self.index.nudge(name):
+                log.info("optimizer.nudged", index_name=name)
 
     async def delete_taken_back(self) -> None:
         """Delete the points of users' questions that were taken back."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
@@ -171,36 +172,47 @@ class Verification:
                 return
             settled = [s for s in page if s.is_final and s.live_version is not None]
             self._documents += len(settled)
-            for finding in await self._mend_gaps(settled):
+            async for finding in self._mend_gaps(settled):
                 yield finding
             yield self.so_far
             after = page[-1].external_id
 
-    async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> list[Finding]:
-        gaps = await self._find_gaps([document.id for document in documents])
-        if not gaps:
-            return []
+    async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncIterator[Finding]:
         before = {document.id: document for document in documents}
+        reopened: set[UUID] = set()
+        async for gaps in self._find_gaps(list(before)):
+            for finding in await self._mend_slice(gaps, before, reopened):
+                yield finding
+
+    async def _mend_slice(
+        self, gaps: Sequence[_Difference], before: Mapping[UUID, DocumentSnapshot], reopened: set[UUID]
+    ) -> list[Finding]:
+        """Mend the gaps of a few chunks; add the documents that are put to work by that to `reopened`."""
         now = await self._audit.snapshots([gap.document_id for gap in gaps if gap.document_id])
-        gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now)]
+        swept = await self._audit.swept_below(list(before))  # a sweep shows what is hidden
+        gaps = [gap for gap in gaps if gap.rewrite or gap.document_id not in swept]
+        gaps = [gap for gap in gaps if _unchanged(gap.document_id, before, now, reopened)]
         if not (self._repair and gaps):
             return [self._finding(gap, repaired=False) for gap in gaps]
-        async with self._audit.locked([now[i] for i in {gap.document_id for gap in gaps} if i]) as held:
+        documents = [now[i] for i in {gap.document_id for gap in gaps} if i]
+        async with self._audit.locked(documents, reopened=reopened) as held:
             gaps = [gap for gap in gaps if gap.document_id in held.ids]
             mended = await self._fill(gaps, held)
+        reopened.update(gap.document_id for gap in gaps if gap.document_id and gap.chunk_id in mended)
         return [self._finding(gap, repaired=not gap.rewrite or gap.chunk_id in mended) for gap in gaps]
 
-    async def _find_gaps(self, document_ids: Sequence[UUID]) -> list[_Difference]:
-        gaps: list[_Difference] = []
+    async def _find_gaps(self, document_ids: Sequence[UUID]) -> AsyncIterator[list[_Difference]]:
+        """The gaps of documents, those of a few chunks at a time."""
         after: tuple[UUID, int] | None = None
         while True:
             chunks = await self._audit.expected(document_ids, after=after, limit=_CHUNKS)
             required = {point: chunk for chunk in chunks for point in _required(chunk)}
             stored = await self._look_up(list(required))
             judged = (_gap(point, chunk, stored.get(point)) for point, chunk in required.items())
-            gaps += [difference for difference in judged if difference]
+            if gaps := [difference for difference in judged if difference]:
+                yield gaps
             if len(chunks) < _CHUNKS:
-                return gaps
+                return
             after = (chunks[-1].document_id, chunks[-1].ordinal)
 
     async def _look_up(self, ids: Sequence[str]) -> dict[str, StoredPoint]:
@@ -222,9 +234,14 @@ class Verification:
 
 
 def _unchanged(
-    document_id: UUID | None, before: Mapping[UUID, DocumentSnapshot], now: Mapping[UUID, DocumentSnapshot]
+    document_id: UUID | None,
+    before: Mapping[UUID, DocumentSnapshot],
+    now: Mapping[UUID, DocumentSnapshot],
+    reopened: AbstractSet[UUID] = frozenset(),
 ) -> bool:
-    return document_id is None or before.get(document_id) == now.get(document_id)
+    if document_id is None or document_id not in before:
+        return document_id not in now
+    return before[document_id].is_unchanged(now.get(document_id), reopened=document_id in reopened)
 
 
 def _required(chunk: ExpectedChunk) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import structlog
 
@@ -21,6 +22,7 @@ def configure(settings: Settings, process: str) -> None:
     if settings.log_format == "console":
         renderer = structlog.dev.ConsoleRenderer()
     shared: list[structlog.typing.Processor] = [
+        _naming(process),
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -31,8 +33,17 @@ def configure(settings: Settings, process: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.bind_contextvars(process=process)
     formatter = structlog.stdlib.ProcessorFormatter(processor=renderer, foreign_pre_chain=shared)
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
+
+
+def _naming(process: str) -> structlog.typing.Processor:
+    """Add the process to every line; context variables do not reach the loop, which runs in another thread."""
+
+    def add(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        event["process"] = process
+        return event
+
+    return add

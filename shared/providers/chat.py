@@ -109,13 +109,10 @@ def _completion(reply: Mapping[str, Any]) -> Completion:
         finish_reason = choice.get("finish_reason") or "stop"
     except (KeyError, IndexError, TypeError) as error:
         raise Unavailable("the llm provider sent a reply without choices", component="llm", answered=True) from error
+    billed = reply.get("usage") or {}
+    usage = Usage(int(billed.get("prompt_tokens") or 0), int(billed.get("completion_tokens") or 0))
     if message.get("refusal"):
-        raise Refused(f"the model refused: {str(message['refusal'])[:300]}")
+        raise Refused(f"the model refused: {str(message['refusal'])[:300]}", usage=usage)
     if finish_reason == "content_filter":
-        raise Refused("the provider's content filter stopped the reply")
-    usage = reply.get("usage") or {}
-    return Completion(
-        text=message.get("content") or "",
-        finish_reason=finish_reason,
-        usage=Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)),
-    )
+        raise Refused("the provider's content filter stopped the reply", usage=usage)
+    return Completion(text=message.get("content") or "", finish_reason=finish_reason, usage=usage)

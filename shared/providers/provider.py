@@ -138,10 +138,13 @@ def _first_line(error: openai.APIStatusError) -> str:
     return message.splitlines()[0][:300] if message else "no reason given"
 
 
-def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> timedelta | None:
+def retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """The pause that the provider asks for: `retry-after-ms`, else `retry-after` in seconds or as a date.
 
-    RFC 9110, 10.2.3.
+    RFC 9110, 10.2.3. A date counts from the reply's own `date`, since this machine's clock may be another hour's.
+
+    Returns:
+        None without a wish that can be read; a date in a reply without `date` cannot.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -150,13 +153,16 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> time
     seconds = _number(value)
     if seconds is not None:
         return timedelta(seconds=seconds)
-    if not value:
-        return None
+    then, sent = _date(value), _date(headers.get("date"))
+    return None if then is None or sent is None else max(then - sent, timedelta())
+
+
+def _date(value: str | None) -> datetime | None:
     try:
-        then = parsedate_to_datetime(value)
+        date = parsedate_to_datetime(value or "")
     except ValueError:
         return None
-    return max(then - (now or datetime.now(UTC)), timedelta())
+    return date if date.tzinfo else date.replace(tzinfo=UTC)  # the zone `-0000` is read as none
 
 
 def _number(value: str | None) -> float | None:

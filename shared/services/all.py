@@ -8,6 +8,7 @@ from shared.ingest.generate.stage import Generator
 from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.stage import Parser
 from shared.maintenance.cleanup import Cleaner
+from shared.maintenance.orphans import Orphans
 from shared.services import api, generate, index, parse, scheduler
 from shared.services.parts import Parts
 
@@ -18,6 +19,7 @@ class AllServices(api.ApiServices):
     generator: Generator
     indexer: Indexer
     cleaner: Cleaner
+    orphans: Orphans
 
 
 def assemble(parts: Parts) -> AllServices:
@@ -28,4 +30,5 @@ def assemble(parts: Parts) -> AllServices:
         generator=generate.generator_of(parts),
         indexer=index.indexer_of(parts),
         cleaner=scheduler.cleaner_of(parts),
+        orphans=parts.orphans,
     )

@@ -16,6 +16,7 @@ from shared.ledger import (
     Calibrations,
     Collections,
     DeadLetters,
+    Deployment,
     Documents,
     Feedback,
     Ledger,
@@ -29,6 +30,7 @@ from shared.storage.uploads import Uploads
 
 if TYPE_CHECKING:  # the parts below import these when they are made: not every role has them
     from shared.ingest.index.finish import Finisher
+    from shared.maintenance.orphans import Orphans
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
     from shared.providers.limiter.limiter import Limiter
@@ -57,6 +59,7 @@ class Parts:
     def ledger(self) -> Ledger:
         database = self.database
         return Ledger(
+            deployment=Deployment(database),
             collections=Collections(database),
             documents=Documents(database),
             work=self._work,
@@ -76,7 +79,13 @@ class Parts:
 
     @cached_property
     def uploads(self) -> Uploads:
-        return Uploads(self.settings.data_dir / "uploads")
+        return Uploads(self.settings.data_dir / "uploads", self.ledger.deployment)
+
+    @cached_property
+    def orphans(self) -> Orphans:
+        from shared.maintenance.orphans import Orphans
+
+        return Orphans(self.uploads, self.ledger.documents, self.ledger.deployment)
 
     @cached_property
     def retries(self) -> RetryPolicy:
@@ -131,4 +140,5 @@ class Parts:
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),
             other_limits=limits_of_a_tenant(settings),
+            embedding_model=settings.embedding_model,
         )

@@ -8,9 +8,9 @@ from shared.broker.wakeups import Wakeups
 from shared.ledger import Ledger
 from shared.ledger.database import Database
 from shared.maintenance.cleanup import Cleaner
+from shared.maintenance.orphans import Orphans
 from shared.services.parts import Parts
 from shared.settings import Settings
-from shared.storage.uploads import Uploads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class SchedulerServices:
     settings: Settings
     database: Database
     ledger: Ledger
-    uploads: Uploads
+    orphans: Orphans
     wakeups: Wakeups
     cleaner: Cleaner
 
@@ -28,7 +28,7 @@ def assemble(parts: Parts) -> SchedulerServices:
         settings=parts.settings,
         database=parts.database,
         ledger=parts.ledger,
-        uploads=parts.uploads,
+        orphans=parts.orphans,
         wakeups=parts.wakeups,
         cleaner=cleaner_of(parts),
     )
@@ -40,5 +40,6 @@ def cleaner_of(parts: Parts) -> Cleaner:
         index=parts.index,
         uploads=parts.uploads,
         feedback=parts.ledger.feedback,
+        collections=parts.ledger.collections,
         finisher=parts.finisher,
     )

@@ -71,8 +71,30 @@ def document_points(
     if version is not None:
         must.append(_equals("version", version))
     if below is not None:
-        must.append(models.FieldCondition(key="version", range=models.Range(lt=below)))
+        must.append(_below("version", below))
     return models.Filter(must=[*must])
+
+
+def hidden_points(
+    tenant: str, document_id: UUID, *, version: int | None = None, below: int | None = None
+) -> models.Filter:
+    """Select a document's hidden points: of one version, or of those before `below`."""
+    of_document = document_points(tenant, document_id, version=version, below=below)
+    return models.Filter(must=[of_document, _equals("hidden", value=True)])
+
+
+def leftover_points(tenant: str, chunk_ids: Sequence[str], version: int, token: int) -> models.Filter:
+    """Select the points of chunks in one version that claims before `token` have written."""
+    chunks = models.FieldCondition(key="chunk_id", match=models.MatchAny(any=list(chunk_ids)))
+    return models.Filter(must=[_equals("tenant", tenant), chunks, _equals("version", version), _below("token", token)])
+
+
+def replaceable_points(version: int, token: int) -> models.Filter:
+    """Select what a writer may replace: points of older versions, and of its own version up to its own claim."""
+    own = models.Filter(
+        must=[_equals("version", version), models.FieldCondition(key="token", range=models.Range(lte=token))]
+    )
+    return models.Filter(should=[_below("version", version), own])
 
 
 def section_points(tenant: str, document_id: str, version: int, start: int, end: int) -> SearchFilter:
@@ -96,6 +118,10 @@ def points_of_version(point_ids: Collection[str], version: int | None) -> models
 def chunk_points() -> models.Filter:
     """Select one point of each chunk: question points have no BM25 vector."""
     return models.Filter(must=[models.HasVectorCondition(has_vector="bm25")])
+
+
+def _below(key: str, value: int) -> models.FieldCondition:
+    return models.FieldCondition(key=key, range=models.Range(lt=value))
 
 
 def _equals(key: str, value: str | bool | int) -> models.FieldCondition:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import orjson
+import structlog
 from pydantic import BaseModel, SecretStr
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from shared.domain.errors import Permanent, Unavailable
+from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
 from shared.vectors.points import Point
+from shared.vectors.readiness import Readiness
 from shared.vectors.searches import Search, section_search
 
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
+_READY_SECONDS = 3.0  # less than between two probes of an orchestrator
+_CHECK_SECONDS = 1.5
+_NOBODY = "00000000-0000-0000-0000-000000000000"
 _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
@@ -33,8 +41,10 @@ _INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
     "document_id": models.PayloadSchemaType.KEYWORD,
     "chunk_id": models.PayloadSchemaType.KEYWORD,
     "version": models.PayloadSchemaType.INTEGER,
+    "token": models.PayloadSchemaType.INTEGER,
     "hidden": models.PayloadSchemaType.BOOL,
 }
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +90,19 @@ class Index:
 
     def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
         key = api_key.get_secret_value() if api_key else None
-        self._client = AsyncQdrantClient(
-            url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
-        )
+        with warnings.catch_warnings():  # of a key without TLS: the API says so once, where it matters
+            warnings.simplefilter("ignore", UserWarning)
+            self._client = AsyncQdrantClient(
+                url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
+            )
         self._known: set[str] = set()
         self._away = False  # whether the last request got no answer
+        self._refusing: set[str] = set()  # collections whose last write was not taken
+        self._searched: str | None = None  # the collection of the last search
+        self._readiness = Readiness(self._answer_a_query, _READY_SECONDS)
 
     async def ensure_collection(self, name: str, dimensions: int) -> None:
-        """Create the collection with its payload indexes unless it exists.
+        """Create the collection unless it exists, and the payload indexes that it lacks.
 
         Raises:
             Permanent: it exists with vectors of another size.
@@ -95,7 +110,7 @@ class Index:
         """
         if name in self._known:
             return
-        with self._errors():
+        with self._writing(name), self._errors():
             if not await self._client.collection_exists(name):
                 await self._create(name, dimensions)
             info = await self._client.get_collection(name)
@@ -106,6 +121,11 @@ class Index:
                 f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
                 " set the model that it was built with, or index into a new collection."
             )
+        # Before the first point: an index made later is built over everything that is there. A creation that was
+        # interrupted is completed here.
+        with self._errors():
+            for field in _INDEXED.keys() - info.payload_schema.keys():
+                await self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
         self._known.add(name)
 
     async def _create(self, name: str, dimensions: int) -> None:
@@ -118,15 +138,12 @@ class Index:
         except UnexpectedResponse as error:
             if error.status_code != 409:  # noqa: PLR2004  another worker made it
                 raise
-        # Before the first point: an index made later is built over everything that is there.
-        for field, schema in _INDEXED.items():
-            await self._client.create_payload_index(name, field, field_schema=schema, wait=True)
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
-        """Write points and wait until they can be searched.
+        """Write points of chunks that were claimed together, and wait until they can be searched.
 
-        A point of a newer version is not replaced, so that a writer who slept through its lease cannot take a document
-        back.
+        A point of a newer version or of a later claim is not replaced, so that a writer who slept through its lease
+        cannot take a chunk back. The tokens of one claim are all larger than those of the claims before it.
 
         Raises:
             Unavailable: Qdrant did not confirm; some of the points may have been written.
@@ -134,12 +151,13 @@ class Index:
         versions = sorted({point.payload["version"] for point in points})
         for version in versions:
             same = [point for point in points if point.payload["version"] == version]
-            condition = {"must": [{"key": "version", "range": {"lte": version}}]}
+            replaceable = filters.replaceable_points(version, max(point.payload["token"] for point in same))
+            condition = replaceable.model_dump(mode="json", exclude_none=True)
             await asyncio.gather(*(self._upsert(name, body) for body in _bodies(same, condition)))
 
     async def _upsert(self, name: str, body: bytes) -> None:
         # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.
-        with self._errors(), self._gone(name):
+        with self._writing(name), self._errors(), self._gone(name):
             reply = await self._client.http.client.request(
                 type_=models.InlineResponse2008,
                 method="PUT",
@@ -164,18 +182,33 @@ class Index:
                 f"Qdrant has no collection {name} any more", component="qdrant", retry_after=_RETRY_AFTER
             ) from error
 
-    async def switch_version(self, name: str, tenant: str, document_id: UUID, version: int) -> None:
-        """Show a document's new version and delete the older ones, in one request.
+    async def sweep(self, sweep: Sweep) -> None:
+        """Make a document's points what the ledger says, in one request; once more changes nothing.
 
-        No such collection: none of its chunks had a point, so there is nothing to do.
+        The live version is shown before the older ones go: queries that come between the two see both, and none sees
+        neither. No such collection: none of its chunks had a point, so there is nothing to do.
         """
-        shown = models.SetPayload(
-            payload={"hidden": False}, filter=filters.document_points(tenant, document_id, version=version)
-        )
-        older = models.FilterSelector(filter=filters.document_points(tenant, document_id, below=version))
-        operations: list[models.UpdateOperation] = [
-            models.SetPayloadOperation(set_payload=shown),
-            models.DeleteOperation(delete=older),
+        operations = list(_operations(sweep))
+        with self._if_there():
+            for result in await self._client.batch_update_points(sweep.index_name, operations, wait=True):
+                _require_completed(result.status)
+
+    async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex], *, own: bool = False) -> None:
+        """Delete the points of chunks that earlier claims wrote and this claim has not written again, in one request.
+
+        No such collection: nothing to do.
+
+        Args:
+            name: the collection.
+            chunks: claimed together; their older versions stay.
+            own: delete what this claim wrote, too.
+        """
+        tokens = [chunk.lease.token for chunk in chunks]
+        token = max(tokens) + 1 if own else min(tokens)
+        versions = groupby(sorted(chunks, key=_version), key=_version)
+        operations = [
+            _deletion(filters.leftover_points(tenant, [str(chunk.lease.id) for chunk in same], version, token))
+            for (tenant, version), same in versions
         ]
         with self._if_there():
             for result in await self._client.batch_update_points(name, operations, wait=True):
@@ -188,9 +221,9 @@ class Index:
                 result = await self._client.set_payload(name, {"hidden": False}, points=selected, wait=True)
             _require_completed(result.status)
 
-    async def delete_document(self, name: str, tenant: str, document_id: UUID, *, below: int | None = None) -> None:
-        """Delete a document's points, or those of its versions before `below`. No such collection: nothing to do."""
-        selector = models.FilterSelector(filter=filters.document_points(tenant, document_id, below=below))
+    async def delete_document(self, name: str, tenant: str, document_id: UUID) -> None:
+        """Delete a document's points. No such collection: nothing to do."""
+        selector = models.FilterSelector(filter=filters.document_points(tenant, document_id))
         with self._if_there():
             result = await self._client.delete(name, selector, wait=True)
             _require_completed(result.status)
@@ -229,6 +262,7 @@ class Index:
                 headers={"content-type": "application/json"},
                 content=orjson.dumps({"searches": searches}),
             )
+            self._searched = name
             return [[_hit(point) for point in one["points"]] for one in reply.result]
         return None
 
@@ -296,21 +330,84 @@ class Index:
             return (await self._client.count(name, count_filter=selected, exact=True)).count
         return 0
 
+    async def nudge(self, name: str) -> bool:
+        """Have a collection optimized that waits since Qdrant's start; return whether it waited.
+
+        Qdrant calls it grey: its segments stay unoptimized, and searches slow, until a write or a change of settings.
+        """
+        with self._if_there():
+            if (await self._client.get_collection(name)).status != models.CollectionStatus.GREY:
+                return False
+            # An empty change is the documented nudge.
+            return await self._client.update_collection(name, optimizers_config=models.OptimizersConfigDiff())
+        return False
+
     async def ready(self) -> None:
-        """Raise `Unavailable` unless Qdrant answers."""
-        with self._errors():
-            await self._client.get_collections()
+        """Raise `Unavailable` unless Qdrant answers a query; the answer may be some seconds old."""
+        await self._readiness.require()
 
     async def require(self) -> None:
-        """Raise `Unavailable` if Qdrant did not answer the last time and still does not.
+        """Raise `Unavailable` if Qdrant did not answer or did not take a write the last time, and still does not.
 
-        A worker calls it before it claims chunks: without Qdrant it would embed them in vain.
+        A worker calls it before it claims chunks: it would embed them in vain.
         """
         if self._away:
-            await self.ready()
+            await self._any_collection()
+        if self._refusing:
+            await self._take_a_write()
 
     async def aclose(self) -> None:
+        await self._readiness.aclose()
         await self._client.close()
+
+    async def _answer_a_query(self) -> None:
+        """Send the cheapest query: a node that lists the collections may still miss their points.
+
+        Raises:
+            Unavailable: Qdrant does not answer it, or not in time.
+        """
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                name = self._searched or await self._any_collection()
+                if name is not None and await self.search(name, [{"limit": 1}]) is None:
+                    self._searched = None  # it has been deleted
+        except TimeoutError as error:
+            self._away = True
+            raise Unavailable("Qdrant did not answer in time", component="qdrant", retry_after=_RETRY_AFTER) from error
+
+    async def _any_collection(self) -> str | None:
+        with self._errors():
+            collections = (await self._client.get_collections()).collections
+        return min((collection.name for collection in collections), default=None)
+
+    async def _take_a_write(self) -> None:
+        """Write nothing to a collection that refused a write, then to another: the limit of one stops no other.
+
+        Raises:
+            Unavailable: both refuse it. A full disk refuses every write, also deletions, and reads go on.
+        """
+        first, *_ = sorted(self._refusing)
+        others = sorted(self._known - self._refusing)[:1]
+        try:
+            await self._write_nothing(first)
+        except Unavailable:
+            if not others:
+                raise
+            await self._write_nothing(others[0])
+
+    async def _write_nothing(self, name: str) -> None:
+        with self._writing(name), self._if_there():
+            await self._client.delete(name, models.PointIdsList(points=[_NOBODY]), wait=True)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Remember whether a collection takes writes: Qdrant may go on to read meanwhile."""
+        try:
+            yield
+        except Unavailable:
+            self._refusing.add(name)
+            raise
+        self._refusing.discard(name)
 
     @contextmanager
     def _if_there(self) -> Iterator[None]:
@@ -332,6 +429,33 @@ class Index:
             self._away = True
             raise
         self._away = False
+
+
+def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:
+    tenant, document_id, live = sweep.tenant, sweep.document_id, sweep.live_version
+    if sweep.deleted:
+        yield _deletion(filters.document_points(tenant, document_id))
+        return
+    if sweep.chunk_id is not None and sweep.points_token is not None:
+        chunk, token = str(sweep.chunk_id), sweep.points_token
+        yield _deletion(filters.leftover_points(tenant, [chunk], sweep.below_version, token))
+    if live is None:
+        yield _deletion(filters.document_points(tenant, document_id, below=sweep.below_version))
+        return
+    hidden = filters.hidden_points(tenant, document_id, version=live)
+    shown = models.SetPayload(payload={"hidden": False}, filter=hidden)
+    yield models.SetPayloadOperation(set_payload=shown)
+    yield _deletion(filters.document_points(tenant, document_id, below=live))
+    if sweep.below_version > live:  # the versions in between were given up: nothing will show them
+        yield _deletion(filters.hidden_points(tenant, document_id, below=sweep.below_version))
+
+
+def _version(chunk: ChunkToIndex) -> tuple[str, int]:
+    return chunk.tenant, chunk.lease.version
+
+
+def _deletion(selected: models.Filter) -> models.DeleteOperation:
+    return models.DeleteOperation(delete=models.FilterSelector(filter=selected))
 
 
 def _hit(point: Mapping[str, Any]) -> Hit:
@@ -396,7 +520,9 @@ def index_errors() -> Iterator[None]:
         raise Unavailable("Qdrant asks for fewer requests", component="qdrant", retry_after=wait) from error
     except UnexpectedResponse as error:
         status = error.status_code or 0
-        said = f"Qdrant answered {status}: {error.content[:300].decode(errors='replace')}"
+        # Its own words name nodes, folders and collections of other tenants: they are for the log alone.
+        log.warning("qdrant.answered", status=status, words=error.content[:300].decode(errors="replace"))
+        said = f"Qdrant answered {status}; the log has its words at qdrant.answered"
         if 400 <= status < 500 and status not in {401, 403, 408, 429}:  # noqa: PLR2004
             raise Permanent(said) from error
         raise Unavailable(said, component="qdrant", retry_after=_RETRY_AFTER) from error

@@ -54,12 +54,17 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PointContext:
-    """A chunk's place: the fields of its points beside its content."""
+    """A chunk's place: the fields of its points beside its content.
+
+    Args:
+        token: the fencing token of the claim that writes the points.
+    """
 
     tenant: str
     document_id: UUID
     chunk_id: UUID
     version: int
+    token: int
     ordinal: int
     external_id: str
     created_at: datetime
@@ -89,6 +94,7 @@ def points_of(
         "document_id": str(context.document_id),
         "chunk_id": str(context.chunk_id),
         "version": context.version,
+        "token": context.token,
         "heading_path": content.heading_path,
         "metadata": context.metadata,
     }

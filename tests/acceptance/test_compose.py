@@ -1,6 +1,8 @@
 """docker-compose.yml by its own commands: the same processes here, over the embedded engines."""
 
+import os
 import re
+import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -8,10 +10,36 @@ import pytest
 import yaml
 
 from bench.deployment import ROOT, Deployment
+from shared.settings import Settings
+from shared.settings_sources import require_known
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.safe_load(COMPOSE)["services"]
 ENGINES = ("postgres", "valkey", "qdrant")
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+USERS = {"foreask": "10001"}
+# What the image's user does first with a fresh volume.
+STORE = """
+import asyncio, os, sys
+from pathlib import Path
+from uuid import UUID
+from shared.storage.uploads import Uploads
+
+class Owner:
+    async def id(self):
+        return UUID(int=7)
+
+    async def newest_uploads(self, limit):
+        return []
+
+async def main():
+    await asyncio.to_thread(int)  # imported while it can be: the user need not be able to read this Python
+    os.setgid(int(sys.argv[1]))
+    os.setuid(int(sys.argv[1]))
+    await Uploads(Path("uploads"), Owner()).ready()
+
+asyncio.run(main())
+"""
 WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
 LEAVE = (
     "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Travel\n\nTrains are booked by the office in Bergen.\n"
@@ -84,12 +112,13 @@ def test_workers_can_be_scaled():
 
 def test_every_service_comes_back_after_a_crash_and_waits_for_its_engines():
     for name, service in SERVICES.items():
-        assert service["restart"] in (("on-failure:5",) if name == "migrate" else ("unless-stopped",))
+        assert service["restart"] in (("on-failure:5",) if name in ("migrate", "uploads") else ("unless-stopped",))
         if name in ENGINES:
             assert "healthcheck" in service
             assert service["volumes"]
-        elif name != "migrate":
-            assert service["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+        elif name not in ("migrate", "uploads"):
+            for first in ("migrate", "uploads"):
+                assert service["depends_on"][first] == {"condition": "service_completed_successfully"}
             assert all(service["depends_on"][engine] == {"condition": "service_healthy"} for engine in ENGINES)
 
 
@@ -117,15 +146,87 @@ def test_uploads_are_shared_by_those_who_need_them():
         assert SERVICES[name]["environment"]["FOREASK_DATA_DIR"] == "/data"
 
 
+def test_a_fresh_volume_takes_uploads_of_the_images_user(tmp_path):
+    """A new volume has the owner of the folder that the image has in its place, and is root's where there is none."""
+    (step,) = re.findall(r"install -d -o (\w+) -g (\w+) (.*)$", DOCKERFILE, re.MULTILINE)
+    user, group, folders = step
+    assert (user, group) == ("foreask", "foreask")
+    assert f"useradd --system --uid {USERS[user]} " in DOCKERFILE
+    number = int(USERS[user]) if os.geteuid() == 0 else os.geteuid()  # nobody but root can give files away
+    made = [tmp_path / folder.lstrip("/") for folder in folders.split()]
+    subprocess.run(["install", "-d", "-o", str(number), "-g", str(number), *made], check=True)
+
+    volumes = {volume.partition(":")[2] for volume in SERVICES["api"]["volumes"]}
+    assert volumes == {"/data/uploads"}
+    assert {tmp_path / volume.lstrip("/") for volume in volumes} <= set(made)
+    done = subprocess.run(
+        [sys.executable, "-c", STORE, str(number)],
+        cwd=tmp_path / "data",
+        env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "data/uploads").glob(".foreask-deployment"))
+
+
+def test_files_of_an_existing_volume_are_given_to_the_images_user_where_they_are_not_its_own(tmp_path):
+    service = SERVICES["uploads"]
+    assert (service["user"], service["command"]) == ("root", [])
+    (volume,) = service["volumes"]
+    assert SERVICES["api"]["volumes"] == [volume]
+    (tmp_path / "ab").mkdir()
+    (tmp_path / "ab" / "abc").write_text("an upload")
+
+    def given(user):
+        changed = {volume.partition(":")[2]: str(tmp_path), "foreask": user, "chown": "echo"}
+        command = [changed.get(word, word) for word in service["entrypoint"]]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert given(str(os.geteuid())) == []
+    assert given("54321") == ["foreask:foreask", *map(str, (tmp_path, tmp_path / "ab", tmp_path / "ab" / "abc"))]
+
+
+def test_what_compose_sets_are_settings(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    example = (ROOT / ".env.example").read_text()
+    for name in re.findall(r"FOREASK_\w+", COMPOSE + example):
+        monkeypatch.setenv(name, "x")
+
+    require_known(Settings)
+
+    assert SERVICES["api"]["environment"]["FOREASK_API_PORT"] == 8350
+    assert "EXPOSE 8350\n" in DOCKERFILE
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            if volume.startswith("uploads:"):
+                assert volume.partition(":")[2] == "/data/uploads"
+
+
+def test_nothing_asks_for_more_open_files_than_a_machine_may_have():
+    assert not [name for name, service in SERVICES.items() if "ulimits" in service]
+
+
+def test_parsers_can_run_what_they_unpack():
+    """The extractor's PDF library is unpacked into /tmp and loaded; an engine mounts a tmpfs `noexec` unless told."""
+    (tmpfs,) = SERVICES["worker-parse"]["tmpfs"]
+    folder, _, options = tmpfs.partition(":")
+    assert folder == "/tmp"  # noqa: S108
+    assert {"exec", "mode=1777"} <= set(options.split(","))
+
+
 def test_every_variable_that_compose_demands_is_in_the_example():
     named = {line.partition("=")[0].lstrip("#") for line in (ROOT / ".env.example").read_text().splitlines()}
     assert set(re.findall(r"\$\{(\w+)", COMPOSE)) <= named
 
 
 def test_the_image_holds_the_packages_that_servers_import():
-    dockerfile = (ROOT / "Dockerfile").read_text()
-    copied = set(re.findall(r"^COPY (\w+) \1$", dockerfile, re.MULTILINE))
+    copied = set(re.findall(r"^COPY (\w+) \1$", DOCKERFILE, re.MULTILINE))
     assert copied == {"api", "cli", "shared", "workers"}
     assert copied <= set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
-    assert "USER foreask" in dockerfile
-    assert re.search(r"pip install .* \. ", dockerfile)  # no extra
+    assert "USER foreask" in DOCKERFILE
+    assert re.search(r"pip install .* \. ", DOCKERFILE)  # no extra

@@ -7,6 +7,7 @@ import uuid
 import pytest
 from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as q
+from qdrant_client.http.exceptions import UnexpectedResponse
 
 from embedded.ports import free_port
 from embedded.qdrant import process
@@ -203,21 +204,39 @@ async def test_an_update_filter_overwrites_only_what_matches_and_inserts_what_is
     assert found == {1: 9, 2: 2, 99: 9}
 
 
-@pytest.mark.parametrize(
-    "vector",
-    [{"question": [1.0, 2.0]}, {"nope": [1.0, 2.0, 3.0]}, [1.0, 2.0, 3.0], {"bm25": [1.0, 2.0]}],
-    ids=["size", "name", "unnamed", "dense-for-sparse"],
-)
-async def test_a_wrong_vector_is_refused_and_nothing_is_written(client, collection, vector):
+async def refused(client, collection, vector):
+    """Write a point with this vector between two good ones; the points that stand although it was refused."""
     good = {"question": [1.0, 0.0, 0.0]}
     points = [q.PointStruct(id=i, vector=v, payload={}) for i, v in enumerate([good, vector, good], start=1)]
 
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - local mode raises whatever comes
+    with pytest.raises(UnexpectedResponse) as caught:
         await client.upsert(collection, points, wait=True)
 
-    if not client.is_local:  # local mode checks late and keeps the points before the bad one
-        assert caught.value.status_code == 400
-        assert (await client.count(collection)).count == 0
+    assert caught.value.status_code == 400
+    return await ids_of(client, collection, None)
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode keeps the points before the bad one
+async def test_a_vector_of_the_wrong_size_is_refused_and_nothing_is_written(client, collection):
+    assert await refused(client, collection, {"question": [1.0, 2.0]}) == []
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
+@pytest.mark.parametrize(
+    "vector",
+    [{"nope": [1.0, 2.0, 3.0]}, [1.0, 2.0, 3.0], {"bm25": [1.0, 2.0]}],
+    ids=["name", "unnamed", "dense-for-sparse"],
+)
+async def test_a_foreign_vector_is_refused_and_other_points_of_its_request_are_written(client, collection, vector):
+    written = await refused(client, collection, vector)
+
+    assert written  # a server has written one or two of them
+    assert set(written) <= {1, 3}
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode does nothing with it
+async def test_an_empty_change_of_the_optimizer_is_taken(client, collection):
+    assert await client.update_collection(collection, optimizers_config=q.OptimizersConfigDiff())
 
 
 async def test_points_go_by_id_and_by_filter(client, filled):
@@ -236,6 +255,19 @@ async def test_payload_is_set_by_id_and_by_filter(client, filled):
     assert payloads[1] == {**POINTS[0][1], "version": 7}
     assert payloads[2] == POINTS[1][1]
     assert payloads[4]["seen"] is payloads[6]["seen"] is True
+
+
+async def test_an_update_filter_of_alternatives_overwrites_what_matches_one_of_them(client, filled):
+    own = must(match("version", 2), q.FieldCondition(key="token", range=q.Range(lte=7)))
+    replaceable = q.Filter(should=[q.FieldCondition(key="version", range=q.Range(lt=2)), own])
+    await client.set_payload(filled, {"token": 7}, points=[2, 4], wait=True)
+    await client.set_payload(filled, {"token": 8}, points=[3], wait=True)
+    points = [q.PointStruct(id=i, vector={"question": [1, 1, 1]}, payload={"version": 9}) for i in (1, 2, 3, 4)]
+
+    await client.upsert(filled, points, wait=True, update_filter=replaceable)
+
+    found = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 3, 4])}
+    assert found == {1: 9, 2: 9, 3: 2, 4: 3}
 
 
 async def test_a_batch_of_updates_is_applied_in_order(client, filled):

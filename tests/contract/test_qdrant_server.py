@@ -14,6 +14,7 @@ from qdrant_client import AsyncQdrantClient
 from embedded.ports import free_port
 from embedded.qdrant import process
 from embedded.supervisor import Supervisor
+from shared.vectors.index import Index
 
 DIMENSIONS = 64
 
@@ -279,6 +280,43 @@ async def until_green(http, name="c"):
     raise AssertionError(info)
 
 
+async def nudge(http):
+    reply = await http.patch("/collections/c", json={"optimizers_config": {}})
+    assert reply.json()["result"] is True
+
+
+async def test_after_a_start_the_optimizer_waits_for_a_write(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http, **EAGER)
+        await upsert(http, points(1, 500))
+    server.kill()
+    server.start()
+
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await asyncio.sleep(2)  # longer than the pause after which it would begin by itself
+        assert (await http.get("/collections/c")).json()["result"]["status"] == "grey"
+        await upsert(http, points(1, 1))
+        info = await until_green(http)
+
+    assert info["indexed_vectors_count"] >= 500
+
+
+async def test_a_collection_is_nudged_while_it_waits_and_not_again(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http, **EAGER)
+        await upsert(http, points(1, 500))
+    server.kill()
+    server.start()
+
+    index = Index(server.url)
+    assert await index.nudge("c")
+    assert not await index.nudge("nowhere")
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await until_green(http)
+    assert not await index.nudge("c")
+    await index.aclose()
+
+
 async def test_a_large_collection_is_indexed_in_the_background(http, server):
     await create(http, **EAGER)
     await upsert(http, points(1, 2000))
@@ -327,6 +365,7 @@ async def test_kill_9_while_optimizing(server):
 
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         assert await count(http) == 3050
+        await nudge(http)
         await until_green(http)
         assert await count(http) == 3050
 

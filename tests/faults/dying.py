@@ -40,8 +40,8 @@ POINTS = {
     "after its commit": Point("generate", Work, "settle_generated"),
     "before the upsert": Point("index", Index, "upsert", before=True),
     "after the upsert": Point("index", Index, "upsert"),
-    "before the delete": Point("index", Index, "replace", before=True),
-    "after the delete": Point("index", Index, "replace"),
+    "before the delete": Point("index", Index, "sweep", before=True),
+    "after the delete": Point("index", Index, "sweep"),
 }
 
 

@@ -72,13 +72,13 @@ BUGS = (
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
         "shared/ledger/claims.py",
-        (('_TO_INDEX, "w.id, w.version")', '_TO_INDEX, "w.id, w.version", "w.leased_by IS NULL")'),),
+        (('"w.embedding_model = :embedding_model"', '"w.embedding_model = :embedding_model AND w.leased_by IS NULL"'),),
     ),
     Bug(
-        "a version is live before the older one's points are gone",
+        "nobody repeats the sweep that a killed worker began",
         WORKERS + "test_killed_while_a_version_is_replaced[before the delete]",
-        "shared/ingest/index/finish.py",
-        (("if d.version > 1]", "if d.version > 1]; await self.work.finish(documents)"),),
+        "shared/maintenance/cleanup.py",
+        (("await self.sweep()", "pass"),),
     ),
     Bug(
         "nobody finishes the documents that a killed worker left unfinished",
@@ -104,8 +104,14 @@ BUGS = (
     Bug(
         "points are written over those of a newer version",
         WORKERS + "test_an_indexing_worker_wakes_with_points_of_an_old_version",
-        "shared/vectors/index.py",
-        (('"range": {"lte": version}', '"range": {"lte": 1_000_000}'),),
+        "shared/vectors/filters.py",
+        (('_below("version", version), own', '_below("version", 1_000_000), own'),),
+    ),
+    Bug(
+        "points are fenced by their version alone",
+        WORKERS + "test_an_indexing_worker_wakes_with_points_of_the_live_version",
+        "shared/vectors/filters.py",
+        (('_below("version", version), own', '_below("version", version + 1), own'),),
     ),
     Bug(
         "a parse is recorded without its fencing token",
@@ -161,6 +167,12 @@ BUGS = (
         (("if self._away:", "if False:"),),
     ),
     Bug(
+        "a disk of Qdrant that is full fails the chunk for good",
+        QDRANT + "test_it_reads_and_refuses_writes",
+        "shared/vectors/index.py",
+        (("if 400 <= status < 500 and", "if 400 <= status < 600 and"),),
+    ),
+    Bug(
         "questions get other ids with each claim",
         QDRANT + "test_writes_are_applied_and_their_replies_are_lost",
         "shared/vectors/points.py",
@@ -175,7 +187,7 @@ BUGS = (
         "a new version is left hidden",
         DOCUMENTS + "test_only_the_newest_version_or_nothing_remains",
         "shared/vectors/index.py",
-        (("models.SetPayloadOperation(set_payload=shown),", ""),),
+        (("yield models.SetPayloadOperation(set_payload=shown)", "pass"),),
     ),
     Bug(
         "a connection that PostgreSQL refuses is taken for a bug",
@@ -191,6 +203,12 @@ BUGS = (
         LEDGER + "test_it_is_gone_for_a_while",
         "api/http/problems.py",
         (('Unavailable: ProblemKind(503, "unavailable"', 'Unavailable: ProblemKind(500, "unavailable"'),),
+    ),
+    Bug(
+        "answers that the ledger cannot take now are thrown away",
+        LEDGER + "test_it_is_gone_for_longer_than_a_lease",
+        "shared/ingest/drain.py",
+        (("await asyncio.sleep(_LEDGER_PAUSE_SECONDS)", "return"),),
     ),
     Bug(
         "each process keeps the limit for itself",

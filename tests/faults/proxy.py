@@ -20,6 +20,7 @@ from aiohttp import web
 
 Mode = Literal["pass", "cut", "hole", "stale", "reset", "drip"]
 _READ_BYTES = 65_536
+REFUSAL = b'{"status":{"error":"Service internal error: No space left on device: WAL buffer size exceeds"},"time":0.1}'
 _DRIP_BYTES = 64
 _DRIP_SECONDS = 0.05
 _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
@@ -36,12 +37,16 @@ class Fault:
         latency_seconds: how long each piece is held back.
         swallow: the server's reply to a request with this text is lost, and its connection closed.
         times: how often that happens.
+        refuse: an HTTP request with this text is answered with `status`, and never comes to the server.
+        status: of such an answer.
     """
 
     mode: Mode = "pass"
     latency_seconds: float = 0.0
     swallow: str = ""
     times: int = 0
+    refuse: str = ""
+    status: int = 500
 
 
 @dataclass(eq=False)
@@ -66,6 +71,7 @@ class Link:
         self._host, self._port = target.rsplit(":", 1)
         self.fault = Fault()
         self.swallowed = 0
+        self.refused = 0
         self.accepted = 0
         self._connections: set[Connection] = set()
         self._server: asyncio.Server
@@ -130,6 +136,9 @@ class Link:
             await self._flowing.wait()
             if connection.stale:
                 await asyncio.Event().wait()
+            if up and self.fault.refuse and self.fault.refuse.encode() in data:
+                await self._refuse(connection, reader)
+                return
             if up:
                 self._watch(connection, data)
             elif connection.swallowing:
@@ -138,6 +147,14 @@ class Link:
             if self.fault.latency_seconds:
                 await asyncio.sleep(self.fault.latency_seconds)
             await self._write(writer, data)
+
+    async def _refuse(self, connection: Connection, reader: asyncio.StreamReader) -> None:
+        """Answer in the server's place, and take the rest of the request until the client closes."""
+        self.refused += 1
+        head = f"HTTP/1.1 {self.fault.status} Refused\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        connection.writers[0].write(f"{head}content-length: {len(REFUSAL)}\r\n\r\n".encode() + REFUSAL)
+        while await reader.read(_READ_BYTES):
+            pass
 
     def _watch(self, connection: Connection, data: bytes) -> None:
         if self.fault.times > 0 and self.fault.swallow.encode() in data:
@@ -170,7 +187,7 @@ class Control:
 
     async def report(self, request: web.Request) -> web.Response:
         link = self._links[request.match_info["link"]]
-        return web.json_response({"accepted": link.accepted, "swallowed": link.swallowed})
+        return web.json_response({"accepted": link.accepted, "swallowed": link.swallowed, "refused": link.refused})
 
 
 async def serve(targets: dict[str, str]) -> None:

@@ -44,3 +44,18 @@ def test_it_is_gone_for_a_while(fleet, provider, begin, scale):
     scenario.settle()
     scenario.judge(note=f"{scenario.turned_away} uploads told to come back")
     assert scenario.turned_away > 0
+
+
+def test_it_is_gone_for_longer_than_a_lease(fleet, provider, begin, scale):
+    scenario = begin("15c", "PostgreSQL gone for longer than a lease")
+    provider.script(latency_seconds=1.0)
+    scenario.hand_in(scenario.corpus(scale.documents))
+    scenario.wait_for_answers(30)
+
+    fleet.fault("ledger", "cut")
+    time.sleep(max(scale.away_seconds, 3 * scale.lease_seconds))  # every call is answered, and every lease has ended
+    fleet.fault("ledger")
+
+    scenario.settle()
+    row = scenario.judge()
+    assert row.paid_twice == 0  # the answers waited in their workers

@@ -55,3 +55,30 @@ def test_writes_are_applied_and_their_replies_are_lost(fleet, provider, begin, s
     row = scenario.judge(note=f"{lost} replies lost")
     assert lost == 8
     assert row.calls == row.chunks + 2 * len(corpus)
+
+
+def test_it_reads_and_refuses_writes(fleet, provider, begin, scale):
+    scenario = begin("7c", "Qdrant refuses writes")
+    provider.script(latency_seconds=0.2)
+    scenario.hand_in(scenario.corpus(scale.documents))
+    scenario.wait_for_answers(30)
+    fleet.wait_until(lambda: fleet.points(scenario.collection) > 0, "nothing was indexed")
+
+    fleet.fault("qdrant", refuse="?wait=true", status=500)  # as it answers while its disk is full
+    scenario.wait_for_chunks("generated")
+    before = provider.stats()["embedded_inputs"]
+    time.sleep(scale.away_seconds + 4)
+    meanwhile = provider.stats()["embedded_inputs"] - before
+    question = {"collection": scenario.collection, "question": "What is said of item7?"}
+    query = fleet.client.post("/v1/retrieve", json=question)
+    refused = fleet.report("qdrant")["refused"]
+    fleet.fault("qdrant")
+
+    assert query.status_code == 200
+    scenario.settle()
+    needed = 6 * scenario.chunks
+    embedded = provider.stats()["embedded_inputs"]
+    row = scenario.judge(note=f"{refused} writes refused, {embedded / needed:.2f} times the embeddings")
+    assert row.calls == row.chunks
+    assert meanwhile < needed / 2  # workers wait for a write instead of embedding in vain
+    assert embedded < 2 * needed

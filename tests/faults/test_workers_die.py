@@ -120,6 +120,24 @@ def test_an_indexing_worker_wakes_with_points_of_an_old_version(fleet, provider,
     assert row.paid_twice == 0
 
 
+def test_an_indexing_worker_wakes_with_points_of_the_live_version(fleet, provider, begin, scale):
+    scenario = begin("3e", "SIGSTOP before an edit's upsert")
+    first = scenario.corpus(scale.documents // 4)
+    scenario.hand_in(first)
+    scenario.settle()
+    fleet.dying("index-1", "before the upsert", number="STOP")
+    with fleet.paused("index-2"):
+        scenario.update(first, changed=2, version=2)
+        fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not come to the upsert")
+
+    scenario.settle()  # the other worker takes over what it held, and the edit is live
+    fleet.signal("index-1", signal.SIGCONT)
+    scenario.settle(swept=True)
+
+    row = scenario.judge()
+    assert row.paid_twice == 0
+
+
 def test_a_parsing_worker_wakes_with_the_chunks_of_an_old_version(fleet, provider, begin):
     scenario = begin("3c", "SIGSTOP while parsing")
     first = scenario.corpus(4)

@@ -107,6 +107,7 @@ async def test_any_change_begins_the_next_version(client, services, settings, ch
     changed = AcceptedDocument.model_validate_json(reply.content)
     assert reply.status_code == 202
     assert (changed.document_id, changed.version) == (first.document_id, 2)
+    await services.cleaner.clean()
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (1, 1)  # the obsolete upload is gone
 

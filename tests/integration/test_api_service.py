@@ -153,7 +153,7 @@ async def test_a_ledger_that_goes_away_is_told_to_who_listens(services, settings
     async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
         events = events_of(stream)
         await anext(events)
-        monkeypatch.setattr(Documents, "counts", away)
+        monkeypatch.setattr(Documents, "changes", away)
         name, problem = await anext(events)
 
     assert (name, problem["status"], problem["component"]) == ("error", 503, "ledger")

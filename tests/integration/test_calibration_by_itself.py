@@ -173,7 +173,7 @@ async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(se
     await services.ledger.collections.ensure("default", "other", embedding_model="scripted-embedding")
     day = timedelta(days=1)
     claimed = await services.ledger.calibrations.claim(every=timedelta(), lease=day)
-    assert claimed.name == "default"
+    assert claimed.collection.name == "default"
     await grown(services)
     assert await calibration(library) is None
 
@@ -181,6 +181,18 @@ async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(se
         await connection.exec_driver_sql("UPDATE collections SET calibrating_until = now()")
     await grown(services)
     assert (await calibration(library))["chunks"] == 100
+
+
+async def test_a_worker_whose_claim_has_ended_does_not_end_the_next_workers(services, library):
+    await library.collection()
+    await due(services)
+    late = await services.ledger.calibrations.claim(every=timedelta(), lease=timedelta())
+    now = await services.ledger.calibrations.claim(every=timedelta(), lease=timedelta(minutes=5))
+
+    await services.ledger.calibrations.release(late)
+    assert await claims(services) == 1
+    await services.ledger.calibrations.release(now)
+    assert await claims(services) == 0
 
 
 async def test_a_provider_that_is_down_is_asked_again_later(services, library, provider, grow):
@@ -312,7 +324,7 @@ async def test_accepted_questions_are_not_found_by_themselves(services, library,
     await grow(0, 30)
     collection = await library.collection()
     question, chunk = "Who sailed the seven seas?", str(uuid4())
-    payload = {"tenant": "default", "chunk_id": chunk, "version": 1, "question": question, "source": "user"}
+    payload = {"tenant": "default", "chunk_id": chunk, "version": 1, "token": 1, "question": question, "source": "user"}
     vector = Provider(Script()).vector(question)
     await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"question": vector}, payload)])
 

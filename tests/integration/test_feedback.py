@@ -435,6 +435,17 @@ async def test_verification_knows_users_questions(client, indexed, services, pro
     assert provider.stats()["calls"] == 0
 
 
+async def test_the_newest_accepted_questions_are_labelled_ones(client, indexed, services, monkeypatch):
+    monkeypatch.setattr("shared.ledger.feedback._MOST_PAIRS", 2)
+    for question in ("How long may I be away?", "What was that?", "Who is it?"):
+        await accept(client, question)
+    collection = await services.ledger.collections.get("default", "default")
+
+    newest = await services.ledger.feedback.accepted(collection.id)
+
+    assert [question for question, _ in newest] == ["What was that?", "Who is it?"]
+
+
 async def test_accepted_questions_are_labelled_ones(client, indexed, services):
     await accept(client, "How long may I be away?")
     await accept(client, "When does the money come?", "pay.md")

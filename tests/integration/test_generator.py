@@ -131,9 +131,10 @@ async def test_a_chatty_model_is_cut_to_twice_what_was_asked(wire):
 @pytest.mark.parametrize("strategy", ["list", "per-question"])
 async def test_a_refusal_is_not_repeated(wire, strategy):
     wire.replies = [("", "refusal")]
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as caught:
         await generate_questions(wire.model, SUBJECT, GenerationOptions(strategy))
     assert len(wire.requests) == 1
+    assert caught.value.usage == Usage(100, 10)
 
 
 @pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unavailable), (401, Unavailable)])

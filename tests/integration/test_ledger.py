@@ -183,7 +183,7 @@ async def test_a_chunk_without_questions_goes_on_to_be_indexed_and_ends_dead(ser
     (asked,) = await work.claim_to_index(10)
     assert (asked.questions, asked.error) == ((), "no JSON")
     await work.settle_indexed([IndexOutcome(asked, [], 0, asked.error)])
-    await work.finish(await work.finishable())
+    await work.finish()
 
     found = await services.ledger.documents.get("default", document.id)
     assert (found.state, found.progress.dead, found.progress.calls) == (DocumentState.DEGRADED, 1, 3)
@@ -197,7 +197,7 @@ async def test_dead_chunks_can_be_revived(services, library):
     (claimed,) = await claim_to_generate(work)
     await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"))])
     await work.settle_indexed([IndexOutcome(c, [], 0, c.error) for c in await work.claim_to_index(10)])
-    await work.finish(await work.finishable())
+    await work.finish()
 
     revived = await services.ledger.documents.retry("default", document.id)
 
@@ -230,10 +230,11 @@ async def test_a_document_is_finished_only_when_no_chunk_is_open(services, libra
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     first, second = await work.claim_to_index(10)
     await work.settle_indexed([IndexOutcome(first, [], 1)])
-    assert await work.finishable() == []
+    await work.finish()
+    assert (await services.ledger.documents.get("default", document.id)).live_version is None
     await work.settle_indexed([IndexOutcome(second, [], 1)])
 
-    await work.finish(await work.finishable([document.id]))
+    await work.finish([document.id])
 
     found = await services.ledger.documents.get("default", document.id)
     assert (found.state, found.live_version, found.progress.questions) == (DocumentState.READY, 1, 2)
@@ -246,11 +247,10 @@ async def test_a_document_that_was_opened_again_meanwhile_is_not_finished(servic
     await work.settle_generated([FailedAttempt(chunk.lease, Dead("refused"))])
     (asked,) = await work.claim_to_index(10)
     await work.settle_indexed([IndexOutcome(asked, [], 0, "refused")])
-    seen_by_two = await work.finishable()
-    await work.finish(seen_by_two)
+    await work.finish()
     await services.ledger.documents.retry("default", document.id)
 
-    await work.finish(seen_by_two)
+    await work.finish([document.id])
 
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.GENERATING
 
@@ -259,19 +259,21 @@ async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(ser
     document = await parsed(services, library, "one", external_id="a.md", ready_questions=("Is it?",))
     work = services.ledger.work
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
-    await work.finish(await work.finishable())
+    await work.finish()
     await parsed(services, library, "two", external_id="a.md", ready_questions=("Is it?",))
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
-    second = await work.finishable()
     await library.add("three", "a.md")
 
-    await work.finish(second)
+    await work.finish([document.id])
 
+    async with services.database.begin() as connection:
+        swept = (await connection.execute(text("SELECT below_version, again FROM sweeps"))).all()
+        assert [tuple(row) for row in swept] == [(3, True)]
+    assert (await services.ledger.documents.get("default", document.id)).live_version == 1
+    assert len(await work.purge_versions()) == 1
     async with services.database.begin() as connection:
         kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunks"))).all()
         assert [tuple(row) for row in kept] == [("one", 1)]
-        assert not (await connection.execute(text("SELECT 1 FROM sweeps"))).all()
-    assert (await services.ledger.documents.get("default", document.id)).live_version == 1
 
 
 async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, library):
@@ -287,7 +289,7 @@ async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, libr
 
 async def test_any_number_of_uploads_can_be_asked_for(services, library):
     await library.add("one")
-    (kept,) = (path.name for path in (services.settings.data_dir / "uploads").rglob("*") if path.is_file())
+    (kept,) = (path.name for path in (services.settings.data_dir / "uploads").glob("??/*"))
 
     assert await services.ledger.documents.uploads_in_use([kept, *(uuid4().hex for _ in range(40_000))]) == {kept}
 
@@ -329,7 +331,7 @@ async def test_chunks_of_a_next_version_stay_hidden_until_it_is_whole(services, 
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     (first,) = await work.claim_to_index(10)
     await work.settle_indexed([IndexOutcome(first, [], 1)])
-    await work.finish(await work.finishable())
+    await work.finish()
     assert not first.hidden
 
     await library.add("next", "a")
@@ -354,6 +356,8 @@ async def test_a_deleted_document_is_gone_at_once_and_its_writers_are_refused(se
         await services.ledger.documents.get("default", document.id)
     await work.settle_generated([paid(claimed)])
     assert await work.claim_to_index(10) == []
+    assert await work.deletable() == []  # its versions go first
+    await work.purge_versions()
     (deleted,) = await work.deletable()
     assert deleted.id == document.id
 
@@ -369,13 +373,14 @@ async def test_what_is_deleted_is_swept_again_once_no_lease_can_be_held(services
     document = await library.add("one", "a")
     await services.ledger.documents.delete("default", document.id)
     work = Work(services.database, worker="w", lease=timedelta(seconds=0.1))
+    await work.purge_versions()
     await work.finish_deletion(await work.deletable())
 
     assert await work.due_sweeps() == []
     await asyncio.sleep(0.3)
     (sweep,) = await work.due_sweeps()
     assert (sweep.document_id, sweep.below_version) == (document.id, 2)
-    await work.delete_sweeps([sweep])
+    await work.settle_sweeps([sweep])
     assert await work.due_sweeps() == []
 
 

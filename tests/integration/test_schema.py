@@ -1,9 +1,14 @@
 """The migrations make the tables that the code is written against."""
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
+from shared.domain.errors import InvalidInput
+from shared.ledger import revision
+from shared.ledger.schema import _MIGRATIONS
 from shared.ledger.tables import metadata
 
 # Everything that PostgreSQL says of a schema: defaults and the predicates of partial indexes too, which Alembic's own
@@ -47,3 +52,28 @@ async def test_migrations_and_tables_agree_in_defaults_and_predicates(services):
 
     assert migrated == declared
     assert len(migrated) > sum(len(table.columns) + len(table.indexes) for table in metadata.sorted_tables)
+
+
+def test_the_code_names_the_newest_migration():
+    assert ScriptDirectory(_MIGRATIONS).get_current_head() == revision.REVISION
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ("0000", "at revision 0001 and this code knows 0000: run the release that migrated it"),
+        ("0002", "at revision 0001 and this code needs 0002: run `foreask migrate`"),
+    ],
+)
+async def test_a_schema_of_another_release_is_told(services, monkeypatch, known, said):
+    await revision.require_current(services.database)
+
+    monkeypatch.setattr(revision, "REVISION", known)
+    with pytest.raises(InvalidInput, match=said):
+        await revision.require_current(services.database)
+
+
+async def test_a_ledger_without_a_schema_is_told(services, monkeypatch):
+    monkeypatch.setattr(revision, "_REVISION", text("SELECT version_num FROM nowhere.alembic_version"))
+    with pytest.raises(InvalidInput, match="has no schema: run `foreask migrate`"):
+        await revision.require_current(services.database)

@@ -1,11 +1,18 @@
 """A process imports what its role needs, and asks for no setting that it does not use."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+from structlog.testing import capture_logs
+
+from shared.services import build
+from shared.services.start import begin, travels_openly
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERYBODY = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
@@ -54,6 +61,52 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+@pytest.mark.parametrize("command", [["api"], ["workers", "parse"], ["workers", "scheduler"]])
+async def test_a_program_says_that_the_ledger_has_no_schema(services, forks, tmp_path, command):
+    url = services.settings.database_url.get_secret_value()
+    async with services.database.engine.connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await connection.execute(text("CREATE DATABASE empty"))
+        variables = services.settings.environment() | {"FOREASK_DATABASE_URL": url.rpartition("/")[0] + "/empty"}
+        program = forks.launch([sys.executable, "-m", *command], os.environ | variables, tmp_path / "log")
+        code = await asyncio.to_thread(program.wait, 60)
+        await connection.execute(text("DROP DATABASE empty WITH (FORCE)"))
+
+    log = (tmp_path / "log").read_text()
+    assert code == 1, log
+    assert "The ledger has no schema: run `foreask migrate`" in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize(
+    ("url", "openly"),
+    [
+        ("http://qdrant:6333", False),
+        ("http://127.0.0.1:6333", False),
+        ("http://[::1]:6333", False),
+        ("https://qdrant.example.com:6333", False),
+        ("http://qdrant.example.com:6333", True),
+        ("http://192.0.2.7:6333", True),
+        ("http://[2001:db8::7]:6333", True),
+    ],
+)
+def test_a_key_travels_openly_where_a_url_leaves_the_network_without_tls(url, openly):
+    assert travels_openly(url) is openly
+
+
+async def test_the_api_alone_warns_of_a_key_without_tls(settings, recwarn):
+    change = {"qdrant_url": "http://qdrant.example.com:6333", "qdrant_api_key": SecretStr("k" * 30)}
+    told = {}
+    for role in ("api", "index", "scheduler"):
+        with capture_logs() as logs:
+            async with build(role, settings.model_copy(update=change)):
+                await begin(settings.model_copy(update=change), role)
+        told[role] = [entry["event"] for entry in logs]
+
+    assert told == {"api": ["qdrant.key_without_tls"], "index": [], "scheduler": []}
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 @pytest.mark.parametrize("role", NEEDS)

@@ -1,6 +1,7 @@
 """Forms are read as they come, whatever the pieces, and leave nothing when they fail."""
 
 import hashlib
+from uuid import UUID
 
 import pytest
 from starlette.requests import Request
@@ -40,13 +41,23 @@ def request_of(body, size=None, content_type="multipart/form-data; boundary=edge
     return Request(scope, receive)
 
 
+class Owner:
+    """A deployment without documents."""
+
+    async def id(self):
+        return UUID(int=7)
+
+    async def newest_uploads(self, limit):
+        return []
+
+
 @pytest.fixture
 def uploads(tmp_path):
-    return Uploads(tmp_path)
+    return Uploads(tmp_path, Owner())
 
 
 def stored(tmp_path):
-    return [path for path in tmp_path.rglob("*") if path.is_file()]
+    return list(tmp_path.glob("??/*"))
 
 
 async def read(uploads, body, size=None, **more):

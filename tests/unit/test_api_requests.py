@@ -16,7 +16,7 @@ from api.intake import content_hash, filename_of, media_type_of
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.schemas.queries import QueryBody, RetrieveBody
-from shared.domain.errors import InvalidInput
+from shared.domain.errors import InvalidInput, TooLarge
 
 QUESTION = {"question": "Why?"}
 
@@ -151,6 +151,31 @@ def test_a_question_is_a_text_or_has_a_quote():
 def test_what_is_not_json_cannot_be_read(body):
     with pytest.raises(MalformedRequest):
         parse_json(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"[]," * 100_000 + b"[]]",
+        b"[" + b"{}," * 50_001 + b"0]",
+        b"[" + b'"",' * 100_001 + b'""]',
+        b"[" * 200_000,
+    ],
+)
+def test_json_of_more_values_than_a_request_has_is_refused_before_it_is_decoded(body):
+    with pytest.raises(TooLarge, match="100,000 values"):
+        parse_json(body)
+
+
+@pytest.mark.parametrize("length", range(65_500, 65_540, 3))
+def test_what_stands_inside_a_text_is_no_value_wherever_the_text_is_cut(length):
+    text = '\\"' * (length // 2) + ',[{"' * 50_000
+    assert parse_json(orjson.dumps({"text": text, "more": [1, 2]})) == {"text": text, "more": [1, 2]}
+
+
+def test_errors_that_are_too_many_to_name_are_counted():
+    with pytest.raises(InvalidInput, match=r"2,000 fields are wrong"):
+        validate_as(DocumentBody, {"text": "a"} | {f"x{number}": 1 for number in range(2_000)})
 
 
 @pytest.mark.parametrize("value", ["\0", ["a\0b"], {"\0": 1}, {"a": [{"b": "\0"}]}])

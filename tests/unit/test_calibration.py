@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shared.query.calibrate.baseline_similarity import measure_baseline_similarity
-from shared.query.calibrate.weights import choose_weights, measure_equal_weights
+from shared.query.calibrate.weights import candidates, choose_weights, measure_equal_weights, ndcg
 from shared.query.retrieve import ChannelHits, Weights, fuse
 from shared.query.retrieve.scale import rescale
 
@@ -80,6 +80,27 @@ def test_a_single_channel_that_is_as_good_leaves_the_mix_alone():
 
     assert calibration.channels["bm25"].mean == calibration.equal.mean == 1.0
     assert calibration.weights == Weights()
+
+
+def test_many_weights_at_once_rank_as_a_query_with_each_of_them():
+    chance = random.Random(3)
+    found, answers = [], []
+    for _ in range(40):
+        names = [f"{chance.randrange(60):02}" for _ in range(30)]
+        scores = [{n: chance.choice([0.0, 0.25, 0.5, -0.1]) + chance.choice([0, 1e-9]) for n in names} for _ in "123"]
+        floors = [chance.choice([0.0, 0.1]) for _ in "123"]
+        hits = (ChannelHits(s, floor=f) for s, f in zip(scores, floors, strict=True))
+        found.append(dict(zip(("questions", "text", "bm25"), hits, strict=True)))
+        answers.append(set(chance.sample(names, 3)))
+
+    gains = ndcg(found, answers, candidates())
+
+    for of_weights, weights in zip(gains, candidates(), strict=True):
+        for gain, channels, relevant in zip(of_weights, found, answers, strict=True):
+            best = [match for match in fuse(channels, "scores", weights)[:10] if match.score > 0]
+            ranks = [rank for rank, match in enumerate(best, 1) if match.chunk_id in relevant]
+            assert gain == (1 / np.log2(ranks[0] + 1) if ranks else 0.0)
+    assert len(set(gains.flat)) > 5
 
 
 def test_without_labels_no_weight_is_chosen_however_good_it_looks():

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from cli import client as module
-from cli.client import Client, Event, events
+from cli.client import Client, Event, event_lines, events
 from shared.domain.errors import InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
 
 URL = "http://foreask.test"
@@ -170,6 +170,24 @@ def test_a_refused_question_is_its_sentence():
 
 def test_data_on_several_lines_is_one():
     assert list(events(iter(["data: {", 'data: "a": 1}', "", "data: {}"]))) == [Event("message", {"a": 1})]
+
+
+@pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\u2029", "\v", "\f", "\x1c"])
+def test_a_separator_of_unicode_inside_a_text_ends_no_line(separator):
+    text = f"first{separator}second"
+    data = json.dumps({"text": text}, ensure_ascii=False).encode()
+    foreask, _ = client(httpx.Response(200, content=b"event: token\ndata: " + data + b"\n\n"))
+
+    assert list(foreask.query_events("Is it?", "handbook")) == [Event("token", {"text": text})]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_every_end_of_a_line_is_found_wherever_the_stream_is_cut(end):
+    stream = end.join(["event: t\u00f6ken".encode(), b'data: {"a": 1}', b"", b"data: {}", b"", b""])
+    expected = ["event: t\u00f6ken", 'data: {"a": 1}', "", "data: {}", ""]
+
+    assert list(event_lines([stream])) == expected
+    assert list(event_lines(bytes([byte]) for byte in stream)) == expected
 
 
 def test_local_servers_are_not_asked_for_through_a_proxy():

@@ -1,13 +1,15 @@
 import asyncio
+import time
 from collections import deque
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
-from shared.domain.errors import Permanent, Unavailable
+from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.records import Lease
 from shared.ingest.drain import Drain, DrainLimits, Stage
+from shared.ledger.database import Collided
 
 LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
 
@@ -51,7 +53,7 @@ class Shop:
     async def claim_suspect(self):
         return [self.suspects.popleft()] if self.suspects else []
 
-    async def work(self, item):
+    async def work(self, item, _):
         self.in_work += 1
         self.peak = max(self.peak, self.in_work)
         if self.hold is not None:
@@ -71,6 +73,7 @@ class Shop:
 
     async def extend(self, leases):
         self.extended.append([lease.token for lease in leases])
+        return {lease.token for lease in leases}
 
     async def give_back(self, leases):
         self.given_back += [lease.token for lease in leases]
@@ -228,6 +231,27 @@ async def test_an_outcome_that_cannot_be_recorded_holds_up_no_other():
     assert 4 not in shop.given_back  # its claim ends by itself, so that it is set aside in the end
 
 
+async def test_a_group_that_is_too_large_for_one_transaction_is_settled_apart(monkeypatch):
+    monkeypatch.setattr("shared.ingest.drain._LEDGER_PAUSE_SECONDS", 0.001)
+    shop = Shop(12, slots=12)
+    stage = shop.stage()
+
+    async def settle(outcomes):
+        if len(outcomes) > 3:
+            raise Unavailable("it took too long", component="ledger")
+        shop.settled += outcomes
+
+    object.__setattr__(stage, "settle", settle)
+
+    stopping = asyncio.Event()
+    run = asyncio.create_task(Drain(stage, LIMITS, stopping).run())
+    await asyncio.wait([run], timeout=2)
+    stopping.set()
+    await run
+
+    assert sorted(shop.settled) == list(range(12))
+
+
 async def test_a_bug_in_settling_ends_the_drain_instead_of_hanging_it():
     shop = Shop(100, slots=4)
     stage = shop.stage()
@@ -246,7 +270,7 @@ async def test_suspects_are_worked_on_alone():
     shop.suspects.extend([100, 101, 102])
     beside = []
 
-    async def work(item):
+    async def work(item, _):
         shop.in_work += 1
         if item >= 100:
             beside.append(shop.in_work - 1)
@@ -279,3 +303,122 @@ async def test_what_was_claimed_longer_ago_than_a_lease_is_not_begun():
 
     assert not await Drain(stage, limits, asyncio.Event()).run()
     assert (shop.settled, shop.given_back) == ([], [0, 1, 2, 3])
+
+
+async def test_claims_that_collide_are_made_again_and_end_no_drain():
+    shop = Shop(20, slots=4)
+    stage = shop.stage()
+    collisions = 0
+
+    async def claim(limit):
+        nonlocal collisions
+        if collisions < 6 and len(shop.due) <= 12:
+            collisions += 1
+            raise Collided("another claim", component="ledger")
+        return await shop.claim(limit)
+
+    object.__setattr__(stage, "claim", claim)
+
+    assert not await Drain(stage, LIMITS, asyncio.Event()).run()
+    assert (collisions, sorted(shop.settled)) == (6, list(range(20)))
+
+
+async def test_a_claim_that_only_moved_rows_on_is_made_again():
+    shop = Shop(3)
+    stage = shop.stage()
+    answers = [None, None]
+
+    async def claim(limit):
+        return answers.pop() if answers else await shop.claim(limit)
+
+    object.__setattr__(stage, "claim", claim)
+
+    assert not await Drain(stage, LIMITS, asyncio.Event()).run()
+    assert sorted(shop.settled) == [0, 1, 2]
+
+
+async def test_a_stop_ends_claims_that_only_move_rows_on():
+    stage = Shop(0).stage()
+    stopping = asyncio.Event()
+
+    async def claim(limit):
+        await asyncio.sleep(0.001)
+
+    object.__setattr__(stage, "claim", claim)
+    running = asyncio.create_task(Drain(stage, LIMITS, stopping).run())
+    await asyncio.sleep(0.02)
+    stopping.set()
+
+    assert await asyncio.wait_for(running, timeout=1)
+
+
+class Calls:
+    """Work that pays for something every few milliseconds, for as long as it may."""
+
+    def __init__(self, shop):
+        self.shop = shop
+        self.last = 0.0
+        self.lost = 0
+
+    async def work(self, item, require_lease):
+        while not self.shop.hold.is_set():
+            try:
+                require_lease()
+            except LeaseLost:
+                self.lost += 1
+                return item
+            self.last = time.monotonic()
+            await asyncio.sleep(0.005)
+        return item
+
+
+async def extending(shop, extend, lease, seconds):
+    """Run a drain over this shop whose leases are extended by `extend`; return its calls."""
+    shop.hold = asyncio.Event()
+    calls = Calls(shop)
+    stage = shop.stage()
+    object.__setattr__(stage, "work", calls.work)
+    object.__setattr__(stage, "extend", extend)
+    limits = DrainLimits(lease=timedelta(seconds=lease), budget=LIMITS.budget, grace=LIMITS.grace)
+    running = asyncio.create_task(Drain(stage, limits, asyncio.Event()).run())
+    await asyncio.sleep(seconds)
+    shop.hold.set()
+    await running
+    return calls
+
+
+async def test_nothing_is_paid_for_once_the_lease_may_have_ended():
+    began = time.monotonic()
+
+    async def away(_):
+        raise Unavailable("away", component="ledger")
+
+    calls = await extending(Shop(2), away, lease=0.2, seconds=0.3)
+
+    assert calls.lost == 2
+    assert calls.last - began < 0.25
+
+
+async def test_nothing_is_paid_for_once_the_ledger_says_that_the_lease_is_lost():
+    async def lost(_):
+        return set()
+
+    calls = await extending(Shop(2), lost, lease=0.3, seconds=0.2)
+
+    assert calls.lost == 2
+
+
+async def test_a_failed_extension_is_tried_again_before_the_lease_ends():
+    shop = Shop(2)
+    failures = 0
+
+    async def extend(leases):
+        nonlocal failures
+        if failures < 1:
+            failures += 1
+            raise Unavailable("away", component="ledger")
+        return {lease.token for lease in leases}
+
+    calls = await extending(shop, extend, lease=1.2, seconds=1.6)
+
+    assert (failures, calls.lost) == (1, 0)

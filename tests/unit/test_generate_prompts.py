@@ -117,8 +117,9 @@ def test_a_template_replaces_the_prompt():
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_key_changes_with_everything_that_changes_the_call(strategy):
+def test_the_key_changes_exactly_where_a_request_does(strategy):
     options = GenerationOptions(strategy)
+    without_title = GenerationOptions(strategy, template="Ask: {text}")
     calls = [
         ("t", "m", SUBJECT, options),
         ("t2", "m", SUBJECT, options),
@@ -126,16 +127,22 @@ def test_the_key_changes_with_everything_that_changes_the_call(strategy):
         ("tm", "", SUBJECT, options),
         ("t", "m", SUBJECT, GenerationOptions(next(s for s in STRATEGIES if s != strategy))),
         ("t", "m", ChunkContent.whole(SUBJECT.text, SUBJECT.title, ("Workers Claims",)), options),
-        ("t", "m", ChunkContent.whole(SUBJECT.text + ".", SUBJECT.title, SUBJECT.heading_path), options),
+        ("t", "m", ChunkContent.whole(SUBJECT.text + " It ends.", SUBJECT.title, SUBJECT.heading_path), options),
         ("t", "m", ChunkContent.whole(SUBJECT.text, "Other", SUBJECT.heading_path), options),
         ("t", "m", ChunkContent.whole(SUBJECT.text, SUBJECT.title, ("Workers",)), options),
         ("t", "m", SUBJECT, GenerationOptions(strategy, questions_per_chunk=9)),
-        ("t", "m", SUBJECT, GenerationOptions(strategy, template="Ask: {text}")),
+        ("t", "m", SUBJECT, without_title),
+        ("t", "m", ChunkContent.whole(SUBJECT.text, "Other", SUBJECT.heading_path), without_title),
     ]
     keys = [content_key(*call) for call in calls]
-    assert len(set(keys)) == len(keys)
-    assert all(len(key) == 32 for key in keys)
-    assert content_key(*calls[0]) == keys[0]
+    sent = [
+        (tenant, settings.strategy, orjson.dumps([request.body(model) for request in requests(subject, settings)]))
+        for tenant, model, subject, settings in calls
+    ]
+    assert [keys.index(key) for key in keys] == [sent.index(one) for one in sent]
+    assert keys[-1] == keys[-2]
+    assert len(set(keys)) >= 9
+    assert {len(key) for key in keys} == {32}
 
 
 def test_what_is_sent_changes_only_with_the_prompt_version():

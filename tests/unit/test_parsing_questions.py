@@ -13,7 +13,8 @@ CHUNKS = tuple(
 
 
 def placed(*questions: ReadyQuestion) -> list[list[str]]:
-    return [[question.text for question in row] for row in assign(questions, CHUNKS)]
+    places = assign(questions, CHUNKS)
+    return [[q.text for q, place in zip(questions, places, strict=True) if place == index] for index in range(3)]
 
 
 def test_a_quote_decides_whatever_the_words_say():

@@ -1,10 +1,10 @@
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from shared.providers.provider import retry_after
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SENT = "Thu, 01 Jan 2026 00:00:00 GMT"  # by the provider's clock
 
 
 @pytest.mark.parametrize(
@@ -13,8 +13,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
         ({"retry-after-ms": "250", "retry-after": "9"}, timedelta(milliseconds=250)),
         ({"retry-after": "9"}, timedelta(seconds=9)),
         ({"retry-after": "1.5"}, timedelta(seconds=1.5)),
-        ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, timedelta(seconds=30)),
-        ({"retry-after": "Wed, 31 Dec 2025 00:00:00 GMT"}, timedelta()),
+        ({"date": SENT, "retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, timedelta(seconds=30)),
+        ({"date": SENT, "retry-after": "Thu, 01 Jan 2026 00:00:30 -0000"}, timedelta(seconds=30)),
+        ({"date": SENT, "retry-after": "Wed, 31 Dec 2025 00:00:00 GMT"}, timedelta()),
+        ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, None),
+        ({"date": "now", "retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "-3"}, None),
@@ -22,4 +25,4 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ],
 )
 def test_the_providers_wish_is_understood_in_every_form(headers, expected):
-    assert retry_after(headers, NOW) == expected
+    assert retry_after(headers) == expected

@@ -7,7 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from shared.domain.errors import InvalidInput
+from shared.ledger.database import Database
 from shared.settings import Settings, Tuning, load
+from shared.settings_sources import secrets
 
 KEY = "k" * 22
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,9 +79,135 @@ def test_another_process_has_the_same_settings_from_the_environment(monkeypatch)
     assert settings() == given
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("FOREASK_LLM_REQUEST_PER_MINUTE", "FOREASK_LLM_REQUESTS_PER_MINUTE"),
+        ("FOREASK_TUNING__LEASES", "FOREASK_TUNING__LEASE"),
+        ("FOREASK_LLM_API_KEYFILE", "FOREASK_LLM_API_KEY_FILE"),
+    ],
+)
+def test_a_misspelt_setting_is_refused_with_the_name_that_was_meant(monkeypatch, tmp_path, name, meant):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, "60")
+
+    with pytest.raises(InvalidInput, match=f"^{name} is no setting: did you mean {meant}\\?$"):
+        load()
+
+
+def test_a_misspelt_setting_in_the_file_is_refused_too(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("FOREASK_LLM_MODLE=gpt\nFOREASK_QQQ=1\nPOSTGRES_PASSWORD=x\n")
+
+    with pytest.raises(InvalidInput, match=r"FOREASK_LLM_MODLE .*FOREASK_LLM_MODEL\? FOREASK_QQQ is no setting: take"):
+        load()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FOREASK_URL",
+        "FOREASK_API_KEY",
+        "FOREASK_PUBLISH",
+        "FOREASK_PORT",
+        "FOREASK_ENV_FILE",
+        "FOREASK_SERVICE_HOST",
+        "FOREASK_API_SERVICE_PORT_HTTP",
+        "FOREASK_PORT_8350_TCP_ADDR",
+    ],
+)
+def test_names_that_other_programs_read_are_known(monkeypatch, tmp_path, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, "x")
+
+    load()
+
+
+SECRETS = ["database_url", "redis_url", "qdrant_api_key", "llm_api_key", "embedding_api_key", "rerank_api_key"]
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_may_come_from_a_file(monkeypatch, tmp_path, name):
+    (tmp_path / "secret").write_text("redis://user:secret@host\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "theirs")
+    monkeypatch.setenv(f"FOREASK_{name.upper()}_FILE", "secret")
+
+    assert getattr(load(), name).get_secret_value() == "redis://user:secret@host"
+
+
+def test_keys_may_come_from_a_file_that_the_env_file_names(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys").write_text(f"acme:{KEY}\n")
+    (tmp_path / ".env").write_text("FOREASK_API_KEYS_FILE=keys\n")
+
+    assert [key.tenant for key in load().api_keys] == ["acme"]
+
+
+def test_every_secret_may_come_from_a_file():
+    assert sorted(name for name, _ in secrets(Settings)) == sorted([*SECRETS, "api_keys"])
+
+
+def test_a_secret_that_is_given_twice_or_whose_file_cannot_be_read_is_refused(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_LLM_API_KEY_FILE", "nowhere")
+    with pytest.raises(InvalidInput, match="FOREASK_LLM_API_KEY_FILE: nowhere cannot be read: No such file"):
+        load()
+
+    (tmp_path / "nowhere").write_text("\n")
+    with pytest.raises(InvalidInput, match="is empty"):
+        load()
+
+    monkeypatch.setenv("FOREASK_LLM_API_KEY", "secret")
+    with pytest.raises(InvalidInput, match="FOREASK_LLM_API_KEY and FOREASK_LLM_API_KEY_FILE are both set"):
+        load()
+
+
+def test_a_process_that_inherits_the_name_of_a_file_can_read_its_settings(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key").write_text("secret")
+    monkeypatch.setenv("FOREASK_LLM_API_KEY_FILE", "key")
+
+    for name, value in load().environment().items():
+        monkeypatch.setenv(name, value)
+
+    assert load().llm_api_key.get_secret_value() == "secret"
+
+
+def test_settings_are_described_with_their_origin_and_without_secrets(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key").write_text("secret-one")
+    (tmp_path / ".env").write_text(
+        "FOREASK_DATABASE_URL=postgresql://me:secret-two@db:5432/one?password=secret-three\n"
+    )
+    monkeypatch.setenv("FOREASK_QDRANT_API_KEY_FILE", "key")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-four")
+    monkeypatch.setenv("FOREASK_API_KEYS", f"acme:secret{KEY}")
+    monkeypatch.setenv("FOREASK_TUNING__LEASE", "7")
+
+    described = {setting.variable: (setting.value, setting.origin) for setting in load().described()}
+
+    assert described["FOREASK_DATABASE_URL"] == ("postgresql://me:***@db:5432/one?***", ".env")
+    assert described["FOREASK_QDRANT_API_KEY"] == ("***", "file key")
+    assert described["FOREASK_LLM_API_KEY"] == ("***", "OPENAI_API_KEY in environment")
+    assert described["FOREASK_API_KEYS"] == ("***", "environment")
+    assert described["FOREASK_TUNING__LEASE"] == ("PT7S", "environment")
+    assert described["FOREASK_LOG_LEVEL"] == ("info", "default")
+    assert described["FOREASK_LLM_MODEL"] == ("", "default")
+    assert "secret" not in str(described)
+    assert len(described) == len(Settings.model_fields) - 1 + len(Tuning.model_fields)
+
+
 def test_the_reference_lists_every_setting_and_no_other():
     reference = (ROOT / "docs/reference/settings.md").read_text()
     listed = re.findall(r"^\| `FOREASK_(\w+)` \|", reference, re.MULTILINE)
 
     user = [name.upper() for name in Settings.model_fields if name != "tuning"]
     assert sorted(listed) == sorted(user + [f"TUNING__{name.upper()}" for name in Tuning.model_fields])
+
+
+@pytest.mark.parametrize("url", ["x", "postgresql://me@db:port/one"])
+def test_an_address_of_the_ledger_that_is_none_is_told(url):
+    with pytest.raises(InvalidInput, match="FOREASK_DATABASE_URL is no postgresql://") as caught:
+        Database(url)
+    assert url == "x" or url not in str(caught.value)

@@ -22,13 +22,12 @@ def strategy_for(model_name: str) -> Strategy:
 
 
 def content_key(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> bytes:
-    """The key of a chunk's completion: 32 bytes that change whenever the request would.
+    """The key of a chunk's completion: 32 bytes that change whenever a request would.
 
-    The key covers every part of the request. `PROMPT_VERSION` stands for the fixed parts: prompts, schemas, parameters,
-    repairs.
+    `PROMPT_VERSION` stands for what the requests do not show: how replies are read and repaired.
     """
-    call = [tenant, model, PROMPT_VERSION, options.strategy, options.questions_per_chunk, options.template]
-    return hashlib.sha256(orjson.dumps([call, content.title, content.heading_path, content.text])).digest()
+    calls = [request.body(model) for request in requests(content, options)]
+    return hashlib.sha256(orjson.dumps([tenant, PROMPT_VERSION, options.strategy, calls])).digest()
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:

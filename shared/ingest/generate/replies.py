@@ -27,15 +27,15 @@ def questions_in(reply: str) -> list[str]:
         Malformed: there are none, or the JSON is broken or of another shape.
     """
     values = json_in(reply)
-    questions = [_storable(question) for question in (_first_list(values) if values else _lines(spoken(reply)))]
+    questions = [storable(question) for question in (_first_list(values) if values else _lines(spoken(reply)))]
     if not questions:
         raise MalformedReply("no questions in the reply")
     return questions
 
 
-def _storable(question: str) -> str:
-    """The question without NUL characters and halves of surrogate pairs, which no store takes."""
-    return question.replace("\x00", "").encode("utf-8", "ignore").decode()
+def storable(text: str) -> str:
+    """The text without NUL characters and halves of surrogate pairs, which no store takes."""
+    return text.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 
 def _first_list(values: list[Any]) -> list[str]:

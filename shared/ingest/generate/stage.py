@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -14,10 +14,10 @@ from shared.domain.errors import ForeaskError
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome
 from shared.domain.records import ChunkToGenerate
 from shared.domain.retry import RetryPolicy, decide
-from shared.domain.usage import Usage
 from shared.ingest.drain import Stage
-from shared.ingest.generate import BadQuestions, generate_questions
+from shared.ingest.generate import GenerationOptions, content_key, generate_questions
 from shared.ingest.generate.options import generation_options
+from shared.ingest.generate.paid_replies import PaidReplies
 from shared.ledger.work import Work
 from shared.providers.chat import ChatModel
 from shared.providers.limiter.limiter import Limiter
@@ -59,32 +59,45 @@ def _describe(chunk: ChunkToGenerate) -> dict[str, str]:
     return {"chunk_id": str(chunk.lease.id), "document_id": str(chunk.document_id), "tenant": chunk.tenant}
 
 
-async def _claim(generator: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate]:
+async def _claim(generator: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate] | None:
     if await generator.limiter.paused():
         return []
     limit = generator.limiter.capacity(limit)
-    while limit:
-        claimed = await generator.work.claim_to_generate(limit, suspects=suspects)
-        if claimed.paid_already:
-            generator.wakeups.wake("index")
-        if claimed.chunks or not claimed.paid_already:
-            return claimed.chunks
-    return []
+    if not limit:
+        return []
+    claimed = await generator.work.claim_to_generate(limit, key_of=partial(_key_of, generator), suspects=suspects)
+    if claimed.paid_already:
+        generator.wakeups.wake("index")
+    moved = claimed.paid_already or claimed.left
+    return claimed.chunks or (None if moved else [])
 
 
-async def generate(generator: Generator, chunk: ChunkToGenerate) -> GenerateOutcome | FailedAttempt:
-    """Have a chunk's questions written."""
-    options = generation_options(generator.settings, chunk.options, generator.model.name)
+def _key_of(generator: Generator, chunk: ChunkToGenerate) -> bytes:
+    """The key of the request that is sent now: prompt or model may have changed since the chunk was parsed."""
+    return content_key(chunk.tenant, generator.model.name, chunk.content, _options(generator, chunk))
+
+
+def _options(generator: Generator, chunk: ChunkToGenerate) -> GenerationOptions:
+    return generation_options(generator.settings, chunk.options, generator.model.name)
+
+
+def _held() -> None:
+    """Stand for a lease that holds, where no drain holds one."""
+
+
+async def generate(
+    generator: Generator, chunk: ChunkToGenerate, require_lease: Callable[[], None] = _held
+) -> GenerateOutcome | FailedAttempt:
+    """Have a chunk's questions written; `require_lease` ends the attempt before a call whose lease may have ended."""
+    model = LimitedChat(generator.model, generator.limiter, chunk.tenant, before_call=require_lease)
+    paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk.lease))
     try:
         poison.check(chunk.lost_leases)
-        generated = await generate_questions(
-            LimitedChat(generator.model, generator.limiter, chunk.tenant), chunk.content, options
-        )
+        generated = await generate_questions(paid, chunk.content, _options(generator, chunk))
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, generator.policy, random.random)
-        usage, calls = (error.usage, error.calls) if isinstance(error, BadQuestions) else (Usage(), 0)
-        return FailedAttempt(chunk.lease, decision, usage, calls)
-    return GenerateOutcome(chunk, generator.model.name, generated.questions, generated.usage, generated.calls)
+        return FailedAttempt(chunk.lease, decision, paid.usage, paid.calls, paid.replies)
+    return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls)
 
 
 async def _settle(generator: Generator, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:

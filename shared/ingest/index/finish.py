@@ -11,47 +11,61 @@ from uuid import UUID
 import structlog
 
 from shared.domain.errors import ForeaskError
-from shared.domain.records import ChunkToIndex
+from shared.domain.records import ChunkToIndex, Sweep
 from shared.ledger.work import Work
 from shared.vectors.index import Index
 
 T = TypeVar("T")
+_GROUP = 100  # documents of one transaction
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Finisher:
-    """Finishes documents in Qdrant and in the ledger."""
+    """Finishes documents in the ledger and in Qdrant."""
 
     work: Work
     index: Index
 
     async def finish(self, document_ids: Sequence[UUID] | None = None) -> None:
-        """Finish documents whose chunks have all ended, among `document_ids` or of all; safe to do twice.
+        """Finish documents whose chunks have all ended: these, or some of all others; safe to do twice.
 
-        The old version's points go only now, when Qdrant has confirmed every point of the new version.
+        The ledger decides which version is live, and writes it down with a sweep; Qdrant follows. A kill or an edit
+        between the two leaves the sweep to the scheduler.
 
         Raises:
             Transient: the ledger is not available.
         """
-        documents = await self.work.finishable(document_ids)
-        replacing = [d for d in documents if d.version > 1]
-        replaced = await confirmed(
-            replacing, lambda d: self.index.switch_version(d.index_name, d.tenant, d.id, d.version)
-        )
-        whole = [d for d in documents if d not in replacing or d in replaced]
-        if whole:
-            await self.work.finish(whole)
-
-    async def take_back(self, stale: Sequence[ChunkToIndex]) -> None:
-        """Delete what a worker wrote after its claim had ended, where queries see a newer version or none."""
-        if not stale:
+        if document_ids is None:
+            await self._finish(None)
             return
-        visible = await self.work.stale_below([chunk.document_id for chunk in stale])
-        for chunk in {chunk.document_id: chunk for chunk in stale}.values():
-            below = visible.get(chunk.document_id)
-            if below is None or below > chunk.lease.version:
-                await self.index.delete_document(chunk.index_name, chunk.tenant, chunk.document_id, below=below)
+        for start in range(0, len(document_ids), _GROUP):
+            await self._finish(document_ids[start : start + _GROUP])
+
+    async def _finish(self, document_ids: Sequence[UUID] | None) -> None:
+        swept = await self.sweep(await self.work.finish(document_ids, limit=_GROUP))
+        if swept:
+            await self.work.finish([sweep.document_id for sweep in swept])
+
+    async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
+        """Make the points of documents what the ledger says; return the sweeps that Qdrant confirmed.
+
+        Raises:
+            Transient: the ledger is not available.
+        """
+        swept = await confirmed(sweeps, self.index.sweep)
+        if swept:
+            await self.work.settle_sweeps(swept)
+        return swept
+
+    async def delete_points(self, chunks: Sequence[ChunkToIndex]) -> None:
+        """Delete the points of chunks in their versions; what a later claim has written stays."""
+        of_collections: dict[str, list[ChunkToIndex]] = {}
+        for chunk in chunks:
+            of_collections.setdefault(chunk.index_name, []).append(chunk)
+        await asyncio.gather(
+            *(self.index.delete_leftovers(name, same, own=True) for name, same in of_collections.items())
+        )
 
 
 async def confirmed(items: Sequence[T], request: Callable[[T], Awaitable[None]]) -> list[T]:

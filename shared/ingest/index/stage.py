@@ -1,28 +1,30 @@
 """Index: questions are filtered, embedded with their chunk and written to Qdrant.
 
-A batch holds chunks of many documents and goes through as one: one round of embedding requests, one upsert, one
-settlement. `prepend_questions` needs two rounds of embedding: the plain text first, because the similarity filter
-compares questions with it, then questions and text together.
+A batch holds chunks of many documents and collections and goes through as one: one round of embedding requests, one
+upsert for each collection, one settlement. `prepend_questions` needs two rounds of embedding: the plain text first,
+because the similarity filter compares questions with it, then questions and text together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 
 import numpy as np
+import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
-from shared.domain.errors import ForeaskError, Permanent
+from shared.domain.errors import ForeaskError, Permanent, Unavailable
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex
-from shared.domain.retry import RetryPolicy, decide
+from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
@@ -35,6 +37,11 @@ from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 
 _BATCH_CHUNKS = 32
+_HOLD = timedelta(minutes=10)  # how long vectors are held while Qdrant takes no write
+_HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and where other collections of the batch were written
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +115,9 @@ async def _claim(indexer: Indexer, slots: int) -> list[IndexBatch]:
         return []
     await indexer.index.require()
     chunks = await indexer.work.claim_to_index(slots * _BATCH_CHUNKS)
-    # One upsert goes to one collection.
+    # A batch may hold chunks of many collections, for all have the same embedding model; few batches hold each.
     chunks.sort(key=lambda chunk: chunk.index_name)
-    return [
-        same[start : start + _BATCH_CHUNKS]
-        for _, group in groupby(chunks, key=lambda chunk: chunk.index_name)
-        for same in [list(group)]
-        for start in range(0, len(same), _BATCH_CHUNKS)
-    ]
+    return [chunks[start : start + _BATCH_CHUNKS] for start in range(0, len(chunks), _BATCH_CHUNKS)]
 
 
 async def _claim_suspect(indexer: Indexer) -> list[IndexBatch]:
@@ -126,8 +128,31 @@ async def _claim_suspect(indexer: Indexer) -> list[IndexBatch]:
     return [chunks] if chunks else []
 
 
-async def index_batch(indexer: Indexer, batch: IndexBatch) -> Outcomes:
-    """Embed and upsert chunks of one collection; a chunk that cannot be indexed fails alone."""
+def _held() -> None:
+    """Stand for leases that hold, where no drain holds them."""
+
+
+async def index_batch(indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None] = _held) -> Outcomes:
+    """Embed and upsert chunks; a chunk that cannot be indexed fails alone, and so does a collection.
+
+    Qdrant may have written points of a request that it refused, so a chunk that ends dead loses its points first.
+    `require_lease` ends the attempt where the leases may have ended.
+    """
+    outcomes = await _try_batch(indexer, batch, require_lease)
+    dead = {o.lease for o in outcomes if isinstance(o, FailedAttempt) and isinstance(o.decision, Dead)}
+    if not dead:
+        return outcomes
+    try:
+        await indexer.finisher.delete_points([chunk for chunk in batch if chunk.lease in dead])
+    except Permanent as error:  # the chunk is dead all the same, and `foreask verify` names its points
+        log.warning("deletion.refused", **_describe(batch), reason=error.message)
+    except ForeaskError as error:
+        away = {chunk.lease: _failed(indexer, chunk, error) for chunk in batch if chunk.lease in dead}
+        return [away.get(o.lease, o) if isinstance(o, FailedAttempt) else o for o in outcomes]
+    return outcomes
+
+
+async def _try_batch(indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None]) -> Outcomes:
     sound, outcomes = _sound(indexer, batch)
     try:
         filtered = [_filter(chunk) for chunk in sound]
@@ -135,33 +160,27 @@ async def index_batch(indexer: Indexer, batch: IndexBatch) -> Outcomes:
         judged = [_judge(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
         text_vectors = await _text_vectors(indexer, judged)
         points = [_points(*parts) for parts in zip(judged, text_vectors, strict=True)]
-        await _upsert(indexer, sound, [point for group in points for point in group])
+        refused = await _upsert(indexer, list(zip(sound, points, strict=True)), require_lease)
     except ForeaskError as error:
         return outcomes + [_failed(indexer, chunk, error) for chunk in sound]
-    return outcomes + [_indexed(chunk) for chunk in judged]
+    return outcomes + [
+        _failed(indexer, one.chunk, refused[one.chunk.index_name]) if one.chunk.index_name in refused else _indexed(one)
+        for one in judged
+    ]
 
 
 def _sound(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], list[IndexOutcome | FailedAttempt]]:
-    """Fail chunks that are poison, and chunks whose collection has another embedding model."""
+    """Fail chunks that are poison."""
     sound: list[ChunkToIndex] = []
     failed: list[IndexOutcome | FailedAttempt] = []
     for chunk in batch:
         try:
             poison.check(chunk.lost_leases)
-            _check_model(indexer, chunk)
         except ForeaskError as error:
             failed.append(_failed(indexer, chunk, error))
         else:
             sound.append(chunk)
     return sound, failed
-
-
-def _check_model(indexer: Indexer, chunk: ChunkToIndex) -> None:
-    if chunk.embedding_model != indexer.embedder.name:
-        raise Permanent(
-            f"The collection was built with the embedding model {chunk.embedding_model} and the workers have"
-            f" {indexer.embedder.name}: set FOREASK_EMBEDDING_MODEL back, or index into a new collection."
-        )
 
 
 def _filter(chunk: ChunkToIndex) -> list[FilteredQuestion]:
@@ -233,6 +252,7 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
         document_id=chunk.document_id,
         chunk_id=chunk.lease.id,
         version=chunk.lease.version,
+        token=chunk.lease.token,
         ordinal=chunk.ordinal,
         external_id=chunk.external_id,
         created_at=chunk.created_at,
@@ -258,12 +278,67 @@ def _state(vector: Vectors | Permanent) -> AcceptedState:
     return AcceptedState.REFUSED if isinstance(vector, Permanent) else AcceptedState.INDEXED
 
 
-async def _upsert(indexer: Indexer, chunks: Sequence[ChunkToIndex], points: Sequence[Point]) -> None:
+async def _upsert(
+    indexer: Indexer, chunks: Sequence[tuple[ChunkToIndex, Sequence[Point]]], require_lease: Callable[[], None]
+) -> dict[str, ForeaskError]:
+    """Write the points to their collections, all at once; return the error of each collection that takes none.
+
+    Vectors are paid for, so a write that Qdrant does not take now is tried again while the lease holds. A collection
+    that takes none while others do is given up soon: it must not hold up their chunks.
+    """
+    points: dict[str, list[Point]] = {}
+    for chunk, of_chunk in chunks:
+        points.setdefault(chunk.index_name, []).extend(of_chunk)
     if not points:
-        return
+        return {}
     dimensions = await indexer.embedder.dimensions()
-    await indexer.index.ensure_collection(chunks[0].index_name, dimensions)
-    await indexer.index.upsert(chunks[0].index_name, points)
+    writer = _Writer(indexer.index, dimensions, require_lease)
+    written_again: dict[str, list[ChunkToIndex]] = {}
+    for chunk, _ in chunks:
+        if chunk.may_have_points:
+            written_again.setdefault(chunk.index_name, []).append(chunk)
+    errors = await asyncio.gather(
+        *(writer.write(name, of_collection, written_again.get(name, ())) for name, of_collection in points.items())
+    )
+    return {name: error for name, error in zip(points, errors, strict=True) if error is not None}
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the points of one batch; `written` says whether a collection of the batch took its points."""
+
+    index: Index
+    dimensions: int
+    require_lease: Callable[[], None]
+    written: bool = False
+
+    async def write(
+        self, name: str, points: Sequence[Point], written_again: Sequence[ChunkToIndex]
+    ) -> ForeaskError | None:
+        """Write the points of one collection, again and again where it does not take them; return the last error."""
+        began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
+        while True:
+            error = await self._try(name, points, written_again)
+            hold = _HOLD_BESIDE_OTHERS if self.written else _HOLD
+            if not isinstance(error, Unavailable) or time.monotonic() - began > hold.total_seconds():
+                return error
+            log.warning("upsert.delayed", index=name, points=len(points), reason=error.message)
+            await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _try(
+        self, name: str, points: Sequence[Point], written_again: Sequence[ChunkToIndex]
+    ) -> ForeaskError | None:
+        try:
+            self.require_lease()
+            await self.index.ensure_collection(name, self.dimensions)
+            await self.index.upsert(name, points)
+            if written_again:
+                await self.index.delete_leftovers(name, written_again)
+        except ForeaskError as error:
+            return error
+        self.written = True
+        return None
 
 
 def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> FailedAttempt:
@@ -278,7 +353,6 @@ async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
     if failed:
         changed |= await indexer.work.settle_failed_indexing(failed)
     if indexed:
-        held = await indexer.work.settle_indexed(indexed)
-        await indexer.finisher.take_back([o.chunk for o in indexed if o.chunk.lease not in held])
+        await indexer.work.settle_indexed(indexed)
     if changed:
         await indexer.finisher.finish(sorted(changed))

@@ -18,11 +18,13 @@ from pathlib import Path
 import orjson
 
 from shared.domain.errors import Unreadable
+from shared.domain.records import ReadyQuestion
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.extraction import extract, load, native_files
 from shared.ingest.parse.pdf_library import private_folder
-from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseReplyOutcome, ParseRequest, flatten, pack
+from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseReplyOutcome, ParseRequest, flatten, pack_reply
+from shared.ingest.parse.questions import assign
 
 SCRATCH_BYTES = 1024 * 1024
 MAPPED_BYTES = 2 * 1024 * 1024 * 1024
@@ -46,7 +48,8 @@ def main() -> None:
         while length := requests.read(LENGTH.size):
             request: ParseRequest = orjson.loads(requests.read(LENGTH.unpack(length)[0]))
             reply = answer(request)
-            channel.sendall(pack(reply))
+            for message in pack_reply(reply):
+                channel.sendall(message)
             if reply["outcome"] == "memory":
                 return
 
@@ -109,7 +112,7 @@ def answer(request: ParseRequest) -> ParseReply:
 
 
 def parse(request: ParseRequest) -> ParsedDocument:
-    """The document in a file: its text, divided."""
+    """The document in a file: its text, divided, and its questions assigned to the chunks."""
     extracted = extract(
         Path(request["path"]),
         filename=request["filename"],
@@ -118,7 +121,8 @@ def parse(request: ParseRequest) -> ParsedDocument:
     )
     options = ChunkingOptions(request["max_chars"], request["overlap_chars"], request["section_max_chars"])
     chunks = divide(extracted, options)
-    return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks)
+    places = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
+    return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(places))
 
 
 def _start_clock(cpu_seconds: int) -> None:
@@ -140,6 +144,7 @@ def _reply(
         reason=reason,
         detail=detail[:DETAIL_CHARS],
         document=flatten(document) if document else None,
+        parts=0,
         resident_bytes=_resident_bytes(),
         native_files=native_files(),
     )

@@ -30,12 +30,18 @@ class ChunkingOptions:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A file's text as chunks, in order; `text_chars` counts the characters of the whole extracted text."""
+    """A file's text as chunks, in order.
+
+    Args:
+        text_chars: the characters of the whole extracted text.
+        question_places: for each ready-made question of the document, in order, the chunk that answers it.
+    """
 
     title: str | None
     text_chars: int
     media_type: str
     chunks: tuple[ChunkContent, ...]
+    question_places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

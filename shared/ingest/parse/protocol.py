@@ -1,8 +1,12 @@
-"""The messages between the sandbox and its child: JSON, each after its length in eight bytes."""
+"""The messages between the sandbox and its child: JSON, each after its length in eight bytes.
+
+A reply is followed by its document's chunks in parts: the event loop that decodes them must not stand for long.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypedDict
 
 import orjson
@@ -14,13 +18,14 @@ READY = b"ready\n"
 """A child's first message: it has started, has loaded the extractor and is confined."""
 
 LENGTH = struct.Struct(">Q")
+_PART_BYTES = 1_000_000
 
 
 ParseReplyOutcome = Literal["document", "unreadable", "memory", "broken"]
 
 
 class ParseRequest(TypedDict):
-    """One file to parse."""
+    """One file to parse, and the ready-made questions that came with it, each with its quote."""
 
     path: str
     filename: str | None
@@ -30,10 +35,11 @@ class ParseRequest(TypedDict):
     section_max_chars: int | None
     max_text_chars: int
     cpu_seconds: int
+    questions: list[tuple[str, str | None]]
 
 
 class ParseReply(TypedDict):
-    """The outcome of a request.
+    """The outcome of a request; `parts` messages with the document's chunks follow it.
 
     `detail` is the parser's own error, for the log. `resident_bytes` and `native_files` are the child's state, for its
     recycling.
@@ -43,24 +49,50 @@ class ParseReply(TypedDict):
     reason: str
     detail: str
     document: list[Any] | None
+    parts: int
     resident_bytes: int
     native_files: int
 
 
 def pack(message: ParseRequest | ParseReply) -> bytes:
     """Encode a message."""
-    body = orjson.dumps(message)
+    return _framed(orjson.dumps(message))
+
+
+def pack_reply(reply: ParseReply) -> Iterator[bytes]:
+    """Encode a reply and the parts that follow it."""
+    if reply["document"] is None:
+        yield pack(reply)
+        return
+    *rest, chunks = reply["document"]
+    parts = list(_parts(chunks))
+    yield pack(ParseReply({**reply, "document": [*rest, []], "parts": len(parts)}))
+    yield from map(_framed, parts)
+
+
+def _parts(chunks: Sequence[list[Any]]) -> Iterator[bytes]:
+    part, size = list[bytes](), 0
+    for encoded in map(orjson.dumps, chunks):
+        if size + len(encoded) > _PART_BYTES and part:
+            yield b"[" + b",".join(part) + b"]"
+            part, size = [], 0
+        part.append(encoded)
+        size += len(encoded)
+    yield b"[" + b",".join(part) + b"]"
+
+
+def _framed(body: bytes) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
 def flatten(document: ParsedDocument) -> list[Any]:
     """A document as nested lists: names repeated for each chunk would be half of the reply."""
     chunks = [list(content.as_json().values()) for content in document.chunks]
-    return [document.title, document.text_chars, document.media_type, chunks]
+    return [document.title, document.text_chars, document.media_type, document.question_places, chunks]
 
 
 def restore(flat: list[Any]) -> ParsedDocument:
     """The document that `flatten` took apart."""
-    title, text_chars, media_type, chunks = flat
+    title, text_chars, media_type, places, chunks = flat
     contents = (ChunkContent.from_json(dict(zip(CONTENT_FIELDS, values, strict=True))) for values in chunks)
-    return ParsedDocument(title, text_chars, media_type, tuple(contents))
+    return ParsedDocument(title, text_chars, media_type, tuple(contents), tuple(places))

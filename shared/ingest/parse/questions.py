@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from math import log
 
 from shared.domain.chunks import ChunkContent
@@ -13,32 +13,41 @@ from shared.domain.records import ReadyQuestion
 _WORD = re.compile(r"\w+")
 
 
-def assign(questions: Iterable[ReadyQuestion], chunks: Sequence[ChunkContent]) -> list[list[ReadyQuestion]]:
-    """The questions of each chunk; row i belongs to `chunks[i]`.
+def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -> list[int]:
+    """The place in `chunks` of the chunk to which each question belongs, in order; none where there is no chunk.
 
     A question goes to the chunk that contains its quote, white space and case aside. One without a quote, or whose
     quote stands in no chunk, goes to the chunk that shares the most of its rare words and of its quote's: each word
     counts by its inverse document frequency over the chunks, headings included. The first chunk wins a tie.
     """
-    assigned: list[list[ReadyQuestion]] = [[] for _ in chunks]
-    if not chunks:
-        return assigned
+    if not chunks or not questions:
+        return []
     texts = [_plain(chunk.text) for chunk in chunks]
     holders = _holders(chunks)
+    places = []
     for question in questions:
-        index = _containing(question.quote, texts)
-        if index is None:
-            index = _nearest(f"{question.text} {question.quote or ''}", holders, len(chunks))
-        assigned[index].append(question)
-    return assigned
+        place = _containing(question.quote, texts, holders)
+        if place is None:
+            place = _nearest(f"{question.text} {question.quote or ''}", holders, len(chunks))
+        places.append(place)
+    return places
 
 
-def _containing(quote: str | None, texts: Sequence[str]) -> int | None:
+def _containing(quote: str | None, texts: Sequence[str], holders: Mapping[str, Sequence[int]]) -> int | None:
+    """The first chunk that contains the quote, among those that have its rarest whole word.
+
+    The first and the last word of a quote may be parts of words.
+    """
     wanted = _plain(quote or "")
-    return next((index for index, text in enumerate(texts) if wanted in text), None) if wanted else None
+    if not wanted:
+        return None
+    among: Sequence[int] = range(len(texts))
+    for word in _words(wanted)[1:-1]:
+        among = min(among, holders.get(word, ()), key=len)
+    return next((index for index in among if wanted in texts[index]), None)
 
 
-def _nearest(words: str, holders: dict[str, list[int]], count: int) -> int:
+def _nearest(words: str, holders: Mapping[str, Sequence[int]], count: int) -> int:
     scores: dict[int, float] = defaultdict(float)
     for word in sorted(set(_words(words))):
         if found := holders.get(word):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +21,7 @@ from typing import IO, Self
 import orjson
 
 from shared.domain.errors import Transient, Unreadable
+from shared.domain.records import ReadyQuestion
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest, pack, restore
 
@@ -29,6 +31,8 @@ MAX_NATIVE_FILES = 200
 
 BYTES_PER_CHAR = 16
 """A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
+
+_BYTES_PER_PLACE = 12
 
 NEAR_LIMIT = 0.75
 """A child that dies with this share of its limit in memory died of it."""
@@ -80,9 +84,15 @@ class ParsingSandbox:
             await self._idle.pop().end()
 
     async def parse(
-        self, path: Path, *, filename: str | None, media_type: str | None, options: ChunkingOptions
+        self,
+        path: Path,
+        *,
+        filename: str | None,
+        media_type: str | None,
+        options: ChunkingOptions,
+        questions: Sequence[ReadyQuestion] = (),
     ) -> ParsedDocument:
-        """The document in the file at `path`.
+        """The document in the file at `path`, and the chunks to which its ready-made questions belong.
 
         Raises:
             Unreadable: the file's text cannot be had, or reading it took too much time or memory, or crashed.
@@ -97,10 +107,12 @@ class ParsingSandbox:
             section_max_chars=options.section_max_chars,
             max_text_chars=self._max_text_chars,
             cpu_seconds=ceil(self._timeout.total_seconds()),
+            questions=[(question.text, question.quote) for question in questions],
         )
         async with self._places:
             reply = await self._exchange(request)
-        return _document(reply, self._memory_bytes)
+        # In a thread: the loop must not stand while a large document's chunks are made.
+        return await asyncio.to_thread(_document, reply, self._memory_bytes)
 
     async def _exchange(self, request: ParseRequest) -> ParseReply:
         """The answer of a child; what a used one dies of may be left from earlier files, so a fresh one has a try."""
@@ -118,7 +130,7 @@ class ParsingSandbox:
     async def _ask(self, child: _ParserProcess, request: ParseRequest) -> ParseReply | _Death:
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
-                reply = await child.ask(request, max_bytes=self._max_text_chars * BYTES_PER_CHAR + 65_536)
+                reply = await child.ask(request, max_bytes=self._max_bytes(request))
         except TimeoutError as error:
             await child.end()
             raise Unreadable(_took_too_long(self._timeout)) from error
@@ -129,6 +141,9 @@ class ParsingSandbox:
             raise
         await self._give_back(child, reply)
         return reply
+
+    def _max_bytes(self, request: ParseRequest) -> int:
+        return self._max_text_chars * BYTES_PER_CHAR + len(request["questions"]) * _BYTES_PER_PLACE + 65_536
 
     async def warm(self) -> None:
         """Start a child ahead of the first file."""
@@ -232,11 +247,21 @@ class _ParserProcess:
     async def ask(self, request: ParseRequest, *, max_bytes: int) -> ParseReply:
         """The child's answer; an EOFError or OSError means that it is gone, or has lost its wits."""
         self._writer.write(pack(request))
+        body = await self._message(max_bytes)
+        reply: ParseReply = orjson.loads(body)
+        for _ in range(reply["parts"]):
+            max_bytes -= len(body)
+            body = await self._message(max_bytes)
+            assert reply["document"] is not None
+            reply["document"][-1] += orjson.loads(body)
+            await asyncio.sleep(0)  # a part that has arrived already is read without a pause
+        return reply
+
+    async def _message(self, max_bytes: int) -> bytes:
         (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
         if length > max_bytes:
-            raise EOFError(f"a reply of {length} bytes")
-        reply: ParseReply = orjson.loads(await self._reader.readexactly(length))
-        return reply
+            raise EOFError(f"a message of {length} bytes")
+        return await self._reader.readexactly(length)
 
     async def end(self) -> _Death:
         """End it and its whole session, whatever it does; one that had died before keeps its own exit status."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +22,6 @@ from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ingest.generate.options import generation_options
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
-from shared.ingest.parse.questions import assign
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work import Work
 from shared.settings import Settings
@@ -50,9 +50,9 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         name="parse",
         slots=parser.settings.parse_workers * 4,  # some wait for a free child while others are committed
         linger=timedelta(milliseconds=50),
-        claim=work.claim_documents,
-        claim_suspect=partial(work.claim_documents, 1, suspects=True),
-        work=partial(parse, parser),
+        claim=partial(_claim, parser),
+        claim_suspect=partial(_claim, parser, 1, suspects=True),
+        work=lambda document, _: parse(parser, document),
         settle=partial(_settle, parser),
         leases_of=lambda document: [document.lease],
         describe=lambda document: {"document_id": str(document.lease.id), "tenant": document.tenant},
@@ -62,16 +62,16 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
     )
 
 
+async def _claim(parser: Parser, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
+    await parser.uploads.require()
+    return await parser.work.claim_documents(limit, suspects=suspects)
+
+
 async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | FailedAttempt:
     """Divide a document into chunks, each with the key under which its questions are paid for."""
     try:
         poison.check(document.lost_leases)
-        parsed = await parser.sandbox.parse(
-            parser.uploads.path(document.upload),
-            filename=document.filename,
-            media_type=document.media_type,
-            options=_chunking(parser.settings, document.options),
-        )
+        parsed = await _read(parser, document)
         if not parsed.chunks:
             raise Unreadable("The document has no text.")
     except ForeaskError as error:
@@ -79,7 +79,24 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
             _log_refusal(document, error)
         return FailedAttempt(document.lease, decide(error, document.attempts, parser.policy, random.random))
     options = generation_options(parser.settings, document.options, parser.model)
-    return ParseOutcome(document, parsed.title, parsed.media_type, new_chunks(document, parsed, options, parser.model))
+    # In a thread: the loop must not stand while the keys of many chunks are computed.
+    chunks = await asyncio.to_thread(new_chunks, document, parsed, options, parser.model)
+    return ParseOutcome(document, parsed.title, parsed.media_type, chunks)
+
+
+async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
+    path = await parser.uploads.locate(document.upload)
+    try:
+        return await parser.sandbox.parse(
+            path,
+            filename=document.filename,
+            media_type=document.media_type,
+            options=_chunking(parser.settings, document.options),
+            questions=document.ready_questions or (),
+        )
+    except Unreadable:
+        await parser.uploads.locate(document.upload)  # the folder may have gone meanwhile: the file is not at fault
+        raise
 
 
 def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:
@@ -141,5 +158,7 @@ def _ready_questions(document: DocumentToParse, parsed: ParsedDocument) -> list[
     """The questions that came with the document, by chunk; None where a model is to write them."""
     if document.ready_questions is None:
         return None
-    assigned = assign(document.ready_questions, parsed.chunks)
-    return [tuple(question.text for question in questions) for questions in assigned]
+    questions: list[list[str]] = [[] for _ in parsed.chunks]
+    for question, place in zip(document.ready_questions, parsed.question_places, strict=True):
+        questions[place].append(question.text)
+    return [tuple(of_chunk) for of_chunk in questions]

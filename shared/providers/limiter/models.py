@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -20,12 +20,16 @@ _TOKENS_A_MESSAGE = 4  # what the chat format adds
 
 @dataclass(frozen=True, slots=True)
 class LimitedChat:
-    """A `ChatModel` that waits for a grant before each call, on a tenant's account."""
+    """A `ChatModel` that waits for a grant before each call, on a tenant's account.
+
+    `before_call` may refuse a call by an error when its grant has come, however long that took.
+    """
 
     chat: ChatModel
     limiter: Limiter
     tenant: str
     patience: Patience = INGEST
+    before_call: Callable[[], None] = lambda: None
 
     @property
     def name(self) -> str:
@@ -33,6 +37,7 @@ class LimitedChat:
 
     async def complete(self, request: ChatRequest) -> Completion:
         async with self.limiter.call(self.tenant, _tokens(request), request.max_tokens, self.patience) as call:
+            self.before_call()
             completion = await self.chat.complete(request)
             call.took(completion.usage.prompt_tokens, completion.usage.completion_tokens)
             return completion

@@ -8,6 +8,7 @@ embedding model, which needs no label, and reports what each channel finds of th
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Collection as Some
 from collections.abc import Mapping, Sequence
@@ -118,15 +119,15 @@ class Calibrator:
             Transient: the ledger is not available.
         """
         for _ in range(_MAX_CLAIMS):
-            collection = await self._calibrations.claim(every=_EVERY, lease=_LEASE)
-            if collection is None:
+            claim = await self._calibrations.claim(every=_EVERY, lease=_LEASE)
+            if claim is None:
                 return False
             try:
-                if await self._has_grown(collection):
-                    await self._calibrate_unasked(collection)
+                if await self._has_grown(claim.collection):
+                    await self._calibrate_unasked(claim.collection)
                     return True
             finally:
-                await self._calibrations.release(collection)
+                await self._calibrations.release(claim)
         return True
 
     async def _has_grown(self, collection: Collection) -> bool:
@@ -166,7 +167,7 @@ class Calibrator:
     ) -> WeightChoice:
         texts = [question for question, _ in questions]
         channels = await self._retriever.search_channels(collection, texts, baseline_similarity)
-        return choose_weights(channels, [answers for _, answers in questions])
+        return await asyncio.to_thread(choose_weights, channels, [answers for _, answers in questions])
 
     async def _measure_held_out(
         self, collection: Collection, sample: Sequence[PassedQuestion], baseline_similarity: float
@@ -175,7 +176,8 @@ class Calibrator:
         texts = [passed.question for passed in sample]
         points = [[question_id(passed.chunk_id, passed.number)] for passed in sample]
         channels = await self._retriever.search_channels(collection, texts, baseline_similarity, points)
-        return measure_equal_weights(channels, [{str(passed.chunk_id)} for passed in sample])
+        answers = [{str(passed.chunk_id)} for passed in sample]
+        return await asyncio.to_thread(measure_equal_weights, channels, answers)
 
     async def _save(
         self, collection: Collection, choice: WeightChoice, source: EvidenceSource, baseline_similarity: float

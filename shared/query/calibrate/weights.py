@@ -22,7 +22,7 @@ import numpy as np
 from shared.domain.records import Weights
 from shared.query.calibrate.significance import Interval, Values, interval
 from shared.query.retrieve.channels import ChannelHits
-from shared.query.retrieve.fusion import Match, fuse
+from shared.query.retrieve.fusion import Channels, weighted_means
 from shared.query.retrieve.query import CHANNELS, Channel
 
 EQUAL = Weights()
@@ -53,8 +53,9 @@ def choose_weights(hits: HitsOfQuestions, answers: Answers) -> WeightChoice:
         hits: for each question what each channel found.
         answers: row i belongs to question i.
     """
-    equal = ndcg(hits, answers, EQUAL)
-    bounds = {weights: lower_bound(ndcg(hits, answers, weights) - equal) for weights in candidates()}
+    tried = candidates()
+    equal, *others = ndcg(hits, answers, [EQUAL, *tried])
+    bounds = {weights: lower_bound(values - equal) for weights, values in zip(tried, others, strict=True)}
     best = max(bounds, key=bounds.__getitem__)
     return _measured(hits, answers, best if bounds[best] > 0 else EQUAL)
 
@@ -65,11 +66,9 @@ def measure_equal_weights(hits: HitsOfQuestions, answers: Answers) -> WeightChoi
 
 
 def _measured(hits: HitsOfQuestions, answers: Answers, weights: Weights) -> WeightChoice:
-    def measure(of: Weights) -> Interval:
-        return interval(ndcg(hits, answers, of))
-
-    channels = {channel: measure(_only(channel)) for channel in CHANNELS}
-    return WeightChoice(weights, len(hits), channels, measure(EQUAL), measure(weights))
+    alone = [Weights(**{name: float(name == channel) for name in CHANNELS}) for channel in CHANNELS]
+    *channels, equal, chosen = map(interval, ndcg(hits, answers, [*alone, EQUAL, weights]))
+    return WeightChoice(weights, len(hits), dict(zip(CHANNELS, channels, strict=True)), equal, chosen)
 
 
 def candidates() -> list[Weights]:
@@ -78,24 +77,28 @@ def candidates() -> list[Weights]:
     return [*beside_text, *_WITHOUT_TEXT]
 
 
-def _only(channel: Channel) -> Weights:
-    return Weights(**{name: float(name == channel) for name in CHANNELS})
-
-
-def ndcg(hits: HitsOfQuestions, answers: Answers, weights: Weights) -> Values:
+def ndcg(hits: HitsOfQuestions, answers: Answers, many: Sequence[Weights]) -> Values:
     """nDCG@10 of each question where one relevant chunk is enough: the gain of the first at its rank.
 
     Returns:
-        Shape `(questions,)`.
+        Shape `(weights, questions)`.
     """
-    pairs = zip(hits, answers, strict=True)
-    return np.array([_first_gain(fuse(channels, "scores", weights), relevant) for channels, relevant in pairs])
+    gains = [_first_gains(*pair, many) for pair in zip(hits, answers, strict=True)]
+    return np.array(gains).reshape(len(gains), len(many)).T
 
 
-def _first_gain(matches: Sequence[Match], answers: Collection[str]) -> float:
-    ranks = (rank for rank, match in enumerate(matches[:_K], 1) if match.score > 0 and match.chunk_id in answers)
-    rank = next(ranks, None)
-    return 0.0 if rank is None else float(1 / np.log2(rank + 1))
+def _first_gains(channels: Channels, answers: Collection[str], many: Sequence[Weights]) -> Values:
+    """The gain of the first relevant chunk; of shape `(weights,)`. Of equal scores the chunk's id decides."""
+    chunks = sorted(set().union(*(hits.scores for hits in channels.values())))
+    relevant = np.array([chunk in answers for chunk in chunks], dtype=bool)
+    if not relevant.any():
+        return np.zeros(len(many))
+    fused = weighted_means(chunks, channels, many)
+    first = np.where(relevant, fused, -np.inf).argmax(axis=1)[:, None]
+    best = np.take_along_axis(fused, first, axis=1)
+    before = (fused > best) | ((fused == best) & (np.arange(len(chunks)) < first))
+    rank = before.sum(axis=1) + 1
+    return np.where((rank <= _K) & (best[:, 0] > 0), 1 / np.log2(rank + 1), 0.0)
 
 
 def lower_bound(differences: Values) -> float:

@@ -1,4 +1,4 @@
-"""The ledger: collections, documents, chunks, completions, logged queries, accepted questions and sweeps."""
+"""The ledger: collections, documents and their versions, chunks, completions, queries, accepted questions, sweeps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ NOW = sa.text("now()")
 
 def upgrade() -> None:
     op.execute(sa.schema.CreateSequence(sa.Sequence("fencing")))
+    _deployment()
     _collections()
     _documents()
+    _document_versions()
     _chunks()
     _completions()
     _queries()
@@ -38,6 +40,15 @@ def _lease_columns() -> list[sa.Column[Any]]:
         sa.Column("error", sa.Text()),
         sa.Column("history", JSONB(), server_default=sa.text("'[]'::jsonb"), nullable=False),
     ]
+
+
+def _deployment() -> None:
+    op.create_table(
+        "deployment",
+        sa.Column("id", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_deployment"),
+    )
+    op.execute("INSERT INTO deployment DEFAULT VALUES")
 
 
 def _collections() -> None:
@@ -65,14 +76,6 @@ def _documents() -> None:
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("collection_id", sa.Uuid(), nullable=False),
         sa.Column("external_id", sa.Text(), nullable=False),
-        sa.Column("filename", sa.Text()),
-        sa.Column("title", sa.Text()),
-        sa.Column("media_type", sa.Text()),
-        sa.Column("metadata", JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
-        sa.Column("ready_questions", JSONB()),
-        sa.Column("upload", sa.Text(), nullable=False),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("content_hash", sa.LargeBinary(), nullable=False),
         sa.Column("version", sa.Integer(), server_default="1", nullable=False),
         sa.Column("live_version", sa.Integer()),
         sa.Column("discarded_version", sa.Integer()),
@@ -121,6 +124,31 @@ def _documents_indexes() -> None:
     )
 
 
+def _document_versions() -> None:
+    op.create_table(
+        "document_versions",
+        sa.Column("document_id", sa.Uuid(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("obsolete", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("filename", sa.Text()),
+        sa.Column("title", sa.Text()),
+        sa.Column("media_type", sa.Text()),
+        sa.Column("metadata", JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
+        sa.Column("ready_questions", JSONB()),
+        sa.Column("upload", sa.Text(), nullable=False),
+        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("content_hash", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["document_id"], ["documents.id"], name="fk_document_versions_document_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("document_id", "version", name="pk_document_versions"),
+    )
+    op.create_index(
+        "ix_document_versions_obsolete", "document_versions", ["document_id"], postgresql_where=sa.text("obsolete")
+    )
+    op.create_index("ix_document_versions_upload", "document_versions", ["upload"])
+
+
 def _chunks() -> None:
     op.create_table(
         "chunks",
@@ -133,7 +161,11 @@ def _chunks() -> None:
         sa.Column("content_key", sa.LargeBinary(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("hidden", sa.Boolean(), nullable=False),
+        sa.Column("may_have_points", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("points_token", sa.BigInteger()),
+        sa.Column("embedding_model", sa.Text(), nullable=False),
         sa.Column("ready_questions", sa.ARRAY(sa.Text())),
+        sa.Column("replies", JSONB()),
         sa.Column("questions", JSONB()),
         sa.Column("questions_passed", sa.Integer(), server_default="0", nullable=False),
         sa.Column("prompt_tokens", sa.Integer(), server_default="0", nullable=False),
@@ -178,7 +210,10 @@ def _chunks_indexes() -> None:
         postgresql_where=sa.text("state = 'generating'"),
     )
     op.create_index(
-        "ix_chunks_to_index", "chunks", ["tenant", "lane", "due_at"], postgresql_where=sa.text("state = 'generated'")
+        "ix_chunks_to_index",
+        "chunks",
+        ["tenant", "lane", "embedding_model", "due_at"],
+        postgresql_where=sa.text("state = 'generated'"),
     )
     op.create_index(
         "uq_chunks_leased_key",
@@ -251,7 +286,10 @@ def _sweeps() -> None:
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("document_id", sa.Uuid(), nullable=False),
         sa.Column("below_version", sa.Integer(), nullable=False),
+        sa.Column("chunk_id", sa.Uuid()),
+        sa.Column("again", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("due_at", TIME, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_sweeps"),
     )
+    op.create_index("ix_sweeps_document_id", "sweeps", ["document_id"])
     op.create_index("ix_sweeps_due_at", "sweeps", ["due_at"])

@@ -1,0 +1,75 @@
+"""The commands that look after the folder of uploads. They need the ledger and the folder, and no server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from shared.maintenance.orphans import Census
+
+_SHOWN = 20
+
+uploads = typer.Typer(help="Look after the folder of uploads; needs the ledger and the folder, and no server.")
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(uploads, name="uploads", no_args_is_help=True)
+
+
+@uploads.command()
+def check(
+    *,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete what is due, however much it is.")] = False,
+) -> None:
+    """Say which files no document needs. They go a day after they were first seen so, unless they are too many."""
+    import asyncio
+
+    from shared.maintenance.orphans import APART
+
+    census = asyncio.run(_census(delete=delete))
+    for name in sorted(census.orphans)[:_SHOWN]:
+        due = "due" if name in census.due else f"due from {census.orphans[name] + APART:%Y-%m-%d %H:%M} UTC"
+        print(f"{name}  {due}")
+    if len(census.orphans) > _SHOWN:
+        print(f"and {len(census.orphans) - _SHOWN:,} more")
+    print(
+        f"{census.files:,} files; {len(census.orphans):,} that no document needs, {len(census.due):,} of them due;"
+        f" {census.deleted:,} deleted"
+    )
+    if census.too_many and not delete:
+        print(
+            "So many are due that the scheduler deletes none: is FOREASK_DATABASE_URL the ledger of this folder?"
+            " If it is, `foreask uploads check --delete` deletes them."
+        )
+
+
+@uploads.command()
+def adopt() -> None:
+    """Make the folder this deployment's, though it is marked as another's, or is not marked and not known."""
+    import asyncio
+
+    asyncio.run(_adopt())
+    print("The folder of uploads belongs to the deployment of this ledger.")
+
+
+async def _census(*, delete: bool) -> Census:
+    from contextlib import AsyncExitStack
+
+    from shared.services.parts import Parts
+    from shared.settings import load
+
+    async with AsyncExitStack() as stack:
+        orphans = Parts(load(), stack).orphans
+        return await (orphans.tidy(told=True) if delete else orphans.count())
+
+
+async def _adopt() -> None:
+    from contextlib import AsyncExitStack
+
+    from shared.services.parts import Parts
+    from shared.settings import load
+
+    async with AsyncExitStack() as stack:
+        await Parts(load(), stack).uploads.adopt()

@@ -1,0 +1,75 @@
+"""Replies that were paid for: an attempt that was cut short leaves them to the next one, which makes no call twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import orjson
+
+from shared.domain.errors import Refused
+from shared.domain.records import ChunkToGenerate, PaidReply
+from shared.domain.usage import Usage
+from shared.ingest.generate.replies import storable
+from shared.providers.chat import ChatModel, ChatRequest, Completion
+
+Keep = Callable[[Sequence[PaidReply], Usage, int], Awaitable[None]]
+
+
+class PaidReplies:
+    """A `ChatModel` for the calls of one chunk, in their order.
+
+    A call that an earlier attempt has paid for is answered from its reply. Before each further call the replies so far
+    are committed, so that a kill costs the call in flight alone; a chunk with a single call commits nothing here.
+
+    Args:
+        model: answers the other calls.
+        chunk: what the earlier attempts left, and what they cost.
+        keep: commits the replies, and the cost until now; an error ends the attempt before it pays for more.
+    """
+
+    def __init__(self, model: ChatModel, chunk: ChunkToGenerate, keep: Keep) -> None:
+        self._model = model
+        self._keep = keep
+        self.replies = list(chunk.replies)
+        self._kept = len(self.replies)  # how many of them the ledger has
+        self._next = 0  # the place of the next call's reply
+        self.usage = chunk.usage
+        self.calls = chunk.calls
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Make one call, or answer it from its reply; raises what the model raises, and what `keep` raises."""
+        digest = hashlib.sha256(orjson.dumps(request.body(self.name))).hexdigest()
+        if self._next < len(self.replies) and self.replies[self._next].request != digest:
+            del self.replies[self._next :]  # the prompt has changed, and with it every call from here on
+            self._kept = min(self._kept, self._next)
+        if self._next == len(self.replies):
+            self.replies.append(await self._paid(request, digest))
+        reply = self.replies[self._next]
+        self._next += 1
+        return Completion(reply.text, reply.finish_reason, reply.usage)
+
+    async def _paid(self, request: ChatRequest, digest: str) -> PaidReply:
+        if self._kept < len(self.replies):
+            await self._keep(self.replies, self.usage, self.calls)
+            self._kept = len(self.replies)
+        try:
+            completion = await self._model.complete(request)
+        except Refused as refusal:
+            if refusal.usage is not None:
+                self._spend(refusal.usage)
+            raise
+        self._spend(completion.usage)
+        return PaidReply(digest, storable(completion.text), completion.finish_reason, completion.usage)
+
+    def _spend(self, usage: Usage) -> None:
+        self.usage += usage
+        self.calls += 1
+
+    def stream(self, request: ChatRequest) -> AsyncIterator[str | Usage]:
+        """Stream a reply; nothing is kept of it."""
+        return self._model.stream(request)

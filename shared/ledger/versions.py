@@ -1,0 +1,170 @@
+"""Versions: what an owner handed in, kept for the live and the newest version of a document, and deleted for others.
+
+A version that is neither is obsolete from the transaction on that makes it so: its open chunks go at once, and nobody
+works on it. Its other chunks, its row and its bytes go later in slices, because a transaction must stay short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.ledger import feedback, states
+from shared.ledger.database import Database
+from shared.ledger.rows import version_rows
+from shared.ledger.statements import INSERT_SWEEPS
+
+_SLICE_CHUNKS = 5_000  # deleted in one transaction: a fifth of a second
+_SLICE_VERSIONS = 100
+_MOST_SLICES = 20  # of one purge: the caller has more to do
+
+# `greatest` leaves NULL out: most documents have no discarded version.
+NEXT = "version = greatest(d.version, d.discarded_version) + 1"
+
+_CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash"
+
+# The content of a version that begins, for `d`: a document that the same statement writes.
+INSERT_CONTENT = f"""
+    INSERT INTO document_versions (document_id, version, {_CONTENT})
+    SELECT d.id, d.version, :filename, :title, :media_type, CAST(:metadata AS jsonb),
+           CAST(:ready_questions AS jsonb), :upload, :size_bytes, :content_hash
+    FROM d RETURNING *
+"""
+
+# Mark the versions of documents that are neither live nor newest, delete their open chunks, and return the documents of
+# which Qdrant may have points of such a version.
+_SUPERSEDE = text(f"""
+    WITH obsolete AS (
+        UPDATE document_versions v SET obsolete = true
+        FROM documents d
+        WHERE d.id = v.document_id AND d.id = ANY(CAST(:ids AS uuid[])) AND NOT v.obsolete AND v.version <> d.version
+          AND (v.version IS DISTINCT FROM d.live_version OR NOT ({states.exists("d")}))
+        RETURNING v.document_id, v.version
+    ), open AS (
+        DELETE FROM chunks c USING obsolete o
+        WHERE c.document_id = o.document_id AND c.version = o.version AND {states.is_in(states.OPEN_CHUNKS, "c")}
+    )
+    SELECT d.id, d.version FROM documents d
+    WHERE {states.exists("d")} AND EXISTS (
+        SELECT 1 FROM obsolete o JOIN chunks c ON c.document_id = o.document_id AND c.version = o.version
+        WHERE o.document_id = d.id)
+""")
+
+# Lock obsolete versions that no other process is deleting.
+_OBSOLETE = text("""
+    SELECT document_id, version FROM document_versions WHERE obsolete LIMIT :limit FOR UPDATE SKIP LOCKED
+""")
+
+_THESE = "unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS o(document_id, version)"
+
+# Delete chunks of these versions, up to a number of them.
+_DELETE_CHUNKS = text(f"""
+    DELETE FROM chunks WHERE (id, version) IN (
+        SELECT c.id, c.version FROM {_THESE} CROSS JOIN LATERAL (
+            SELECT c.id, c.version FROM chunks c
+            WHERE c.document_id = o.document_id AND c.version = o.version LIMIT :limit) c
+        LIMIT :limit)
+    RETURNING 1
+""")
+
+# Delete the rows of these versions.
+_DELETE = text(f"""
+    DELETE FROM document_versions v USING {_THESE}
+    WHERE v.document_id = o.document_id AND v.version = o.version RETURNING v.upload
+""")
+
+# Of some uploads, list those that a version names.
+_UPLOADS_IN_USE = text("SELECT upload FROM document_versions WHERE upload = ANY(CAST(:uploads AS text[]))")
+
+
+def next_of_same_content(sets: str = "") -> TextClause:
+    """Return the statement that begins the next version of locked documents with the content of their newest one.
+
+    Args:
+        sets: further assignments to the documents' rows, with a comma behind.
+    """
+    return text(f"""
+        WITH newest AS (
+            SELECT id, version FROM documents WHERE id = ANY(CAST(:ids AS uuid[]))
+        ), begun AS (
+            UPDATE documents d SET {sets} {NEXT} FROM newest n WHERE d.id = n.id
+            RETURNING d.*, n.version AS newest
+        ), copied AS (
+            INSERT INTO document_versions (document_id, version, {_CONTENT})
+            SELECT b.id, b.version, {_CONTENT}
+            FROM begun b JOIN document_versions v ON v.document_id = b.id AND v.version = b.newest
+        )
+        SELECT id, version FROM begun
+    """)
+
+
+# Find documents of whose newest version some chunks are written.
+_HALF_WRITTEN = text("""
+    SELECT d.id FROM documents d
+    WHERE d.id = ANY(CAST(:ids AS uuid[]))
+      AND EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version)
+""")
+
+# Begin the next version of these documents.
+_BEGIN_ANEW = next_of_same_content()
+
+
+async def begin_anew(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
+    """Begin the next version of those claimed documents of which some chunks are written, with the same content.
+
+    The worker that wrote them died. Its chunks are of another parse: the options may have changed since.
+
+    Returns:
+        The new versions by document.
+    """
+    half_written = (await connection.execute(_HALF_WRITTEN, {"ids": list(documents)})).scalars().all()
+    if not half_written:
+        return {}
+    begun = (await connection.execute(_BEGIN_ANEW, {"ids": half_written})).all()
+    await supersede(connection, half_written)
+    return {row.id: row.version for row in begun}
+
+
+async def supersede(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Let nobody work on versions of locked documents that are neither live nor newest; `purge` deletes them.
+
+    Their points are swept.
+    """
+    written = (await connection.execute(_SUPERSEDE, {"ids": list(documents)})).all()
+    if written:
+        await connection.execute(INSERT_SWEEPS, version_rows((row.id, row.version) for row in written))
+
+
+async def purge(database: Database) -> list[str]:
+    """Delete obsolete versions in slices, each its own transaction; return the uploads that no version names any more.
+
+    A call deletes 100,000 chunks at most: the rest is for the next one.
+    """
+    uploads: list[str] = []
+    for _ in range(_MOST_SLICES):
+        async with database.begin() as connection:
+            obsolete = (await connection.execute(_OBSOLETE, {"limit": _SLICE_VERSIONS})).all()
+            if not obsolete:
+                break
+            uploads += await _purge_slice(
+                connection, [row.document_id for row in obsolete], [r.version for r in obsolete]
+            )
+    return uploads
+
+
+async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], versions: Sequence[int]) -> list[str]:
+    these = {"ids": documents, "versions": versions}
+    deleted = (await connection.execute(_DELETE_CHUNKS, these | {"limit": _SLICE_CHUNKS})).all()
+    if len(deleted) == _SLICE_CHUNKS:
+        return []
+    await feedback.delete_without_chunk(connection, documents)
+    uploads = set((await connection.execute(_DELETE, these)).scalars())
+    return sorted(uploads - await uploads_in_use(connection, list(uploads)))
+
+
+async def uploads_in_use(connection: AsyncConnection, uploads: Sequence[str]) -> set[str]:
+    """Return the uploads, of some thousands at most, that a version names."""
+    return set((await connection.execute(_UPLOADS_IN_USE, {"uploads": list(uploads)})).scalars())

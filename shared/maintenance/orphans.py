@@ -1,0 +1,111 @@
+"""Orphans: files in the folder of uploads that no document needs, left by crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import orjson
+import structlog
+
+from shared.ledger.deployment import Deployment
+from shared.ledger.documents import Documents
+from shared.storage.uploads import Uploads
+
+# An upload in work has no row yet, and a wrong ledger names nothing: a file must be an orphan twice, so far apart.
+APART = timedelta(days=1)
+_SHARE = 10  # percent of the files that may go at once, unless somebody says so: crashes leave few
+_ALWAYS = 100  # files that may go at once, however few there are
+_SEEN = ".foreask-orphans"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The files of the folder.
+
+    Args:
+        files: how many there are.
+        orphans: those that no document needs, each with when it was first seen so.
+        due: the orphans that were seen so a day ago.
+        deleted: how many of these were deleted.
+    """
+
+    files: int
+    orphans: Mapping[str, datetime]
+    due: tuple[str, ...]
+    deleted: int = 0
+
+    @property
+    def too_many(self) -> bool:
+        """Whether so many are due that the ledger is rather the wrong one."""
+        return len(self.due) > max(_ALWAYS, self.files * _SHARE // 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    uploads: Uploads
+    documents: Documents
+    deployment: Deployment
+
+    async def count(self) -> Census:
+        """Compare the folder with the ledger; nothing is changed.
+
+        Raises:
+            Unavailable: the folder is another deployment's, or the ledger cannot be reached.
+            OSError: the folder cannot be read.
+        """
+        await self.uploads.require_own()
+        now = await self.deployment.now()
+        seen = await asyncio.to_thread(_read, self.uploads.folder / _SEEN)
+        files, orphans = 0, dict[str, datetime]()
+        async for names in self.uploads.pages():
+            files += len(names)
+            in_use = await self.documents.uploads_in_use(names)
+            orphans |= {name: seen.get(name, now) for name in names if name not in in_use}
+        due = tuple(name for name, first in orphans.items() if now - first >= APART)
+        return Census(files, orphans, due)
+
+    async def tidy(self, *, told: bool = False) -> Census:
+        """Delete the orphans that are due, and remember the others for the next time.
+
+        Args:
+            told: whether a person wants that, however many they are.
+
+        Raises:
+            Unavailable: the folder is another deployment's, or the ledger cannot be reached.
+            OSError: the folder cannot be read or written.
+        """
+        census = await self.count()
+        going = () if census.too_many and not told else census.due
+        await asyncio.to_thread(self._delete, census, going)
+        if going:
+            log.info("uploads.tidied", deleted=len(going), files=census.files)
+        elif census.too_many:
+            log.error("uploads.kept", due=len(census.due), files=census.files, see="foreask uploads check")
+        return Census(census.files, census.orphans, census.due, len(going))
+
+    def _delete(self, census: Census, going: tuple[str, ...]) -> None:
+        for name in going:
+            self.uploads.remove(name)
+        left = {name: first for name, first in census.orphans.items() if self.uploads.path(name).exists()}
+        _write(self.uploads.folder / _SEEN, left)
+
+
+def _read(path: Path) -> dict[str, datetime]:
+    try:
+        content = orjson.loads(path.read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return {}  # all are seen for the first time, which only delays
+    return {name: datetime.fromisoformat(first) for name, first in content.items()}
+
+
+def _write(path: Path, orphans: Mapping[str, datetime]) -> None:
+    made = path.with_name(f"{path.name}-{os.getpid()}")
+    made.write_bytes(orjson.dumps(dict(orphans)))
+    made.replace(path)

@@ -1,0 +1,50 @@
+"""What every server checks before it serves."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+import structlog
+
+from shared.domain.errors import Unavailable
+from shared.ledger.database import Database
+from shared.ledger.revision import require_current
+from shared.services import Role
+from shared.settings import Settings, require
+
+log = structlog.get_logger()
+
+
+async def begin(settings: Settings, role: Role) -> None:
+    """Check what would otherwise fail later, in the middle of the work.
+
+    A ledger that is away is no reason to end: it will be back, as during any outage.
+
+    Raises:
+        InvalidInput: the ledger's schema is not that of this code, or no ledger is set.
+    """
+    if role == "api" and settings.qdrant_api_key is not None and travels_openly(settings.qdrant_url or ""):
+        log.warning("qdrant.key_without_tls", host=urlsplit(settings.qdrant_url or "").hostname)
+    database = Database(require(settings.database_url, "FOREASK_DATABASE_URL").get_secret_value(), pool_size=1)
+    try:
+        await require_current(database)
+    except Unavailable as error:
+        log.warning("schema.unchecked", reason=error.message)
+    finally:
+        await database.aclose()
+
+
+def travels_openly(url: str) -> bool:
+    """Whether what is sent to a URL crosses other networks than this machine's or its containers' without TLS.
+
+    A name without a dot is a container, or a machine of the same network.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme != "http" or not {".", ":"} & set(host):
+        return False
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return not host.endswith(".localhost")

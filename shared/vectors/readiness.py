@@ -1,0 +1,49 @@
+"""Readiness: one check at a time, whose result holds for some seconds, however many ask."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from shared.domain.errors import ForeaskError
+
+
+class Readiness:
+    """Shares one check among all who ask.
+
+    Args:
+        check: raises what is wrong.
+        seconds: how long a result holds.
+    """
+
+    def __init__(self, check: Callable[[], Awaitable[None]], seconds: float) -> None:
+        self._check = check
+        self._seconds = seconds
+        self._running: asyncio.Task[ForeaskError | None] | None = None
+        self._fresh_until = 0.0
+
+    async def require(self) -> None:
+        """Raise what the check found, now or some seconds ago."""
+        if self._running is None or (self._running.done() and self._fresh_until < time.monotonic()):
+            self._running = asyncio.create_task(self._run())
+        # One who asks and goes away must not end the check for the others.
+        error = await asyncio.shield(self._running)
+        if error is not None:
+            raise error
+
+    async def aclose(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+            self._running = None
+
+    async def _run(self) -> ForeaskError | None:
+        try:
+            await self._check()
+        except ForeaskError as error:
+            return error
+        else:
+            return None
+        finally:
+            self._fresh_until = time.monotonic() + self._seconds

@@ -1,0 +1,57 @@
+"""A worker has other settings than its fellows, or a collection gets others while its chunks wait."""
+
+import time
+
+from tests.faults.fleet import worker
+
+OTHER_MODEL = {"embedding_model": "another-embedding"}
+ALPHA, BETA = (f"{name} {{title}}\n\n{{text}}" for name in ("ALPHA", "BETA"))
+
+
+def test_workers_have_another_embedding_model(fleet, provider, begin, scale):
+    scenario = begin("18a", "index workers with another model")
+    fleet.replace({name: worker(name, **OTHER_MODEL) for name in ("index-1", "index-2")}, for_good=True)
+    scenario.hand_in(scenario.corpus(scale.documents // 2))
+    scenario.wait_for_chunks("generated")
+    time.sleep(scale.away_seconds)
+
+    letters = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
+    embedded = provider.stats()["embedded_inputs"]
+    fleet.replace({"index-2": worker("index-2")})
+
+    assert letters == []
+    assert embedded == 0  # they claim none of it
+    scenario.settle()  # by the one that has the right model
+    row = scenario.judge()
+    assert row.calls == row.chunks
+
+
+def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
+    scenario = begin("18b", "prompt changed while chunks wait")
+    address = f"/v1/collections/{scenario.collection}"
+
+    def prompt(template):
+        fleet.client.put(address, json={"prompt": template}).raise_for_status()
+
+    def sent(name):
+        return sum(provider.stats(containing=f"{name} {scenario.mark}-")["answered"].values())
+
+    def written_anew(template):
+        prompt(template)
+        fleet.client.post(f"{address}/reindex").raise_for_status()
+        scenario.settle()
+
+    prompt(ALPHA)
+    with fleet.paused("generate-1", "generate-2"):
+        scenario.hand_in(scenario.corpus(scale.documents // 3))
+        scenario.wait_for_chunks("total")
+        prompt(BETA)
+    scenario.settle()
+    assert sent("ALPHA") + sent("BETA") == scenario.chunks
+    written_anew(BETA)
+    assert sent("BETA") == scenario.chunks  # none stood for it that had another prompt
+    written_anew(ALPHA)
+    assert sent("ALPHA") == scenario.chunks
+
+    row = scenario.judge()
+    assert row.paid_twice == 0

@@ -1,0 +1,211 @@
+"""No transaction is unbounded: whatever the size of a document or a collection, its rows are changed in slices."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import event, text
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.errors import Unavailable
+from shared.domain.outcomes import GenerateOutcome, ParseOutcome
+from shared.domain.records import DocumentState, NewChunk
+from shared.domain.usage import Usage
+from shared.ledger import Work
+from shared.ledger.database import Database
+from shared.maintenance.verification import Finding, Verification
+from tests.api import work
+
+
+@contextmanager
+def changes(services, words):
+    """How many rows each statement changed that has these words."""
+    sizes = []
+
+    def count(_connection, cursor, statement, _parameters, _context, _many):
+        if words in statement:
+            sizes.append(cursor.rowcount)
+
+    engine = services.database.engine.sync_engine
+    event.listen(engine, "after_cursor_execute", count)
+    yield sizes
+    event.remove(engine, "after_cursor_execute", count)
+
+
+def new_chunks(count, words="chunk", key=None):
+    return [NewChunk(uuid4(), n, ChunkContent.whole(f"{words} {n}"), key or uuid4().bytes) for n in range(count)]
+
+
+async def claimed(services, library, name="a.md", count=1):
+    for number in range(count):
+        await library.add(f"unused {name} {number}", f"{name}{number}")
+    return await services.ledger.work.claim_documents(10)
+
+
+def parsed(document, chunks):
+    return ParseOutcome(document, "Title", "text/markdown", chunks)
+
+
+async def rows(services, statement):
+    async with services.database.begin() as connection:
+        return [tuple(row) for row in await connection.execute(text(statement))]
+
+
+async def test_the_chunks_of_a_large_document_are_written_in_slices(services, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.work._SLICE_CHUNKS", 4)
+    (document,) = await claimed(services, library)
+    chunks = new_chunks(10)
+
+    with changes(services, "INSERT INTO chunks") as sizes:
+        assert await services.ledger.work.settle_parsed([parsed(document, chunks)]) == {document.lease.id}
+
+    assert sizes == [4, 4, 2]
+    shown = await services.ledger.documents.get("default", document.lease.id)
+    assert (shown.state, shown.title, shown.progress.total) == (DocumentState.GENERATING, "Title", 10)
+
+
+async def test_a_group_of_documents_is_written_in_slices(services, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.work._SLICE_CHUNKS", 4)
+    documents = await claimed(services, library, count=5)
+    outcomes = [parsed(d, new_chunks(n)) for d, n in zip(documents, (2, 2, 1, 9, 3), strict=True)]
+
+    with changes(services, "INSERT INTO chunks") as sizes:
+        assert await services.ledger.work.settle_parsed(outcomes) == {d.lease.id for d in documents}
+
+    assert sizes == [4, 1, 4, 4, 1, 3]
+
+
+async def test_a_document_that_no_single_transaction_could_take_is_settled(services, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.work._SLICE_CHUNKS", 100)
+    (document,) = await claimed(services, library)
+    hasty = Database(
+        services.settings.database_url.get_secret_value(), patience=timedelta(seconds=0.25)
+    )  # stands for 20 s and a document 80 times as large
+    try:
+        held = await Work(hasty, worker="w", lease=timedelta(seconds=30)).settle_parsed(
+            [parsed(document, new_chunks(6_000))]
+        )
+    finally:
+        await hasty.aclose()
+
+    assert held == {document.lease.id}
+    assert await rows(services, "SELECT count(*) FROM chunks") == [(6_000,)]
+
+
+async def test_a_document_whose_worker_died_between_two_slices_begins_anew(services, library, monkeypatch):
+    """The options may have changed since: nothing of the first parse may stay."""
+    monkeypatch.setattr("shared.ledger.work._SLICE_CHUNKS", 4)
+    (document,) = await claimed(services, library)
+    ledger = services.ledger
+
+    async def die(*_):
+        raise Unavailable("the worker is gone", component="ledger")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Work, "_settle_parsed", die)
+        with pytest.raises(Unavailable):
+            await ledger.work.settle_parsed([parsed(document, new_chunks(10, "old"))])
+    assert await rows(services, "SELECT count(*) FROM chunks") == [(8,)]
+    await rows(services, "UPDATE documents SET due_at = now() - interval '1 s' RETURNING 1")
+
+    (again,) = await ledger.work.claim_documents(1)
+
+    assert (again.lease.version, again.upload) == (2, document.upload)
+    assert await ledger.work.settle_parsed([parsed(document, new_chunks(10, "late"))]) == set()
+    assert await ledger.work.settle_parsed([parsed(again, new_chunks(5, "new"))]) == {again.lease.id}
+    assert {chunk.content.text for chunk in (await ledger.work.claim_to_generate(50)).chunks} == {
+        f"new {n}" for n in range(5)
+    }
+    assert await rows(services, "SELECT below_version FROM sweeps") == [(2,)]  # some may be in Qdrant already
+    assert await ledger.work.purge_versions() == []
+    assert await rows(services, "SELECT DISTINCT version FROM chunks") == [(2,)]
+
+
+async def test_chunks_of_the_same_content_go_on_in_slices(services, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.work._MOST_TWINS", 4)
+    (document,) = await claimed(services, library)
+    await services.ledger.work.settle_parsed([parsed(document, new_chunks(11, key=b"k" * 32))])
+    (chunk,) = (await services.ledger.work.claim_to_generate(50)).chunks
+
+    with changes(services, "UPDATE chunks") as sizes:
+        await services.ledger.work.settle_generated(
+            [GenerateOutcome(chunk, "scripted", ("What is it?",), Usage(10, 5), 1)]
+        )
+        paid = []
+        while (again := await services.ledger.work.claim_to_generate(50)).paid_already:
+            assert again.chunks == []
+            paid.append(again.paid_already)
+
+    assert max(sizes) <= 5  # and the chunk that was claimed
+    assert len(paid) == 2
+    assert len(await services.ledger.work.claim_to_index(50)) == 11
+
+
+async def test_a_collection_is_reindexed_in_slices(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.ledger.documents._REINDEX_SLICE", 2)
+    for number in range(5):
+        await library.add(f"Text number {number}.", f"{number}.md", questions=["Which number?"])
+    await work(services)
+    await library.add("Another text.", "in work.md")
+
+    with changes(services, "AS newest") as sizes:
+        assert await services.ledger.documents.reindex(await library.collection()) == 5
+
+    assert sizes == [2, 2, 1]
+    assert await rows(services, "SELECT version, count(*) FROM documents GROUP BY 1 ORDER BY 1") == [(1, 1), (2, 5)]
+    assert await services.ledger.documents.reindex(await library.collection()) == 0  # all are in work
+
+
+async def test_old_versions_are_deleted_in_slices(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.ledger.versions._SLICE_CHUNKS", 4)
+    (document,) = await claimed(services, library)
+    await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
+    await work(services, "generate", "index")
+    await library.add("another text", "a.md0", questions=["Which text?"])
+    await work(services)
+
+    with changes(services, "DELETE FROM chunks") as sizes:
+        await services.cleaner.clean()
+
+    assert [size for size in sizes if size] == [4, 4, 2]
+    assert await rows(services, "SELECT DISTINCT version FROM chunks") == [(2,)]
+
+
+async def test_a_deleted_document_goes_in_slices(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.ledger.versions._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.versions._MOST_SLICES", 1)
+    (document,) = await claimed(services, library)
+    await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
+    await work(services, "generate", "index")
+    await services.ledger.documents.delete("default", document.lease.id)
+
+    left = []
+    for _ in range(3):
+        await services.cleaner.clean()
+        left += await rows(services, "SELECT (SELECT count(*) FROM chunks), count(*) FROM documents")
+
+    assert left == [(6, 1), (2, 1), (0, 0)]
+
+
+async def test_a_lost_index_is_repaired_in_slices(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.verification._CHUNKS", 4)
+    (document,) = await claimed(services, library)
+    await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
+    await work(services, "generate", "index")
+    collection = await library.collection()
+    await services.index.delete_document(collection.index_name, "default", document.lease.id)
+
+    async def verify():
+        verification = Verification(services.ledger.audit, services.index, collection, repair=True)
+        findings = [item async for item in verification.run() if isinstance(item, Finding)]
+        return {finding.chunk_id for finding in findings if finding.repaired}, verification.so_far.unrepaired
+
+    with changes(services, "UPDATE chunks") as sizes:
+        mended, unrepaired = await verify()
+
+    assert (len(mended), unrepaired) == (10, 0)
+    assert sizes == [4, 4, 2]
+    await work(services, "index")
+    assert await verify() == (set(), 0)
+    assert (await services.ledger.documents.get("default", document.lease.id)).state == DocumentState.READY

@@ -1,0 +1,167 @@
+"""Versions of a document: a failed edit changes nothing of the live one, and bytes stay while a version needs them."""
+
+from sqlalchemy import text
+
+from tests.api import left_behind, work
+
+KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
+PILOT = "The pilot boards the ships in the mouth of the river every morning."
+NO_PDF = "%PDF-1.7 this is no PDF"
+LIVE = {"text": KEEPER, "filename": "a.md", "title": "Leave", "metadata": {"department": "hr"}}
+BROKEN = {
+    "text": NO_PDF,
+    "filename": "b.pdf",
+    "media_type": "application/pdf",
+    "external_id": "a.md",
+    "title": "Law",
+    "metadata": {"department": "legal"},
+}
+
+
+async def submit(client, body, status=202):
+    reply = await client.post("/v1/documents", json=body)
+    assert reply.status_code == status, reply.text
+    return reply.json()["document_id"]
+
+
+async def document(client, document_id):
+    return (await client.get(f"/v1/documents/{document_id}")).json()
+
+
+async def departments(services):
+    """The metadata that the points of the collection carry."""
+    collection = await services.ledger.collections.get("default", "default")
+    points, _ = await services.index._client.scroll(collection.index_name, limit=100, with_payload=True)
+    return {point.payload["metadata"]["department"] for point in points}
+
+
+async def uploads(services, settings):
+    return len((await left_behind(services, settings))[1])
+
+
+async def live_then_broken(client, services):
+    """A document that queries see, and its next version, which could not be parsed."""
+    document_id = await submit(client, LIVE)
+    await work(services)
+    assert await submit(client, BROKEN) == document_id
+    await work(services)
+    await services.cleaner.clean()
+    assert (await document(client, document_id))["state"] == "failed"
+    return document_id
+
+
+async def discard(client, document_id):
+    reply = await client.post("/v1/dead/discard", json={"document_id": document_id})
+    assert reply.json() == {"documents": 1, "chunks": 0, "in_work": 0}
+
+
+async def test_a_failed_edit_that_is_dropped_leaves_the_live_version_as_it_was(client, services, settings, provider):
+    document_id = await live_then_broken(client, services)
+    assert (await document(client, document_id))["metadata"] == {"department": "legal"}
+
+    await discard(client, document_id)
+
+    shown = await document(client, document_id)
+    assert (shown["state"], shown["filename"], shown["title"]) == ("ready", "a.md", "Leave")
+    assert shown["metadata"] == {"department": "hr"}
+    assert await departments(services) == {"hr"}
+    await services.cleaner.clean()
+    assert await uploads(services, settings) == 1
+
+
+async def test_what_was_live_under_a_failed_edit_can_be_reindexed(client, services, provider):
+    document_id = await live_then_broken(client, services)
+    await discard(client, document_id)
+
+    assert (await client.post("/v1/collections/default/reindex")).json() == {"documents": 1}
+    await work(services)
+    await services.cleaner.clean()
+
+    shown = await document(client, document_id)
+    assert (shown["state"], shown["error"], shown["live_version"]) == ("ready", None, 3)
+    assert await departments(services) == {"hr"}
+
+
+async def test_a_reindex_reads_the_newest_content_that_nobody_dropped(client, services, provider):
+    document_id = await live_then_broken(client, services)
+
+    assert (await client.post("/v1/collections/default/reindex")).json() == {"documents": 1}
+    await work(services)
+
+    shown = await document(client, document_id)
+    assert (shown["state"], shown["version"], shown["filename"]) == ("failed", 3, "b.pdf")
+    assert await departments(services) == {"hr"}
+
+
+async def test_the_live_content_handed_in_after_a_failed_edit_is_the_next_version(client, services, settings, provider):
+    document_id = await live_then_broken(client, services)
+    calls = provider.stats()["calls"]
+
+    assert await submit(client, LIVE) == document_id
+    await work(services)
+    await services.cleaner.clean()
+
+    shown = await document(client, document_id)
+    assert (shown["state"], shown["live_version"], shown["title"]) == ("ready", 3, "Leave")
+    assert provider.stats()["calls"] == calls
+    assert await uploads(services, settings) == 1
+
+
+async def test_the_live_content_handed_in_after_a_dropped_edit_is_there_already(client, services, provider):
+    document_id = await live_then_broken(client, services)
+    await discard(client, document_id)
+
+    assert await submit(client, LIVE, status=200) == document_id
+
+
+async def test_a_live_chunk_that_is_written_again_beside_an_edit_keeps_its_own_fields(client, services, provider):
+    document_id = await submit(client, LIVE)
+    await work(services)
+    found = (await client.post("/v1/retrieve", json={"question": "Where does somebody live alone?"})).json()
+    feedback = {"query_id": found["metadata"]["query_id"], "chunk_id": found["chunks"][0]["chunk_id"], "helpful": True}
+    assert (await client.post("/v1/feedback", json=feedback)).status_code == 200
+    await submit(client, BROKEN)
+
+    await work(services, "index")
+
+    assert (await document(client, document_id))["version"] == 2
+    assert await departments(services) == {"hr"}
+
+
+async def test_bytes_stay_as_long_as_a_live_or_newest_version_needs_them(client, services, settings, provider):
+    document_id = await live_then_broken(client, services)
+    assert await uploads(services, settings) == 2
+
+    await submit(client, LIVE | {"text": PILOT})  # in the place of the failed edit
+    await services.cleaner.clean()
+    assert await uploads(services, settings) == 2
+
+    await work(services)
+    await services.cleaner.clean()
+    assert (await document(client, document_id))["live_version"] == 3
+    assert await uploads(services, settings) == 1
+
+    await client.post("/v1/collections/default/reindex")  # the same bytes for two versions
+    await services.cleaner.clean()
+    assert await uploads(services, settings) == 1
+    await work(services)
+    await services.cleaner.clean()
+    assert (await document(client, document_id))["live_version"] == 4
+    assert await uploads(services, settings) == 1
+
+    await client.delete(f"/v1/documents/{document_id}")
+    for _ in range(2):
+        await services.cleaner.clean()
+    assert await left_behind(services, settings) == (0, [])
+
+
+async def test_nothing_of_an_old_version_is_left(client, services, provider):
+    await submit(client, LIVE)
+    await work(services)
+    await submit(client, LIVE | {"text": PILOT})
+    await work(services)
+    await services.cleaner.clean()
+
+    async with services.database.begin() as connection:
+        assert (await connection.execute(text("SELECT DISTINCT version FROM chunks"))).scalars().all() == [2]
+        assert (await connection.execute(text("SELECT version FROM document_versions"))).scalars().all() == [2]

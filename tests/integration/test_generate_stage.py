@@ -1,0 +1,309 @@
+"""What is paid for is paid for once, stands under the key of the request that was sent, and is counted."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.errors import LeaseLost, RateLimited, Refused, Unavailable
+from shared.domain.records import CollectionOptions, DocumentState
+from shared.domain.retry import Dead, Retry
+from shared.domain.usage import Usage
+from shared.ingest.drain import Drain, DrainLimits
+from shared.ingest.generate.stage import generate, generate_stage
+from tests.api import work
+
+KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
+PROMPT = "{count} {title} {headings} {text}"
+
+
+class Interrupted:
+    """The model of a generator, whose call of a certain number fails or never ends."""
+
+    def __init__(self, model, number, error=None):
+        self.model = model
+        self.number = number
+        self.error = error
+        self.made = 0
+        self.reached = asyncio.Event()
+
+    @property
+    def name(self):
+        return self.model.name
+
+    async def complete(self, request):
+        self.made += 1
+        if self.made == self.number:
+            self.reached.set()
+            if self.error is None:
+                await asyncio.Event().wait()
+            raise self.error
+        return await self.model.complete(request)
+
+
+async def one_chunk(services, library, words=KEEPER):
+    """A claimed chunk whose questions are to be written."""
+    await library.add(words, "a.md")
+    await work(services, "parse")
+    return await claimed(services)
+
+
+async def claimed(services):
+    (chunk,) = (await services.ledger.work.claim_to_generate(1)).chunks
+    return chunk
+
+
+async def row(services, columns="calls, prompt_tokens, attempts, jsonb_array_length(replies) AS replies, leased_by"):
+    async with services.database.begin() as connection:
+        return (await connection.execute(text(f"SELECT {columns} FROM chunks"))).one()
+
+
+async def make_due(services):
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE chunks SET due_at = now()"))
+
+
+async def prompt(services, name):
+    return await services.ledger.collections.ensure(
+        "default",
+        "default",
+        embedding_model=services.settings.embedding_model,
+        options=CollectionOptions(prompt=f"{name} {PROMPT}"),
+    )
+
+
+async def test_questions_stand_under_the_key_of_the_prompt_that_was_sent(services, library, provider):
+    await prompt(services, "PROMPT-A")
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    await prompt(services, "PROMPT-B")
+    await work(services)
+    assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [0, 1]
+
+    await services.ledger.documents.reindex(await prompt(services, "PROMPT-A"))
+    await work(services)
+    await services.ledger.documents.reindex(await prompt(services, "PROMPT-B"))
+    await work(services)
+
+    assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [1, 1]
+
+
+async def test_a_changed_prompt_that_is_paid_for_already_costs_no_call(services, library, provider):
+    await prompt(services, "PROMPT-A")
+    await library.add(KEEPER, "a.md")
+    await work(services)
+    await prompt(services, "PROMPT-B")
+    await library.add(KEEPER, "b.md")
+    await work(services, "parse")
+    await prompt(services, "PROMPT-A")
+    await work(services)
+
+    assert provider.stats()["calls"] == 1
+    assert {d.state for d in await services.ledger.documents.page("default")} == {DocumentState.READY}
+
+
+async def test_chunks_whose_keys_become_the_same_are_paid_for_once(services, library, provider):
+    for number, name in enumerate(("PROMPT-A", "PROMPT-B")):
+        await prompt(services, name)
+        await library.add(KEEPER, f"{number}.md")
+        await work(services, "parse")
+    await prompt(services, "PROMPT-C")
+    await work(services)
+
+    assert provider.stats()["calls"] == 1
+    assert {d.state for d in await services.ledger.documents.page("default")} == {DocumentState.READY}
+
+
+async def test_a_repair_that_is_cut_short_goes_on_where_it_was(services, library, provider):
+    provider.script(malformed_containing="lighthouse")
+    chunk = await one_chunk(services, library)
+    interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
+
+    outcome = await generate(replace(services.generator, model=interrupted), chunk)
+    await services.ledger.work.settle_generated([outcome])
+    kept = await row(services)
+    assert (kept.calls, kept.replies, kept.attempts) == (1, 1, 0)
+    assert kept.prompt_tokens > 0
+
+    provider.script(malformed_containing="")
+    await make_due(services)
+    await work(services, "generate")
+    assert provider.stats()["calls"] == 2
+    done = await row(services)
+    assert (done.calls, done.replies) == (2, None)
+    assert done.prompt_tokens > kept.prompt_tokens
+
+
+async def test_settling_a_failure_twice_counts_its_cost_once(services, library, provider):
+    provider.script(malformed_containing="lighthouse")
+    chunk = await one_chunk(services, library)
+    interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
+    outcome = await generate(replace(services.generator, model=interrupted), chunk)
+
+    for _ in range(2):
+        await services.ledger.work.settle_generated([outcome])
+
+    assert (await row(services)).calls == 1
+
+
+@pytest.fixture
+def question_by_question(services):
+    """A generator that makes a call for each question."""
+    settings = services.settings
+    tuning = settings.tuning.model_copy(update={"question_strategy": "per-question"})
+    return replace(services.generator, settings=settings.model_copy(update={"tuning": tuning}))
+
+
+async def test_a_kill_between_two_calls_costs_the_call_in_flight_alone(
+    services, library, provider, question_by_question
+):
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    interrupted = Interrupted(services.generator.model, 4)
+    stage = generate_stage(replace(question_by_question, model=interrupted))
+    (chunk,) = await stage.claim(1)
+    killed = asyncio.create_task(stage.work(chunk, lambda: None))
+    await interrupted.reached.wait()
+    killed.cancel()
+    kept = await row(services)
+    assert (kept.calls, kept.replies) == (3, 3)
+
+    await make_due(services)
+    stage = generate_stage(question_by_question)
+    (chunk,) = await stage.claim(1)
+    outcome = await stage.work(chunk, lambda: None)
+    await stage.settle([outcome])
+    done = await row(services)
+    assert done.replies is None
+    assert done.calls == provider.stats()["calls"] == len(outcome.questions)
+
+
+async def test_an_orderly_stop_pays_for_nothing_twice_and_counts_it(services, library, provider, question_by_question):
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    interrupted = Interrupted(services.generator.model, 3)
+    stopping = asyncio.Event()
+    limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=0.05))
+    stage = generate_stage(replace(question_by_question, model=interrupted))
+    running = asyncio.create_task(Drain(stage, limits, stopping).run())
+    await interrupted.reached.wait()
+    stopping.set()
+    await running
+
+    kept = await row(services)
+    assert (kept.calls, kept.replies, kept.leased_by) == (2, 2, None)
+
+
+async def test_a_refusal_that_was_billed_is_counted(services, library):
+    chunk = await one_chunk(services, library)
+    refusing = Interrupted(services.generator.model, 1, Refused("no", usage=Usage(100, 10)))
+
+    outcome = await generate(replace(services.generator, model=refusing), chunk)
+    await services.ledger.work.settle_generated([outcome])
+
+    assert isinstance(outcome.decision, Dead)
+    assert (await row(services))[:2] == (1, 100)
+
+
+async def test_replies_to_another_prompt_are_not_taken(services, library, provider, question_by_question):
+    chunk = await one_chunk(services, library)
+    interrupted = Interrupted(services.generator.model, 2, RateLimited("429"))
+    outcome = await generate(replace(question_by_question, model=interrupted), chunk)
+    await services.ledger.work.settle_generated([outcome])
+
+    await prompt(services, "PROMPT-B")
+    await make_due(services)
+    stage = generate_stage(question_by_question)
+    (chunk,) = await stage.claim(1)
+    outcome = await stage.work(chunk, lambda: None)
+
+    calls = provider.stats(containing="PROMPT-B")["calls"]
+    assert (len(outcome.questions), outcome.calls) == (calls, calls + 1)
+
+
+async def test_replies_of_a_chunk_that_another_worker_holds_are_not_kept(services, library, provider):
+    chunk = await one_chunk(services, library)
+    await make_due(services)
+    await claimed(services)
+
+    with pytest.raises(LeaseLost):
+        await services.ledger.work.keep_replies(chunk.lease, (), chunk.usage, 1)
+
+
+async def test_no_call_is_made_once_the_lease_may_have_ended(services, library, provider):
+    chunk = await one_chunk(services, library)
+
+    def lost():
+        raise LeaseLost
+
+    outcome = await generate(services.generator, chunk, lost)
+
+    assert isinstance(outcome.decision, Retry)
+    assert not outcome.decision.burns_attempt
+    assert provider.stats()["calls"] == 0
+
+
+async def test_malformed_replies_that_end_a_chunk_are_counted(services, library, provider):
+    provider.script(malformed_containing="lighthouse")
+    document = await library.add(KEEPER, "a.md")
+    await work(services)
+
+    progress = (await services.ledger.documents.get("default", document.id)).progress
+    assert (progress.calls, progress.dead) == (3, 1)
+    assert progress.prompt_tokens > 0
+
+
+async def test_a_provider_that_refuses_the_key_is_left_alone_and_nothing_burns(services, library, provider):
+    for number in range(5):
+        await library.add(f"{KEEPER} Number {number}.")
+    await work(services, "parse")
+    provider.script(status=401)
+    await work(services, "generate")
+    tried = provider.stats()["calls"]
+    assert tried >= 1
+
+    await make_due(services)
+    await work(services, "generate")
+
+    assert provider.stats()["calls"] == tried
+    async with services.database.begin() as connection:
+        found = await connection.execute(text("SELECT DISTINCT state, attempts, leased_by, lost_leases FROM chunks"))
+        assert found.all() == [("generating", 0, None, 0)]
+
+
+async def test_a_claim_that_meets_another_of_the_same_content_leaves_it_out_and_takes_the_rest(services, library):
+    await library.add("Something else that nobody holds.", "c.md")
+    for name in ("a.md", "b.md"):
+        await library.add(KEEPER, name)
+    await work(services, "parse")
+    async with services.database.begin() as connection:
+        await connection.execute(
+            text(
+                "UPDATE chunks SET leased_by = 'other', due_at = now() + interval '1 hour' WHERE id = "
+                "(SELECT max(id::text)::uuid FROM chunks WHERE content->>'text' LIKE '%lighthouse%')"
+            )
+        )
+        claiming = asyncio.create_task(services.ledger.work.claim_to_generate(10))
+        await asyncio.sleep(0.2)  # it waits for this transaction
+
+    assert [chunk.content.text for chunk in (await claiming).chunks] == ["Something else that nobody holds."]
+
+
+@pytest.mark.parametrize(
+    ("bound", "statement"),
+    [("statement_timeout", "SELECT pg_sleep(5)"), ("lock_timeout", "SELECT pg_advisory_xact_lock(4711)")],
+)
+async def test_a_statement_that_the_server_cancels_is_worth_another_attempt(services, bound, statement):
+    async def bounded():
+        async with services.database.begin() as connection:
+            await connection.execute(text(f"SET LOCAL {bound} = '20ms'"))
+            await connection.execute(text(statement))
+
+    async with services.database.begin() as holder:
+        await holder.execute(text("SELECT pg_advisory_xact_lock(4711)"))
+        with pytest.raises(Unavailable) as caught:
+            await bounded()
+
+    assert caught.value.component == "ledger"

@@ -1,0 +1,133 @@
+"""What index workers take, how they write it, and what they do while Qdrant takes nothing."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from qdrant_client.http.exceptions import UnexpectedResponse
+from sqlalchemy import text
+
+from shared.domain.errors import LeaseLost
+from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.ingest.index import stage
+from shared.ingest.index.stage import index_batch, index_stage
+from shared.ledger import Work
+from tests.api import as_tenant, calling, with_keys, work
+from tests.conftest import Library
+
+
+async def states(services, table):
+    async with services.database.begin() as connection:
+        found = await connection.execute(text(f"SELECT state, count(*) FROM {table} GROUP BY state ORDER BY state"))
+        return [tuple(row) for row in found]
+
+
+def of_model(services, name):
+    """An indexer whose worker has this embedding model."""
+    ledger = Work(services.database, worker="other", lease=timedelta(seconds=30), embedding_model=name)
+    return replace(services.indexer, work=ledger)
+
+
+async def test_a_worker_with_another_embedding_model_takes_nothing(services, provider, settings):
+    library = Library(services, "alice")
+    for number in range(5):
+        await library.add(f"Text number {number}.", questions=["Which number?"])
+    await work(services, "parse")
+
+    other = of_model(services, "other-model")
+    for suspects in (False, True):
+        assert await other.work.claim_to_index(10, suspects=suspects) == []
+    assert await states(services, "chunks") == [("generated", 5)]
+    assert "index" in await services.ledger.work.due()
+
+    async with calling(with_keys(settings).model_copy(update={"embedding_model": "other-model"}), services) as client:
+        status = (await client.get("/v1/status", headers=as_tenant("alice"))).json()
+    assert status["unserved"] == [{"embedding_model": settings.embedding_model, "chunks": 5}]
+
+    await work(services, "index")
+    assert await states(services, "documents") == [("ready", 5)]
+
+
+async def test_chunks_of_many_collections_go_in_few_batches(services, provider):
+    for number in range(12):
+        await Library(services, f"t{number}").add(f"Text number {number} of a tenant.", questions=["Which number?"])
+    await work(services, "parse")
+
+    await work(services, "index")
+
+    assert provider.stats()["embeddings"] <= 2  # one learns the length of the vectors
+    assert await states(services, "documents") == [("ready", 12)]
+
+
+@pytest.fixture
+def refuse_writes(services, monkeypatch):
+    """Let Qdrant answer so many writes as a full disk does, while it answers every other request."""
+    client = services.index._client.http.client
+    request = client.request
+
+    def refuse(times):
+        left = [None] * times
+
+        async def answer(**arguments):
+            if left and arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
+                left.pop()
+                raise UnexpectedResponse(507, "Insufficient Storage", b"{}", {})
+            return await request(**arguments)
+
+        monkeypatch.setattr(client, "request", answer)
+        return left
+
+    monkeypatch.setattr(stage, "_FIRST_PAUSE_SECONDS", 0.01)
+    return refuse
+
+
+async def test_vectors_are_held_while_qdrant_takes_no_write(services, library, provider, refuse_writes):
+    await library.add("The keeper lives alone.", questions=["Who lives alone?"])
+    await work(services, "parse")
+    left = refuse_writes(4)
+
+    await work(services, "index")
+
+    assert (left, await states(services, "documents")) == ([], [("ready", 1)])
+    assert provider.stats()["embedded_inputs"] <= 3  # the text, its question, and what learns the length
+
+
+async def test_held_vectors_are_let_go_with_the_lease(services, library, refuse_writes):
+    await library.add("The keeper lives alone.", questions=["Who lives alone?"])
+    await work(services, "parse")
+    refuse_writes(1000)
+    asked = iter([None, None, LeaseLost()])
+
+    def require_lease():
+        if error := next(asked):
+            raise error
+
+    (failed,) = await index_batch(services.indexer, await services.ledger.work.claim_to_index(1), require_lease)
+
+    assert isinstance(failed, FailedAttempt)
+    assert not failed.decision.burns_attempt
+
+
+async def test_a_collection_that_takes_no_write_holds_up_no_other(services, provider, monkeypatch):
+    monkeypatch.setattr(stage, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(stage, "_HOLD_BESIDE_OTHERS", timedelta(seconds=0.05))
+    for tenant in ("refused", "taken"):
+        await Library(services, tenant).add("The keeper lives alone.", questions=["Who lives alone?"])
+    await work(services, "parse")
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'refused'"))
+
+    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+
+    (refused,) = [outcome for outcome in outcomes if isinstance(outcome, FailedAttempt)]
+    (taken,) = [outcome for outcome in outcomes if isinstance(outcome, IndexOutcome)]
+    assert not refused.decision.burns_attempt
+    assert taken.chunk.tenant == "taken"
+
+
+async def test_no_more_batches_are_begun_than_there_are_slots(services, provider):
+    for number in range(12):
+        await Library(services, f"t{number}").add(f"Text number {number} of a tenant.", questions=["Which number?"])
+    await work(services, "parse")
+
+    assert len(await index_stage(services.indexer).claim(2)) <= 2

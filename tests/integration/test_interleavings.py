@@ -1,0 +1,476 @@
+"""What stands in Qdrant is what the ledger says, whoever else writes, edits or dies in between."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.errors import ForeaskError
+from shared.domain.outcomes import FailedAttempt
+from shared.domain.records import DocumentState
+from shared.domain.retry import Dead, Retry
+from shared.domain.usage import Usage
+from shared.ingest.index.stage import _settle, index_batch
+from shared.ledger.query_log import QueryLogEntry
+from shared.maintenance.verification import Finding, Verification
+from shared.vectors.index import _INDEXED, Index
+from tests.api import work
+from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
+
+SEVEN = "The harbour opens at seven in the morning for all ships."
+NINE = "The harbour opens at nine in the morning for all boats."
+UNREADABLE = "%PDF-1.4 cut short"
+QUESTION = "When does the harbour open?"
+
+
+async def run(services, statement):
+    async with services.database.begin() as connection:
+        result = await connection.execute(text(statement))
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+async def end_leases(services):
+    await run(services, "UPDATE chunks SET due_at = now() WHERE leased_by IS NOT NULL")
+
+
+async def cleaned(services):
+    """Clean up until no sweep is left, as when every lease has ended."""
+    while True:
+        await services.cleaner.clean()
+        if not await run(services, "SELECT 1 FROM sweeps"):
+            return
+        await run(services, "UPDATE sweeps SET due_at = now()")
+
+
+async def differences(services, library):
+    comparison = Verification(services.ledger.audit, services.index, await library.collection(), repair=False)
+    return [(item.kind, item.why) async for item in comparison.run() if isinstance(item, Finding)]
+
+
+async def indexed(indexer, batch):
+    await _settle(indexer, [await index_batch(indexer, batch)])
+
+
+def during(monkeypatch, services, action, *, before):
+    """Do something before or after the first request that changes points by several operations."""
+    request = services.index._client.batch_update_points
+    done = []
+
+    async def meddling(*arguments, **named):
+        first = not done
+        done.append(True)
+        if first and before:
+            await action()
+        result = await request(*arguments, **named)
+        if first and not before:
+            await action()
+        return result
+
+    monkeypatch.setattr(services.index._client, "batch_update_points", meddling)
+
+
+# --- versions that follow each other ---
+
+
+async def test_a_version_that_was_never_live_is_not_found_once_the_next_one_fails(services, library, provider):
+    document = await library.add(TWO_SECTIONS, "a.md")
+    await work(services, "parse", "generate")
+    await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
+    assert await texts_found(services, library, "What is about alpha number?")
+
+    await library.add(UNREADABLE, "a.md")
+    await work(services)
+    await services.cleaner.clean()
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.state, found.live_version) == (DocumentState.FAILED, None)
+    assert await texts_found(services, library, "What is about alpha number?") == []
+    assert await points(services, library) == {}
+
+
+async def test_an_edit_of_a_version_that_was_never_live_waits_for_nobody(services, library, provider):
+    document = await library.add(TWO_SECTIONS, "a.md")
+    await work(services, "parse", "generate")
+    await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
+    await library.add(NINE, "a.md")
+    await work(services)
+
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+    assert {p["version"] for p in (await points(services, library)).values()} == {2}
+    assert await differences(services, library) == []
+
+
+async def test_a_late_writer_of_a_version_that_was_never_live_leaves_nothing(services, library, provider):
+    await library.add(TWO_SECTIONS, "a.md")
+    await work(services, "parse", "generate")
+    late = await services.ledger.work.claim_to_index(10)
+    await library.add(UNREADABLE, "a.md")
+    await work(services)
+    await cleaned(services)
+
+    await indexed(services.indexer, late)
+    await cleaned(services)
+
+    assert await points(services, library) == {}
+
+
+async def test_hidden_points_of_a_superseded_version_go_though_the_next_one_fails(services, library, provider):
+    await library.add(SEVEN, "a.md")
+    await work(services)
+    before = await points(services, library)
+    await library.add(NINE, "a.md")
+    await work(services, "parse", "generate")
+    await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    assert await points(services, library, hidden=True)
+
+    await library.add(UNREADABLE, "a.md")
+    await work(services)
+    await cleaned(services)
+
+    assert await points(services, library) == before
+    assert await differences(services, library) == []
+
+
+ALPHA, GAMMA, BETA, DELTA = (
+    f"# {n}\n\n" + f"{n} is the word of the bay. " * 60 for n in ("alpha", "gamma", "beta", "delta")
+)
+FIRST, SECOND, THIRD = ALPHA, f"{BETA}\n\n{GAMMA}", f"{DELTA}\n\n{GAMMA}"
+
+
+async def words_found(services, library):
+    found = await texts_found(services, library, "gamma is the word", top_k=9)
+    return sorted({chunk.split()[1] for chunk in found})
+
+
+async def common_chunk(services):
+    """Claim what is to be indexed and return the chunk that two versions share, without the others."""
+    claimed = await services.ledger.work.claim_to_index(10)
+    (common,) = [chunk for chunk in claimed if "gamma" in chunk.content.text]
+    await services.ledger.work.give_back("chunks", [c.lease for c in claimed if c is not common])
+    return common
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the request", "after the request"])
+async def test_an_edit_while_a_version_is_shown_leaves_no_gap(services, library, provider, monkeypatch, before):
+    document = await library.add(FIRST, "a.md")
+    await work(services)
+    await library.add(SECOND, "a.md")
+
+    async def edit():
+        await library.add(THIRD, "a.md")
+
+    during(monkeypatch, services, edit, before=before)
+    await work(services)
+    await services.cleaner.clean()
+    await work(services, "parse", "generate")
+    assert await words_found(services, library) == ["beta", "gamma"]
+
+    await index_batch(services.indexer, [await common_chunk(services)])
+    assert await words_found(services, library) == ["beta", "gamma"]
+    await library.add(UNREADABLE, "a.md")
+    await work(services)
+    await cleaned(services)
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.state, found.live_version) == (DocumentState.FAILED, 2)
+    assert await words_found(services, library) == ["beta", "gamma"]
+    assert await differences(services, library) == []
+
+
+async def test_an_edit_after_a_kill_while_a_version_is_shown_leaves_no_gap(services, library, provider, monkeypatch):
+    document = await library.add(FIRST, "a.md")
+    await work(services)
+    await library.add(SECOND, "a.md")
+    await work(services, "parse", "generate")
+    batch = await services.ledger.work.claim_to_index(10)
+
+    async def die():
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        during(patched, services, die, before=True)
+        with suppress(asyncio.CancelledError):
+            await indexed(services.indexer, batch)
+    await library.add(UNREADABLE, "a.md")
+    await work(services)
+    assert await differences(services, library) == []
+    await services.cleaner.clean()
+
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.state, found.live_version) == (DocumentState.FAILED, 2)
+    assert await words_found(services, library) == ["beta", "gamma"]
+    await cleaned(services)
+    assert await differences(services, library) == []
+
+
+async def test_a_version_is_shown_before_the_older_one_goes_in_one_request(services, library, provider, monkeypatch):
+    await library.add(SEVEN, "a.md")
+    await work(services)
+    await library.add(NINE, "a.md")
+    requests = []
+    request = services.index._client.batch_update_points
+
+    async def counting(name, operations, **named):
+        requests.append([type(operation).__name__ for operation in operations])
+        return await request(name, operations, **named)
+
+    monkeypatch.setattr(services.index._client, "batch_update_points", counting)
+    await work(services)
+
+    (operations,) = requests
+    assert operations.index("SetPayloadOperation") < operations.index("DeleteOperation")
+    assert await run(services, "SELECT again, due_at > now() FROM sweeps") == [(False, True)]
+
+
+async def test_every_document_of_a_group_is_finished_at_once(services, library):
+    for number in range(120):
+        await library.add(f"Text number {number}.", questions=[])
+    await work(services, "parse")
+    batch = await services.ledger.work.claim_to_index(200)
+
+    await indexed(services.indexer, batch)
+
+    assert await run(services, "SELECT state, count(*) FROM documents GROUP BY state") == [("ready", 120)]
+
+
+# --- writers that come late ---
+
+
+async def second_version(services, library):
+    """A document whose second version waits for the indexer."""
+    await library.add(SEVEN, "a.md")
+    await work(services)
+    document = await library.add(NINE, "a.md")
+    await work(services, "parse", "generate")
+    return document
+
+
+async def test_a_late_writer_of_the_live_version_hides_nothing(services, library, provider):
+    document = await second_version(services, library)
+    late = await services.ledger.work.claim_to_index(10)
+    await end_leases(services)
+    await work(services, "index")
+    before = await points(services, library)
+    assert await texts_found(services, library, QUESTION) == [NINE]
+
+    await indexed(services.indexer, late)
+
+    assert await texts_found(services, library, QUESTION) == [NINE]
+    await cleaned(services)
+    assert await points(services, library) == before
+    assert await differences(services, library) == []
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.state, found.live_version) == (DocumentState.READY, 2)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["settles", "dies before it settles"])
+async def test_a_late_writer_leaves_no_question_that_its_successor_dropped(services, library, provider, dies):
+    await second_version(services, library)
+    late = await services.ledger.work.claim_to_index(10)
+    await end_leases(services)
+    await indexed(replace(services.indexer, floor=0.99), await services.ledger.work.claim_to_index(10))
+    before = await points(services, library)
+
+    outcomes = await index_batch(services.indexer, late)
+    if not dies:
+        await _settle(services.indexer, [outcomes])
+    assert (await points(services, library)).keys() > before.keys()
+    await cleaned(services)
+
+    assert await points(services, library) == before
+
+
+async def test_a_late_writer_between_its_successors_upsert_and_settlement_leaves_nothing(services, library, provider):
+    await second_version(services, library)
+    late = await services.ledger.work.claim_to_index(10)
+    await end_leases(services)
+    strict = replace(services.indexer, floor=0.99)
+    successor = await index_batch(strict, await services.ledger.work.claim_to_index(10))
+    written = await points(services, library)
+
+    await indexed(services.indexer, late)
+    await services.cleaner.clean()
+    await _settle(strict, [successor])
+    await cleaned(services)
+
+    assert (await points(services, library)).keys() == {i for i, p in written.items() if p["version"] == 2}
+    assert await differences(services, library) == []
+
+
+async def test_a_chunk_that_is_written_again_keeps_no_question_that_is_dropped_now(services, library, provider):
+    await library.add(TWO_SECTIONS, "a.md")
+    await work(services)
+    before = await points(services, library)
+    await run(services, "UPDATE chunks SET state = 'generated', due_at = now()")
+    await run(services, "UPDATE documents SET state = 'indexing'")
+
+    batch = await services.ledger.work.claim_to_index(10)
+    await indexed(replace(services.indexer, floor=0.99), batch)
+
+    after = await points(services, library)
+    assert after.keys() == {identity for identity, p in before.items() if "text" in p}
+    assert await differences(services, library) == []
+
+
+async def test_what_is_written_for_the_first_time_costs_no_deletion(services, library, provider, monkeypatch):
+    await library.add(TWO_SECTIONS, "a.md")
+
+    async def unwanted(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(services.index._client, "delete", unwanted)
+    monkeypatch.setattr(services.index._client, "batch_update_points", unwanted)
+    await work(services)
+
+    assert await differences(services, library) == []
+
+
+# --- settlements that are made twice ---
+
+
+async def test_a_settlement_that_is_repeated_changes_nothing(services, library, provider):
+    await second_version(services, library)
+    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    for _ in range(2):
+        await _settle(services.indexer, [outcomes])
+    await cleaned(services)
+
+    assert await texts_found(services, library, QUESTION) == [NINE]
+    assert await differences(services, library) == []
+
+
+async def test_a_stale_settlement_needs_no_qdrant(services, library, provider):
+    await second_version(services, library)
+    late = await services.ledger.work.claim_to_index(10)
+    outcomes = await index_batch(services.indexer, late)
+    await end_leases(services)
+    await services.ledger.work.claim_to_index(10)
+    away = Index("http://127.0.0.1:9")  # discard: nobody listens
+    try:
+        finisher = replace(services.indexer.finisher, index=away)
+        await _settle(replace(services.indexer, index=away, finisher=finisher), [outcomes])
+    finally:
+        await away.aclose()
+
+
+async def test_a_failure_that_is_recorded_twice_counts_once(services, library):
+    ledger, decision = services.ledger.work, Retry(timedelta(seconds=5), "500")
+    await library.add("one two three", "a.md")
+    (document,) = await ledger.claim_documents(1)
+    for _ in range(2):
+        await ledger.settle_failed_documents([FailedAttempt(document.lease, decision)])
+    counts = "attempts, jsonb_array_length(history)"
+    assert await run(services, f"SELECT {counts} FROM documents") == [(1, 1)]
+
+    await run(services, "UPDATE documents SET due_at = now()")
+    await work(services, "parse")
+    (chunk,) = (await ledger.claim_to_generate(1)).chunks
+    for _ in range(2):
+        await ledger.settle_generated([FailedAttempt(chunk.lease, decision, Usage(100, 10), 1)])
+    costs = f"{counts}, prompt_tokens, calls"
+    assert await run(services, f"SELECT {costs} FROM chunks") == [(1, 1, 100, 1)]
+
+    (again,) = await claimed_again(services)
+    await ledger.settle_generated([FailedAttempt(again.lease, Dead("no JSON"))])
+    (to_index,) = await ledger.claim_to_index(1)
+    for _ in range(2):
+        await ledger.settle_failed_indexing([FailedAttempt(to_index.lease, decision)])
+    assert await run(services, f"SELECT {counts} FROM chunks") == [(1, 3)]
+
+
+async def claimed_again(services):
+    await run(services, "UPDATE chunks SET due_at = now()")
+    return (await services.ledger.work.claim_to_generate(1)).chunks
+
+
+async def test_a_document_whose_worker_lives_is_no_suspect_any_more(services, library):
+    await library.add("one two three")
+    for _ in range(2):
+        (document,) = await services.ledger.work.claim_documents(1)
+        await run(services, "UPDATE documents SET due_at = now()")
+    (document,) = await services.ledger.work.claim_documents(1, suspects=True)
+    assert document.lost_leases == 2
+
+    await services.ledger.work.settle_failed_documents([FailedAttempt(document.lease, Retry(timedelta(), "500"))])
+
+    (document,) = await services.ledger.work.claim_documents(1)
+    assert document.lost_leases == 0
+
+
+# --- users' questions, and the collection itself ---
+
+
+async def accepted(services, library, question):
+    """Accept a question for the one chunk that there is; return what takes it back."""
+    collection = await library.collection()
+    ((chunk,),) = await run(services, "SELECT id FROM chunks")
+    entry = QueryLogEntry(uuid4(), "default", collection.id, question, [str(chunk)])
+    await services.ledger.query_log.append([entry])
+    await services.ledger.feedback.accept("default", entry.id, chunk, most=10)
+    return partial(services.ledger.feedback.take_back, "default", entry.id, chunk)
+
+
+async def test_a_question_that_is_taken_back_while_its_chunk_waits_is_not_found_from_now_on(
+    services, library, provider
+):
+    await library.add("Everybody has thirty days of leave a year.", "l.md")
+    await work(services)
+    take_back = await accepted(services, library, "vacation allowance please tell")
+    await work(services, "index")
+    await accepted(services, library, "holiday entitlement please tell")
+    assert len(await points(services, library, source="user")) == 1
+
+    await take_back()
+    await services.cleaner.clean()
+
+    assert await points(services, library, source="user") == {}
+    await work(services, "index")
+    await services.cleaner.clean()
+    assert await run(services, "SELECT state FROM accepted_questions") == [("indexed",)]
+    assert await differences(services, library) == []
+
+
+async def test_a_question_that_is_taken_back_while_it_is_written_leaves_no_point(services, library, provider):
+    await library.add("Everybody has thirty days of leave a year.", "l.md")
+    await work(services)
+    collection = await library.collection()
+    take_back = await accepted(services, library, "vacation allowance please tell")
+    writing = await services.ledger.work.claim_to_index(10)
+    await take_back()
+
+    async with services.ledger.feedback.pending_removals() as removals:
+        found = [question.id for question in removals.questions]
+        await services.index.delete_by_id(collection.index_name, list(map(str, found)))
+        await indexed(services.indexer, writing)
+        await removals.delete(found)
+    await services.cleaner.clean()
+
+    assert await run(services, "SELECT 1 FROM accepted_questions") == []
+    assert await points(services, library, source="user") == {}
+    assert await differences(services, library) == []
+
+
+async def test_payload_indexes_that_are_missing_are_made_when_the_collection_is_next_used(services, monkeypatch):
+    name = f"interrupted-{uuid4().hex}"
+    create = services.index._client.create_payload_index
+    calls = []
+
+    async def failing(*arguments, **named):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise OSError
+        return await create(*arguments, **named)
+
+    monkeypatch.setattr(services.index._client, "create_payload_index", failing)
+    with pytest.raises(ForeaskError):
+        await services.index.ensure_collection(name, 3)
+    await services.index.ensure_collection(name, 3)
+
+    schema = (await services.index._client.get_collection(name)).payload_schema
+    assert schema.keys() == _INDEXED.keys()
+    await services.index.drop_collection(name)

@@ -1,0 +1,165 @@
+"""Nobody waits because another's request is large: the event loop never stands for more than 0.2 s."""
+
+import asyncio
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+
+from api.progress_feeds import ProgressFeeds
+from shared.ledger.documents import Documents
+from shared.query.calibrate.calibrator import Calibrator
+from shared.query.retrieve import ChannelHits
+from shared.query.retrieve.query import CHANNELS
+from tests.api import work
+from tests.loopwatch import watched_loop
+
+JSON = {"content-type": "application/json"}
+
+
+def whole(document):
+    return orjson.dumps({"text": "alpha beta"} | document)
+
+
+def filled(opening, item, closing, size=20_000_000):
+    return b'{"text":"a","metadata":' + opening + item * (size // len(item)) + closing + b"}"
+
+
+LARGEST = {
+    "lists": (filled(b'{"a":[', b"[],", b"[]]}"), 413),
+    "keys": (b'{"text":"a",' + b",".join(b'"x%d":1' % number for number in range(90_000)) + b"}", 422),
+    "wrong questions": (whole({"questions": [{"a": 1, "b": 2}] * 20_000}), 422),
+    "text": (whole({"text": 'Lorem "ipsum", dolor.\n' * 800_000}), 202),
+    "questions": (whole({"questions": [{"text": f"Who is {n}?", "quote": "alpha" * 100} for n in range(20_000)]}), 202),
+}
+
+
+@pytest.mark.parametrize("name", LARGEST)
+async def test_the_largest_documents(client, wakes, name):
+    body, status = LARGEST[name]
+    async with watched_loop() as watch:
+        reply = await client.post("/v1/documents", content=body, headers=JSON)
+
+    assert reply.status_code == status, reply.text[:500]
+    watch.require_free()
+
+
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [
+        ("/v1/retrieve", "POST"),
+        ("/v1/query", "POST"),
+        ("/v1/feedback", "POST"),
+        ("/v1/dead/retry", "POST"),
+        ("/v1/dead/discard", "POST"),
+        ("/v1/collections/default", "PUT"),
+        ("/v1/collections/default/verify", "POST"),
+        ("/v1/collections/default/calibration", "POST"),
+    ],
+)
+async def test_other_bodies_are_small(client, path, method):
+    body = b'{"question": "' + b"x" * 1_100_000 + b'"}'
+
+    assert (await client.request(method, path, content=body, headers=JSON)).status_code == 413
+
+
+class MadeUpHits:
+    """Stands for a retriever over a large collection, where channels find hardly the same chunks."""
+
+    def __init__(self, questions):
+        chance = random.Random(5)
+        self.hits = [{channel: self._of_channel(chance) for channel in CHANNELS} for _ in range(questions)]
+        self.answers = [{next(iter(channels["text"].scores))} for channels in self.hits]
+
+    def _of_channel(self, chance):
+        scores = {f"{chance.getrandbits(64):016x}": 1 - rank / 100 for rank in range(100)}
+        return ChannelHits(scores, floor=0.01, points=100)
+
+    async def search_channels(self, *_):
+        return self.hits
+
+
+async def test_a_calibration_with_as_many_questions_as_there_may_be(services, library):
+    collection, ledger, found = await library.collection(), services.ledger, MadeUpHits(1_000)
+    calibrator = Calibrator(ledger.calibrations, ledger.feedback, found, services.indexer.embedder, services.index)
+    await services.index.ensure_collection(collection.index_name, await services.indexer.embedder.dimensions())
+
+    async with watched_loop() as watch:
+        changed = await calibrator.calibrate_labelled(collection, [("Why?", answer) for answer in found.answers])
+
+    assert changed.weights.text > changed.weights.questions
+    watch.require_free()
+
+
+async def test_a_thousand_listeners_share_what_is_read(services, library, settings, monkeypatch):
+    reads = Counter()
+    changes = Documents.changes
+
+    async def counted(documents, tenant, *since):
+        reads[tenant] += 1
+        return await changes(documents, tenant, *since)
+
+    monkeypatch.setattr(Documents, "changes", counted)
+    feeds = ProgressFeeds(services.ledger.documents, settings)
+    told = Counter()
+    ready = asyncio.Barrier(1_001)
+
+    async def listen():
+        with feeds.joined("default") as feed:
+            number, pieces = await feed.news(None)
+            told["first"] += b'"documents":{}' in pieces
+            await ready.wait()
+            async with asyncio.timeout(20):
+                while b"event: document" not in pieces:
+                    await asyncio.sleep(0.25)
+                    number, pieces = await feed.news(number)
+            told["second"] += b'"queued":1' in pieces
+
+    async with watched_loop() as watch, asyncio.TaskGroup() as listeners:
+        for _ in range(1_000):
+            listeners.create_task(listen())
+        await ready.wait()
+        await library.add("A text about a lighthouse and its keeper.")
+
+    assert told == {"first": 1_000, "second": 1_000}
+    assert reads["default"] <= 10
+    watch.require_free()
+
+
+async def test_who_joins_is_told_what_is_in_work_and_no_more(services, library, settings, provider):
+    done = await library.add("alpha")
+    await work(services)
+    open_ = await library.add("beta")
+    await work(services, "parse")
+    feeds = ProgressFeeds(services.ledger.documents, settings)
+
+    with feeds.joined("default") as feed:
+        number, pieces = await feed.news(None)
+        assert (str(open_.id).encode() in pieces, str(done.id).encode() in pieces) == (True, False)
+        assert await feed.news(number) == (number, b"")
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_a_clock_that_is_off_hides_no_change(services, library, hours):
+    documents = services.ledger.documents
+    since = datetime.now(UTC) + timedelta(hours=hours)
+    document = await library.add("alpha")
+
+    changes = await documents.changes("default", since)
+
+    assert [changed.id for changed in changes.documents] == [document.id]
+
+
+async def test_a_change_whose_transaction_was_slow_is_told_when_it_is_seen(services, library, settings):
+    feeds = ProgressFeeds(services.ledger.documents, settings)
+    with feeds.joined("default") as feed:
+        number, _ = await feed.news(None)
+        document = await library.add("alpha")
+        async with services.database.begin() as connection:  # as if it had begun 15 s before it was committed
+            await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '15 seconds'")
+        await asyncio.sleep(0.6)
+        _, pieces = await feed.news(number)
+
+    assert str(document.id).encode() in pieces

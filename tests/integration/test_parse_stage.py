@@ -1,0 +1,81 @@
+"""Parsing beside others: one tenant's document stops no loop, and a folder that is away is no document's fault."""
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.errors import Unavailable
+from shared.domain.records import DocumentState, ReadyQuestion
+from tests.api import work
+from tests.loopwatch import watched_loop
+
+
+async def test_thousands_of_quoted_questions_stop_no_loop(services, library):
+    facts = [
+        f"Fact number {number} says that lamp {number} burns until dawn on cliff {number}." for number in range(6000)
+    ]
+    questions = [ReadyQuestion(f"When does lamp {n} burn?", quote=fact[5:-4]) for n, fact in enumerate(facts)]
+    sections = "\n\n".join(f"# Part {n}\n\n" + " ".join(facts[3 * n : 3 * n + 3]) for n in range(2000))
+    large = await library.add(sections, "large.md", questions=questions)
+    small = await library.add("A small text beside it.", "small.md", questions=["Which text?"])
+
+    async with watched_loop() as watch:
+        await work(services, "parse")
+
+    watch.require_free()
+    async with services.database.begin() as connection:
+        found = await connection.execute(text("SELECT content->>'text', ready_questions FROM chunks"))
+        placed = [(content, question) for content, given in found for question in given]
+    assert len(placed) == 6001
+    assert all(question.split()[3] in content.split() for content, question in placed if "lamp" in question)
+    for document in (large, small):
+        state = (await services.ledger.documents.get("default", document.id)).state
+        assert state == DocumentState.INDEXING
+
+
+async def parsing(services):
+    async with services.database.begin() as connection:
+        return [tuple(row) for row in await connection.execute(text("SELECT DISTINCT state, attempts FROM documents"))]
+
+
+async def test_a_folder_of_uploads_that_is_away_fails_no_document(services, library):
+    for number in range(3):
+        await library.add(f"Text number {number}.")
+    folder = services.settings.data_dir / "uploads"
+    folder.rename(folder.with_name("elsewhere"))
+    folder.mkdir()  # as the mount point of a folder that is not mounted
+
+    with pytest.raises(Unavailable) as caught:
+        await work(services, "parse")
+    assert caught.value.component == "uploads"
+    assert await parsing(services) == [("queued", 0)]
+
+    folder.rmdir()
+    folder.with_name("elsewhere").rename(folder)
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE documents SET due_at = now()"))
+    await work(services, "parse")
+    assert await parsing(services) == [("generating", 0)]
+
+
+async def test_a_folder_that_cannot_be_listed_fails_no_document(services, library):
+    await library.add("A text.")
+    folder = services.settings.data_dir / "uploads"
+    folder.rename(folder.with_name("elsewhere"))
+    try:
+        with pytest.raises(Unavailable):
+            await work(services, "parse")
+        assert await parsing(services) == [("queued", 0)]
+    finally:
+        folder.with_name("elsewhere").rename(folder)
+
+
+async def test_a_single_upload_that_is_gone_fails_with_what_to_do(services, library):
+    gone = await library.add("A text that is gone.", "gone.md")
+    (file,) = (services.settings.data_dir / "uploads").glob("??/*")
+    await library.add("A text that is there.", "there.md")
+    file.unlink()
+    await work(services, "parse")
+
+    found = await services.ledger.documents.get("default", gone.id)
+    assert (found.state, found.error) == (DocumentState.FAILED, "The stored file is gone: upload the document again.")
+    assert await services.uploads.require() is None

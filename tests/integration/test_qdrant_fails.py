@@ -1,0 +1,206 @@
+"""Qdrant reads and refuses writes, or lists its collections and answers no query: what the product does then."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from qdrant_client import models
+from sqlalchemy import text
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
+
+from shared.domain.errors import Unavailable
+from shared.domain.outcomes import FailedAttempt
+from shared.domain.retry import Retry
+from shared.ingest.index.stage import index_batch
+from shared.maintenance.verification import Finding, Verification
+from shared.vectors.index import Index
+from tests.api import calling, work
+from tests.faults.proxy import REFUSAL, Fault, Link
+
+WRITES = Fault(refuse="?wait=true")
+QUERIES = Fault(refuse="/points/query/batch")
+HARBOUR = "The harbour opens at seven in the morning for all ships."
+
+
+@pytest.fixture
+async def link(settings):
+    """A way to Qdrant that fails on demand."""
+    link = Link(settings.qdrant_url.removeprefix("http://").rstrip("/"))
+    link.port = await link.listen()
+    yield link
+    await link.aclose()
+
+
+@pytest.fixture
+async def index(link):
+    index = Index(f"http://127.0.0.1:{link.port}")
+    yield index
+    await index.aclose()
+
+
+@asynccontextmanager
+async def client_over(link, settings):
+    change = {"qdrant_url": f"http://127.0.0.1:{link.port}"}
+    async with calling(settings.model_copy(update=change)) as client:
+        yield client
+
+
+async def stored(services, library):
+    collection = await library.collection()
+    return await services.index.scroll_points(collection.index_name, "default", limit=1000)
+
+
+async def findings(services, library):
+    verification = Verification(services.ledger.audit, services.index, await library.collection(), repair=False)
+    return [item async for item in verification.run() if isinstance(item, Finding)]
+
+
+@pytest.mark.usefixtures("provider")
+@pytest.mark.parametrize("there", [True, False], ids=["a collection that is there", "a new collection"])
+async def test_a_worker_claims_nothing_until_a_write_is_taken_again(services, library, link, index, there):
+    indexer = replace(services.indexer, index=index)
+    await library.add(HARBOUR)
+    await work(services, "parse", "generate")
+    (chunk,) = await services.ledger.work.claim_to_index(10)
+    if there:
+        await index.ensure_collection(chunk.index_name, await indexer.embedder.dimensions())
+    link.change(WRITES)
+    (outcome,) = await index_batch(indexer, [chunk])
+
+    assert isinstance(outcome, FailedAttempt)
+    assert not outcome.decision.burns_attempt
+    await index.count_points(chunk.index_name, "default")  # it reads all the same
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await index.require()
+    link.change(Fault())
+    await index.require()
+    before = link.accepted
+    await index.require()
+    assert link.accepted == before
+
+
+async def test_one_collection_that_takes_no_writes_stops_no_other(services, index, link):
+    for name in ("full", "roomy"):
+        await index.ensure_collection(name, 3)
+    link.change(Fault(refuse="/collections/full/points"))
+    with pytest.raises(Unavailable):
+        await index._write_nothing("full")
+
+    await index.require()
+    link.change(WRITES)
+    with pytest.raises(Unavailable):
+        await index.require()
+
+
+async def test_ready_asks_what_a_query_asks_and_the_words_stay_in_the_log(services, settings, library, provider, link):
+    await library.add(HARBOUR)
+    await work(services)
+    link.change(QUERIES)
+    async with client_over(link, settings) as client:
+        health = (await client.get("/health/ready")).json()
+        with capture_logs(processors=[merge_contextvars]) as logs:
+            reply = await client.post("/v1/retrieve", json={"question": "When?"}, headers={"x-request-id": "r-1"})
+
+    assert (health["status"], health["down"]) == ("degraded", ["qdrant"])
+    assert (reply.status_code, reply.json()["component"]) == (503, "qdrant")
+    assert "device" not in reply.text
+    (answered,) = [entry for entry in logs if entry["event"] == "qdrant.answered"]
+    assert answered["words"] == REFUSAL.decode()
+    assert (answered["status"], answered["request_id"]) == (500, "r-1")
+
+
+async def test_many_who_ask_whether_it_is_ready_share_one_query(services, library, provider, link, index):
+    await library.add(HARBOUR)
+    await work(services)
+    link.change(QUERIES)
+
+    answers = await asyncio.gather(*(index.ready() for _ in range(50)), return_exceptions=True)
+    with pytest.raises(Unavailable):
+        await index.ready()
+
+    assert {type(answer) for answer in answers} == {Unavailable}
+    assert link.refused == 1
+
+
+async def test_one_who_gives_up_ends_the_check_of_nobody_else(services, index):
+    first, second = asyncio.create_task(index.ready()), asyncio.create_task(index.ready())
+    await asyncio.sleep(0)
+    first.cancel()
+
+    await second
+    assert first.cancelled()
+
+
+async def without_bm25(services, library):
+    """A collection that refuses each chunk's point, and takes those of its questions."""
+    vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
+    name = (await library.collection()).index_name
+    await services.index._client.create_collection(name, vectors_config={"question": vector, "text": vector})
+
+
+async def test_a_chunk_that_qdrant_refuses_leaves_no_point(services, library, provider):
+    await without_bm25(services, library)
+    document = await library.add(HARBOUR)
+    with capture_logs() as logs:
+        await work(services)
+
+    (chunk,) = await services.ledger.documents.chunks("default", document.id)
+    assert (chunk.state, chunk.error) == ("dead", "Qdrant answered 400; the log has its words at qdrant.answered")
+    assert any("bm25" in entry.get("words", "") for entry in logs)
+    assert await stored(services, library) == ([], None)
+    assert await findings(services, library) == []
+
+
+async def test_an_indexed_chunk_that_qdrant_refuses_later_is_as_the_ledger_says(services, library, provider):
+    document = await library.add(HARBOUR)
+    await work(services)
+    collection = await library.collection()
+    await services.index.drop_collection(collection.index_name)
+    await without_bm25(services, library)
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE documents SET state = 'indexing'"))
+        await connection.execute(text("UPDATE chunks SET state = 'generated', due_at = now()"))
+    await work(services, "index")
+
+    (chunk,) = await services.ledger.documents.chunks("default", document.id)
+    assert chunk.state == "dead"
+    assert await stored(services, library) == ([], None)
+    assert await findings(services, library) == []
+
+
+async def test_a_chunk_is_not_dead_before_its_points_are_gone(services, library, provider, link, index):
+    await without_bm25(services, library)
+    await library.add(HARBOUR)
+    await work(services, "parse", "generate")
+    (chunk,) = await services.ledger.work.claim_to_index(10)
+    link.change(Fault(refuse="/points/delete"))
+    indexer = replace(services.indexer, finisher=replace(services.indexer.finisher, index=index))
+
+    (outcome,) = await index_batch(indexer, [chunk])
+
+    assert isinstance(outcome.decision, Retry)
+    assert not outcome.decision.burns_attempt
+
+
+async def test_a_late_worker_that_gives_a_chunk_up_deletes_no_point_of_another(services, library, provider):
+    await library.add(HARBOUR)
+    await work(services, "parse", "generate")
+    (late,) = await services.ledger.work.claim_to_index(10)
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE chunks SET due_at = now() - interval '1 second'"))
+    await work(services, "index")
+    before, _ = await stored(services, library)
+    assert before
+
+    await index_batch(services.indexer, [replace(late, lost_leases=100)])
+
+    assert (await stored(services, library))[0] == before
+
+
+async def test_collections_are_nudged_that_qdrant_does_not_have_yet(services, library):
+    await library.collection()
+
+    await services.cleaner.nudge_optimizers()

@@ -1,0 +1,283 @@
+"""The folder of uploads: whose it is, whether it takes one, and what leaves it."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from cli.commands import uploads as command
+from shared.domain.errors import Unavailable
+from shared.maintenance import orphans
+from shared.storage import uploads as storage
+from shared.storage.uploads import Uploads
+from tests.api import calling
+from workers.scheduler import _repeat, tidy
+
+
+class Another:
+    """Another deployment, whose ledger names these uploads."""
+
+    def __init__(self, *uploads):
+        self._id = uuid4()
+        self._uploads = uploads
+
+    async def id(self):
+        return self._id
+
+    async def newest_uploads(self, limit):
+        return self._uploads[:limit]
+
+
+async def stored(services, count=1):
+    """Files that no document needs."""
+    return {(await services.uploads.store_bytes(b"x", max_bytes=9)).name for _ in range(count)}
+
+
+def files(services):
+    return {path.name for path in services.uploads.folder.glob("??/*")}
+
+
+def a_day_later(monkeypatch):
+    monkeypatch.setattr(orphans, "APART", timedelta())
+
+
+async def test_a_folder_belongs_to_the_deployment_that_used_it_first(services):
+    await stored(services)
+    others = Uploads(services.uploads.folder, Another())
+
+    with pytest.raises(
+        Unavailable, match=r"belongs to another deployment.*FOREASK_DATABASE_URL.*foreask uploads adopt"
+    ):
+        await others.store_bytes(b"x", max_bytes=9)
+    with pytest.raises(Unavailable, match="belongs to another deployment"):
+        await others.ready()
+    await services.uploads.require_own()
+
+    await others.adopt()
+    await others.require_own()
+    with pytest.raises(Unavailable, match="belongs to another deployment"):
+        await services.uploads.require_own()
+
+
+async def test_an_empty_ledger_deletes_nothing_from_a_folder_of_another_deployment(services, monkeypatch):
+    kept = await stored(services, 3)
+    a_day_later(monkeypatch)
+    empty = orphans.Orphans(
+        Uploads(services.uploads.folder, Another()), services.ledger.documents, services.ledger.deployment
+    )
+
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="belongs to another deployment"):
+            await empty.tidy()
+
+    assert files(services) == kept
+
+
+@pytest.mark.parametrize(("named", "taken"), [(True, True), (False, False)])
+async def test_a_folder_without_a_marker_is_taken_if_it_holds_what_the_ledger_names(services, named, taken):
+    (name,) = await stored(services)
+    (services.uploads.folder / ".foreask-deployment").unlink()
+    restored = Uploads(services.uploads.folder, Another(uuid4().hex, name if named else uuid4().hex))
+
+    if taken:
+        await restored.require_own()
+    else:
+        with pytest.raises(Unavailable, match="is it mounted"):
+            await restored.require_own()
+
+
+async def test_a_folder_that_is_not_mounted_takes_nothing(services, library, tmp_path):
+    await library.add("text")
+    unmounted = Uploads(tmp_path, services.ledger.deployment)
+
+    with pytest.raises(Unavailable, match="is it mounted"):
+        await unmounted.store_bytes(b"x", max_bytes=9)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_orphan_goes_when_it_was_one_a_day_ago(services, library, monkeypatch):
+    await library.add("text")
+    needed = files(services)
+    lost = await stored(services, 2)
+
+    first = await services.orphans.tidy()
+    assert (first.files, set(first.orphans), first.due) == (3, lost, ())
+    assert await services.orphans.count() == first
+    assert files(services) == needed | lost
+
+    new = await stored(services)
+    monkeypatch.setattr(orphans, "APART", timedelta(microseconds=1))
+    second = await services.orphans.tidy()
+    assert (set(second.due), second.deleted) == (lost, 2)
+    assert files(services) == needed | new
+
+
+async def test_an_upload_that_found_its_document_in_time_stays(services, monkeypatch):
+    (name,) = await stored(services)
+    await services.orphans.tidy()
+    await name_it(services, name)
+    a_day_later(monkeypatch)
+
+    assert (await services.orphans.tidy()).deleted == 0
+    assert files(services) == {name}
+
+
+async def name_it(services, name):
+    """Let a document need an upload."""
+    from tests.conftest import Library
+
+    document = await Library(services).add("text")
+    async with services.database.begin() as connection:
+        (own,) = (await connection.execute(text("SELECT upload FROM document_versions"))).scalars()
+        await connection.execute(
+            text("UPDATE document_versions SET upload = :name WHERE document_id = :id"),
+            {"name": name, "id": document.id},
+        )
+    services.uploads.remove(own)
+
+
+async def test_more_than_a_share_goes_only_if_somebody_says_so(services, monkeypatch):
+    monkeypatch.setattr(orphans, "_ALWAYS", 2)
+    lost = await stored(services, 3)
+    await services.orphans.tidy()
+    a_day_later(monkeypatch)
+
+    census = await services.orphans.tidy()
+    assert (census.too_many, census.deleted) == (True, 0)
+    assert files(services) == lost
+
+    assert (await services.orphans.tidy(told=True)).deleted == 3
+    assert files(services) == set()
+
+
+async def test_a_folder_that_fails_ends_no_wake_ups(services, monkeypatch):
+    await stored(services)
+    calls = []
+
+    def stale(_):
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr("shared.storage.uploads.os.listdir", stale)
+    stopping = asyncio.Event()
+
+    async def work():
+        calls.append(1)
+        if len(calls) == 3:
+            stopping.set()
+        await tidy(services)
+
+    await _repeat(stopping, timedelta(milliseconds=1), work)
+
+    assert len(calls) == 3
+
+
+async def test_ready_means_that_an_upload_can_be_stored(services, settings, provider, tmp_path):
+    async with calling(settings) as client:
+        ready = await client.get("/health/ready")
+        assert (ready.status_code, ready.json()["components"]["uploads"]) == (200, "up")
+    assert files(services) == set()
+
+    (tmp_path / "uploads").write_text("a file where the folder should be: not even root can store there")
+    async with calling(settings.model_copy(update={"data_dir": tmp_path})) as client:
+        ready = await client.get("/health/ready")
+        upload = await client.post("/v1/documents", json={"text": "a"})
+
+    assert (ready.status_code, ready.json()["status"], ready.json()["down"]) == (503, "unavailable", ["uploads"])
+    assert (upload.status_code, upload.json()["component"]) == (503, "uploads")
+
+
+async def test_many_who_ask_whether_it_is_ready_share_one_probe(services, monkeypatch):
+    probes = []
+    store = Uploads.store_bytes
+
+    async def counted(self, content, *, max_bytes):
+        probes.append(1)
+        return await store(self, content, max_bytes=max_bytes)
+
+    monkeypatch.setattr(Uploads, "store_bytes", counted)
+    uploads = Uploads(services.uploads.folder, services.ledger.deployment)
+
+    await asyncio.gather(*(uploads.ready() for _ in range(20)))
+    await uploads.ready()
+
+    assert len(probes) == 1
+
+
+def test_a_file_that_cannot_be_removed_is_left_to_tidying(tmp_path):
+    uploads = Uploads(tmp_path, Another())
+    Path(tmp_path, "ab").mkdir()
+    (tmp_path / "ab" / "abc").mkdir()
+
+    uploads.remove("abc")
+
+    assert (tmp_path / "ab" / "abc").is_dir()
+
+
+async def test_the_command_line_shows_what_would_go_and_lets_it_go(services, settings, monkeypatch, capsys):
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(orphans, "_ALWAYS", 1)
+    lost = await stored(services, 2)
+    await services.orphans.tidy()
+
+    await asyncio.to_thread(command.check, delete=True)
+    out = capsys.readouterr().out
+    assert all(f"{name}  due from " in out for name in lost)
+    assert "2 files; 2 that no document needs, 0 of them due; 0 deleted" in out
+
+    a_day_later(monkeypatch)
+    await asyncio.to_thread(command.check, delete=False)
+    assert "is FOREASK_DATABASE_URL the ledger of this folder?" in capsys.readouterr().out
+    assert files(services) == lost
+
+    await asyncio.to_thread(command.check, delete=True)
+    assert "2 of them due; 2 deleted" in capsys.readouterr().out
+    assert files(services) == set()
+
+
+async def test_the_command_line_takes_a_folder_by_a_persons_word(services, settings, monkeypatch):
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    await Uploads(services.uploads.folder, Another()).adopt()
+
+    await asyncio.to_thread(command.adopt)
+
+    await services.uploads.require_own()
+
+
+async def test_processes_that_use_an_empty_folder_at_once_all_may(services, tmp_path):
+    class Meanwhile(Another):
+        """While one process asks the ledger, another one stores the first file, whose row is not yet there."""
+
+        async def newest_uploads(self, limit):
+            self.newest_uploads = super().newest_uploads
+            await Uploads(tmp_path, self).store_bytes(b"x", max_bytes=9)
+            return []
+
+    await Uploads(tmp_path, Meanwhile()).require_own()
+
+
+async def test_a_folder_that_hangs_is_not_ready_unless_it_was_a_moment_ago(services, monkeypatch):
+    uploads, fresh = (Uploads(services.uploads.folder, services.ledger.deployment) for _ in range(2))
+    await uploads.ready()
+    monkeypatch.setattr(storage, "_PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(storage, "_READY_SECONDS", 0)
+    released = asyncio.Event()
+
+    async def hangs(self, content, *, max_bytes):
+        await released.wait()
+        raise Unavailable("stale", component="uploads")
+
+    monkeypatch.setattr(Uploads, "store_bytes", hangs)
+    await uploads.ready()
+    with pytest.raises(Unavailable, match="does not answer"):
+        await fresh.ready()
+
+    released.set()
+    for each in (uploads, fresh):
+        with pytest.raises(Unavailable, match="stale"):
+            await each._probe

@@ -1,0 +1,39 @@
+"""What every line of a log has."""
+
+import logging
+import threading
+
+import orjson
+import pytest
+import structlog
+
+from shared.process.logging import configure
+from shared.settings import Settings
+
+
+@pytest.fixture
+def in_a_process(capsys):
+    """Logging set up as in a process of its own, and put back."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    configure(Settings(_env_file=None), "generate")
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_lines_of_every_thread_name_the_process(in_a_process, capsys):
+    def work():
+        structlog.get_logger().warning("drain.interrupted")
+
+    for step in (work, lambda: _in_a_thread(work)):
+        step()
+        assert orjson.loads(capsys.readouterr().out)["process"] == "generate"
+
+
+def _in_a_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()

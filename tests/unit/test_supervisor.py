@@ -1,0 +1,125 @@
+"""Whatever becomes of a child, whoever started it hears of it."""
+
+import os
+import signal
+import subprocess
+import threading
+from datetime import timedelta
+from queue import SimpleQueue
+
+import pytest
+from rich.console import Console
+
+from cli.launcher import Launcher, Plan, stoppable
+from cli.programs import Crew
+from embedded import health
+from embedded.supervisor import Child, RestartPolicy, Supervisor
+from shared.domain.errors import Unavailable
+from shared.settings import Settings
+
+QUICK = RestartPolicy(base=timedelta(milliseconds=1), ceiling=timedelta(milliseconds=1))
+
+
+@pytest.fixture
+def given_up():
+    return SimpleQueue()
+
+
+@pytest.fixture
+def supervised(tmp_path, given_up):
+    """Start a child that sleeps; it is stopped at the end."""
+    started = []
+
+    def supervised(healthy, log=tmp_path / "log", seconds=10.0):
+        child = Child(
+            name="sleeper",
+            command=["/bin/sleep", "60"],
+            log=log,
+            healthy=healthy,
+            start_timeout=timedelta(seconds=seconds),
+            restart=QUICK,
+        )
+        started.append(Supervisor([child], given_up.put))
+        started[0].start()
+        return started[0]
+
+    yield supervised
+    for supervisor in started:
+        supervisor.stop()
+
+
+def test_a_check_that_raises_is_asked_again(supervised):
+    answers = iter([subprocess.TimeoutExpired("check", 10), ValueError("what is this?"), ConnectionRefusedError()])
+
+    def healthy():
+        if (error := next(answers, None)) is not None:
+            raise error
+        return True
+
+    assert supervised(healthy).pids().keys() == {"sleeper"}
+
+
+def test_a_child_that_cannot_even_be_started_is_told_to_who_waits(supervised, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+
+    with pytest.raises(Unavailable, match="sleeper could not be started"):
+        supervised(lambda: True, log=tmp_path / "file" / "log")
+
+
+def test_a_child_that_does_not_become_healthy_again_is_given_up(supervised, given_up):
+    answers = iter([True])
+    supervisor = supervised(lambda: next(answers, False), seconds=0.2)
+
+    os.kill(supervisor.pids()["sleeper"], signal.SIGKILL)
+
+    error = given_up.get(timeout=10)
+    assert error.message.startswith("sleeper was not healthy after 0.2 s")
+    assert error.component == "sleeper"
+
+
+def test_a_child_that_cannot_be_started_again_is_given_up(supervised, given_up, tmp_path):
+    folder = tmp_path / "logs"
+    supervisor = supervised(lambda: True, log=folder / "log")
+    folder.rename(tmp_path / "moved")
+    folder.write_text("no folder")
+
+    os.kill(supervisor.pids()["sleeper"], signal.SIGKILL)
+
+    assert "could not be started" in given_up.get(timeout=10).message
+
+
+def test_a_child_that_serves_and_ends_is_started_again_and_again(supervised, given_up):
+    supervisor = supervised(lambda: True)
+    seen = set()
+    for _ in range(6):  # more often than a child may fail to start
+        while not (pids := set(supervisor.pids().values()) - seen):
+            assert given_up.empty()
+        seen |= pids
+        os.kill(*pids, signal.SIGKILL)
+
+
+def test_postgres_that_does_not_answer_in_time_is_not_ready(monkeypatch):
+    def hangs(*_, timeout, **__):
+        raise subprocess.TimeoutExpired("pg_isready", timeout)
+
+    monkeypatch.setattr(subprocess, "run", hangs)
+    assert not health.postgres_ready("pg_isready", 5432)
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    return Launcher(Plan(Settings(_env_file=None, data_dir=tmp_path), Crew(), port=0), Console(quiet=True))
+
+
+def test_a_launcher_ends_with_the_sentence_of_the_part_that_was_given_up(launcher):
+    threading.Timer(0.05, launcher._given_up.put, [Unavailable("qdrant is gone", component="qdrant")]).start()
+
+    with pytest.raises(Unavailable, match="qdrant is gone"):
+        launcher.wait()
+
+
+def test_a_launcher_that_waits_is_stopped_by_a_signal(launcher):
+    threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGTERM]).start()
+
+    with stoppable():
+        launcher.wait()
