@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from qdrant_client import models
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
+from shared.ingest.index import stage
 from shared.ingest.index.stage import index_batch
 from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import Index
@@ -22,6 +24,12 @@ from tests.faults.proxy import REFUSAL, Fault, Link
 WRITES = Fault(refuse="?wait=true")
 QUERIES = Fault(refuse="/points/query/batch")
 HARBOUR = "The harbour opens at seven in the morning for all ships."
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """Let a worker give a batch back that Qdrant does not take, in the place of holding its vectors for minutes."""
+    monkeypatch.setattr(stage, "_HOLD", timedelta(seconds=0.05))
 
 
 @pytest.fixture
