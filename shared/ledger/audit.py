@@ -12,12 +12,12 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.records import AcceptedState, ChunkState
+from shared.domain.records import AcceptedState, ChunkState, DocumentState
 from shared.ledger import states
 from shared.ledger.database import Database
 
 # A document whose live version is written again, and one where that has ended.
-_REOPENED = (*states.INDEX_AGAIN.sources, *states.INDEX_AGAIN.targets)
+_REOPENED = tuple(state for state in (*states.INDEX_AGAIN.sources, *states.INDEX_AGAIN.targets) if state)
 
 _SNAPSHOT = "id, external_id, state, version, live_version, updated_at"
 
@@ -74,17 +74,18 @@ _INDEX_CHUNKS_AGAIN = text(f"""
         SELECT c.id, c.version FROM chunks c
         JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
         WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND d.id = ANY(CAST(:ids AS uuid[]))
-          AND ({states.INDEX_AGAIN.applies("d")} OR d.id = ANY(CAST(:reopened AS uuid[])))
+          AND ({states.INDEX_AGAIN.applies("d")} OR d.state = '{DocumentState.FAILED}'
+               OR d.id = ANY(CAST(:reopened AS uuid[])))
           AND {states.INDEX_CHUNK_AGAIN.applies("c")}
           AND (c.ready_questions IS NOT NULL
                OR EXISTS (SELECT 1 FROM completions p WHERE p.content_key = c.content_key)))
     RETURNING c.id, c.document_id
 """)
 
-# Put the documents of such chunks in work again.
+# Put the documents of such chunks in work again; a document whose edit failed stays so.
 _INDEX_DOCUMENTS_AGAIN = text(f"""
     UPDATE documents SET {states.INDEX_AGAIN.sets()}, due_at = now(), updated_at = now(), {states.UNCLAIMED}
-    WHERE id = ANY(CAST(:ids AS uuid[]))
+    WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.is_in(_REOPENED)}
 """)
 
 

@@ -100,8 +100,9 @@ _CLAIM_DOCUMENTS = f"""
               v.media_type, v.ready_questions, w.attempts, w.lost_leases, w.live_version
 """
 
-# Claim chunks whose questions are to be generated. Content that another worker is paying for is left alone, and one
-# claim takes each content once.
+# Claim chunks whose questions are to be generated. Content that another worker is paying for is left alone, also where
+# its version was given up meanwhile, and one claim takes each content once. OFFSET keeps the looks for such workers
+# from becoming joins: a few rows need one look into the index each.
 _CHUNKS_TO_GENERATE = (
     "chunks",
     _TO_GENERATE,
@@ -110,7 +111,9 @@ _CHUNKS_TO_GENERATE = (
               SELECT 1 FROM chunks o
               WHERE o.content_key = w.content_key AND o.state = '{ChunkState.GENERATING}' AND o.leased_by IS NOT NULL
                 AND (o.id, o.version) <> (w.id, w.version)
-              OFFSET 0)""",  # OFFSET keeps it from becoming a join: a few rows need one look into the index each
+              OFFSET 0)
+          AND NOT EXISTS (
+              SELECT 1 FROM abandoned_calls b WHERE b.content_key = w.content_key AND b.due_at > now() OFFSET 0)""",
 )
 _CLAIM_TO_GENERATE = f"""
     , once AS (

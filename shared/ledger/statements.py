@@ -183,6 +183,7 @@ FAIL_DOCUMENTS = text(f"""
     SET {states.FAIL_PARSING.sets("v.dead")}, error = v.error, attempts = t.attempts + v.burned,
         history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES}, updated_at = now()
     {_FAILURES} AND {states.FAIL_PARSING.applies("t")}
+    RETURNING t.id
 """)
 
 # Record failed attempts to generate. A chunk without questions goes on to be indexed by its text: it ends dead there,
@@ -319,6 +320,14 @@ _TABLES = ("documents", "chunks")
 EXTEND = {
     name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES} RETURNING t.lease_token") for name in _TABLES
 }
+
+# Have others wait on for the replies to calls whose chunks were given up.
+EXTEND_CALLS = text(
+    "UPDATE abandoned_calls SET due_at = now() + :lease WHERE lease_token = ANY(CAST(:tokens AS bigint[]))"
+)
+
+# End that wait: the reply is there, or none will come.
+END_CALLS = text("DELETE FROM abandoned_calls WHERE lease_token = ANY(CAST(:tokens AS bigint[]))")
 
 # End leases without an attempt.
 GIVE_BACK = {

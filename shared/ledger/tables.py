@@ -220,6 +220,16 @@ completions = Table(
     _now(),
 )
 
+# Calls that were under way when their chunk's version was given up: whoever needs the same content waits for the reply.
+abandoned_calls = Table(
+    "abandoned_calls",
+    metadata,
+    Column("lease_token", BigInteger, primary_key=True),
+    Column("content_key", LargeBinary, nullable=False),
+    Column("due_at", DateTime(timezone=True), nullable=False),  # the end of the lease
+    Index("ix_abandoned_calls_content_key", "content_key"),
+)
+
 # Users' questions and the chunks that they were shown, for as long as feedback may come. No foreign key: a query must
 # not wait for its collection's row, and time alone removes the rows.
 queries = Table(

@@ -34,8 +34,8 @@ INSERT_CONTENT = f"""
     FROM d RETURNING *
 """
 
-# Mark the versions of documents that are neither live nor newest, delete their open chunks, and return the documents of
-# which Qdrant may have points of such a version.
+# Mark the versions of documents that are neither live nor newest, delete their open chunks, write down the calls that
+# are under way for them, and return the documents of which Qdrant may have points of such a version.
 _SUPERSEDE = text(f"""
     WITH obsolete AS (
         UPDATE document_versions v SET obsolete = true
@@ -46,6 +46,12 @@ _SUPERSEDE = text(f"""
     ), open AS (
         DELETE FROM chunks c USING obsolete o
         WHERE c.document_id = o.document_id AND c.version = o.version AND {states.is_in(states.OPEN_CHUNKS, "c")}
+        RETURNING c.state, c.content_key, c.lease_token, c.leased_by, c.due_at
+    ), called AS (
+        INSERT INTO abandoned_calls (lease_token, content_key, due_at)
+        SELECT lease_token, content_key, due_at FROM open
+        WHERE {states.is_in(states.TO_GENERATE)} AND leased_by IS NOT NULL AND due_at > now()
+        ON CONFLICT DO NOTHING
     )
     SELECT d.id, d.version FROM documents d
     WHERE {states.exists("d")} AND EXISTS (
@@ -69,6 +75,9 @@ _DELETE_CHUNKS = text(f"""
         LIMIT :limit)
     RETURNING 1
 """)
+
+# Forget calls whose workers must have died.
+_FORGET_CALLS = text("DELETE FROM abandoned_calls WHERE due_at <= now()")
 
 # Delete the rows of these versions.
 _DELETE = text(f"""
@@ -144,6 +153,8 @@ async def purge(database: Database) -> list[str]:
     A call deletes 100,000 chunks at most: the rest is for the next one.
     """
     uploads: list[str] = []
+    async with database.begin() as connection:
+        await connection.execute(_FORGET_CALLS)
     for _ in range(_MOST_SLICES):
         async with database.begin() as connection:
             obsolete = (await connection.execute(_OBSOLETE, {"limit": _SLICE_VERSIONS})).all()

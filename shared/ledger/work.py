@@ -131,7 +131,9 @@ class Work:
     async def settle_failed_documents(self, failures: Sequence[FailedAttempt]) -> None:
         """Record failed attempts to parse: another attempt later, or the state `failed` with its reason."""
         async with self._database.begin() as connection:
-            await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))
+            failed = (await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))).scalars().all()
+            # The questions that users asked of the live version waited for the next one, which does not come.
+            await feedback.index_waiting(connection, failed)
 
     # Generating
 
@@ -192,6 +194,8 @@ class Work:
                 await connection.execute(sql.SETTLE_TWINS, {"keys": keys, "limit": _MOST_TWINS})
             if failed:
                 await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
+            ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
+            await connection.execute(sql.END_CALLS, {"tokens": ended})
             documents = sorted({o.chunk.document_id for o in paid})
             if documents:
                 await connection.execute(sql.BEGIN_INDEXING, {"ids": documents})
@@ -298,12 +302,15 @@ class Work:
         """Hold claims for another lease from now on; return the tokens of those that held: a lost lease stays lost."""
         async with self._database.begin() as connection:
             held = await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            tokens = [lease.token for lease in leases]
+            await connection.execute(sql.EXTEND_CALLS, {"tokens": tokens, "lease": self.lease})
             return set(held.scalars())
 
     async def give_back(self, table: str, leases: Sequence[Lease]) -> None:
         """End claims without an attempt: the rows are due at once."""
         async with self._database.begin() as connection:
             await connection.execute(sql.GIVE_BACK[table], rows.lease_rows(leases))
+            await connection.execute(sql.END_CALLS, {"tokens": [lease.token for lease in leases]})
 
     async def due(self) -> list[WorkQueue]:
         """Return the queues whose stages have work that is due."""

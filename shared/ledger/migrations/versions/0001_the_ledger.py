@@ -23,6 +23,7 @@ def upgrade() -> None:
     _document_versions()
     _chunks()
     _completions()
+    _abandoned_calls()
     _queries()
     _accepted_questions()
     _sweeps()
@@ -237,6 +238,17 @@ def _completions() -> None:
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.PrimaryKeyConstraint("content_key", name="pk_completions"),
     )
+
+
+def _abandoned_calls() -> None:
+    op.create_table(
+        "abandoned_calls",
+        sa.Column("lease_token", sa.BigInteger(), nullable=False),
+        sa.Column("content_key", sa.LargeBinary(), nullable=False),
+        sa.Column("due_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("lease_token", name="pk_abandoned_calls"),
+    )
+    op.create_index("ix_abandoned_calls_content_key", "abandoned_calls", ["content_key"])
 
 
 def _queries() -> None:
