@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+
+from shared.process.gc import freeze
 
 LONGEST_SECONDS = 0.2  # the promise
 _TICK_SECONDS = 0.005
@@ -34,6 +37,8 @@ class LoopWatch:
 async def watched_loop() -> AsyncIterator[LoopWatch]:
     """Watch the running loop within the block; what the block itself computes counts too."""
     watch = LoopWatch()
+    thresholds = gc.get_threshold()
+    freeze()  # as every process of the product does: a full collection is none of what a request costs
     task = asyncio.create_task(_watch(watch))
     await asyncio.sleep(0)  # the watch begins before the block does
     try:
@@ -41,6 +46,8 @@ async def watched_loop() -> AsyncIterator[LoopWatch]:
         await asyncio.sleep(2 * _TICK_SECONDS)  # the last callback counts too
     finally:
         task.cancel()
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
 
 async def _watch(watch: LoopWatch) -> None:

@@ -123,7 +123,7 @@ class Index:
             )
         # Before the first point: an index made later is built over everything that is there. A creation that was
         # interrupted is completed here.
-        with self._errors():
+        with self._writing(name), self._errors():
             for field in _INDEXED.keys() - info.payload_schema.keys():
                 await self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
         self._known.add(name)

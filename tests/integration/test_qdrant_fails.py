@@ -184,7 +184,7 @@ async def test_a_chunk_is_not_dead_before_its_points_are_gone(services, library,
     await library.add(HARBOUR)
     await work(services, "parse", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
-    link.change(Fault(refuse="/points/delete"))
+    link.change(Fault(refuse="/points/batch"))
     indexer = replace(services.indexer, finisher=replace(services.indexer.finisher, index=index))
 
     (outcome,) = await index_batch(indexer, [chunk])

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -31,6 +32,7 @@ from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
 from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.stage import generate_stage
+from shared.ingest.index import stage as indexing
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.ledger.dead_letters import Choice
@@ -118,7 +120,8 @@ def world(
             "calibrate": False,
         }
     )
-    with asyncio.Runner() as runner:
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        patch.setattr(indexing, "_HOLD", timedelta(0))  # a step comes to its end also where Qdrant is away
         building = build("all", settings)
         services = runner.run(building.__aenter__())
         runner.run(migrate(services.database.engine))
