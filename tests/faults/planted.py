@@ -37,6 +37,7 @@ BROKER = "tests/faults/test_broker_fails.py::"
 QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
+HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_the_points_of_what_is_live"
 BUGS = (
     Bug(
         "what was in a worker that died is taken for what killed it",
@@ -248,6 +249,47 @@ BUGS = (
         "tests/faults/test_clock_jumps.py::test_workers_clocks_jump_under_load",
         "shared/broker/wakeups.py",
         (("retry=False)", "retry=False, expires=3600)"),),
+    ),
+    Bug(
+        "a file is taken for gone where the folder of uploads is away",
+        "tests/faults/test_uploads_fail.py::test_it_is_gone_for_a_while",
+        "shared/storage/uploads.py",
+        (
+            (
+                "        except FileNotFoundError as error:",
+                "        except FileNotFoundError as error:\n            raise Unreadable('gone') from error",
+            ),
+        ),
+    ),
+    Bug(
+        "a worker claims chunks of another embedding model",
+        "tests/faults/test_settings_differ.py::test_workers_have_another_embedding_model",
+        "shared/ledger/claims.py",
+        (('"w.embedding_model = :embedding_model"', '"TRUE"'),),
+    ),
+    Bug(
+        "questions stand under the key of the prompt that was read when their document was parsed",
+        "tests/faults/test_settings_differ.py::test_a_prompt_changes_while_chunks_wait",
+        "shared/ingest/generate/stage.py",
+        (("key_of=partial(_key_of, generator)", "key_of=None"),),
+    ),
+    Bug(
+        "the calls of a version that is given up are forgotten",
+        HISTORIES,
+        "shared/ledger/versions.py",
+        (("AND leased_by IS NOT NULL AND due_at > now()", "AND false"),),
+    ),
+    Bug(
+        "the points of a version that is given up stay",
+        HISTORIES,
+        "shared/ledger/versions.py",
+        (("    if written:", "    if not written:"),),
+    ),
+    Bug(
+        "users' questions of a live version wait for an edit that failed",
+        HISTORIES,
+        "shared/ledger/work.py",
+        (("            await feedback.index_waiting(connection, failed)", "            pass"),),
     ),
 )
 
