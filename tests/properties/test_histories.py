@@ -343,6 +343,21 @@ class Histories(RuleBasedStateMachine):
             self.may_repeat += stage == "generate"
             self.claims.remove(claim)
 
+    @rule(name=st.sampled_from(NAMES), sections=st.sets(st.integers(0, 2), min_size=1))
+    def edit_while_the_model_writes(self, name: str, sections: set[int]) -> None:
+        self.hand_in(name, sections, "x")
+        self.claim("generate")
+        for claim in [claim for claim in self.claims if claim.stage.name == "generate"]:
+            claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _held))
+        self.hand_in(name, sections, "y")
+        for stage in ("parse", "generate"):
+            self.run(_work_off(self.stages[stage]))
+
+    @rule(name=st.sampled_from(NAMES))
+    def fail_an_edit_after_a_death(self, name: str) -> None:
+        self.work_and_die("index")
+        self.hand_in_what_nobody_can_read(name, "x")
+
     @precondition(lambda self: any(claim.outcome is None for claim in self.claims))
     @rule(number=st.integers(0, 5))
     def work(self, number: int) -> None:
@@ -401,6 +416,7 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.away = None
+        self.may_repeat += sum(claim.stage.name == "generate" for claim in self.claims)  # their leases end now
         self.world.run(self._quiet())
         self.world.run(self._wake_late())
         self.world.run(self._quiet())
@@ -409,7 +425,6 @@ class Histories(RuleBasedStateMachine):
     async def _wake_late(self) -> None:
         """Workers that stood still go on where they were: their leases have ended, and others have done the work."""
         for claim in self.claims:
-            self.may_repeat += claim.stage.name == "generate"
             await claim.stage.settle([claim.outcome or await claim.stage.work(claim.item, _held)])
 
     async def _quiet(self) -> None:
