@@ -34,7 +34,7 @@ check: $(VENV)/.dev ## lint, formatting, types, and which room imports which
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache
 
 faults: $(VENV)/.dev ## break everything while it works, and count what is lost (minutes)
-	$(IN) -m pytest tests/faults --faults full
+	$(IN) -m pytest tests/faults tests/properties/test_histories.py --faults full
 
 soak: $(VENV)/.dev ## kill and restart hundreds of processes under load, and press on a limit (half an hour)
 	$(IN) -m pytest tests/faults --faults soak -m long

@@ -259,7 +259,7 @@ def _too_large(max_bytes: int) -> TooLarge:
 
 
 def _not_ours(sentence: str) -> Unavailable:
-    return Unavailable(sentence, component="uploads", retry_after=_RETRY_AFTER)
+    return Unavailable(sentence, component="uploads", retry_after=_AWAY_PAUSE)
 
 
 def _marker(folder: Path) -> str | None:
