@@ -103,6 +103,12 @@ def test_a_worker_stands_still_within_a_transaction(fleet, provider, begin, scal
     scenario.judge()
 
 
+def wake(fleet, name):
+    """Let a worker go on that stood still, until it has written what it held: nothing in the ledger says when."""
+    fleet.signal(name, signal.SIGCONT)
+    time.sleep(2)
+
+
 def test_an_indexing_worker_wakes_with_points_of_an_old_version(fleet, provider, begin, scale):
     scenario = begin("3b", "SIGSTOP before the upsert")
     first = scenario.corpus(scale.documents // 2)
@@ -113,7 +119,7 @@ def test_an_indexing_worker_wakes_with_points_of_an_old_version(fleet, provider,
 
     scenario.update(first, changed=2, version=2)
     scenario.settle()
-    fleet.signal("index-1", signal.SIGCONT)
+    wake(fleet, "index-1")
     scenario.settle(swept=True)
 
     row = scenario.judge()
@@ -131,7 +137,7 @@ def test_an_indexing_worker_wakes_with_points_of_the_live_version(fleet, provide
         fleet.wait_until(lambda: fleet.is_stopped("index-1"), "it did not come to the upsert")
 
     scenario.settle()  # the other worker takes over what it held, and the edit is live
-    fleet.signal("index-1", signal.SIGCONT)
+    wake(fleet, "index-1")
     scenario.settle(swept=True)
 
     row = scenario.judge()
