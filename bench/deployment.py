@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, Self
-from uuid import UUID
 
 import httpx
 import orjson
@@ -26,7 +25,6 @@ from bench.provider import Script
 from embedded.ports import free_port
 from embedded.stack import Stack
 from shared.settings import Settings
-from shared.vectors.points import question_id
 
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = ("parse", "generate", "index", "scheduler")
@@ -249,17 +247,6 @@ class Deployment:
                     if offset is None:
                         break
         return stored
-
-    def expected_points(self, collection: str = "default") -> set[str]:
-        """The ids that the ledger says must be there: each indexed chunk, and each question kept for it."""
-        expected = set()
-        for document in self.documents(collection):
-            page = self.client.get(f"/v1/documents/{document['id']}/chunks", params={"limit": 200})
-            for chunk in page.raise_for_status().json()["items"]:
-                expected.add(chunk["id"])
-                kept = sum(bool(question["passed"]) for question in chunk["questions"])
-                expected |= {question_id(UUID(chunk["id"]), number) for number in range(kept)}
-        return expected
 
     def logs(self) -> str:
         paths = sorted((self.data_dir / "logs").glob("*.log"))

@@ -75,7 +75,7 @@ class Stats:
 _BY_PROMPT = ("chats", "answered", "spoilt")
 
 
-class Provider:
+class ScriptedEndpoints:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.stats = Stats()
@@ -331,10 +331,6 @@ def _rewrites(body: dict[str, Any]) -> bool:
     return bool(_REWRITES & schema.get("properties", {}).keys())
 
 
-def _delta(content: str | None, finish_reason: str | None = None) -> dict[str, Any]:
-    return {"index": 0, "delta": {"content": content} if content else {}, "finish_reason": finish_reason}
-
-
 def _usage(prompt: int, completion: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
@@ -363,7 +359,7 @@ async def _drip(request: web.Request, reply: bytes) -> web.StreamResponse:
 
 
 async def serve(script: Script, host: str, port: int) -> None:
-    runner = web.AppRunner(Provider(script).app(), access_log=None)
+    runner = web.AppRunner(ScriptedEndpoints(script).app(), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, host, port, backlog=1024)
     await site.start()

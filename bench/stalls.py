@@ -82,7 +82,7 @@ def probe(url: str) -> None:
     print(orjson.dumps(waited).decode())
 
 
-class Meter:
+class HealthProbe:
     """Measures the API while something is asked of it."""
 
     def __init__(self, url: str) -> None:
@@ -161,7 +161,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder), launch=launch) as api:
         api.ingest(corpus(DOCUMENTS, SECTIONS))
         api.wait_until_settled(DOCUMENTS, timeout=600)
-        meter = Meter(f"http://127.0.0.1:{api.port}")
+        meter = HealthProbe(f"http://127.0.0.1:{api.port}")
         meter.measure("at rest", _rest)
         path = "/v1/collections/default/"
         questions = orjson.dumps({"questions": labelled()})

@@ -9,7 +9,7 @@ from shared.ledger.backlog import Backlogs
 from shared.ledger.calibrations import Calibrations
 from shared.ledger.collections import Collections
 from shared.ledger.dead_letters import DeadLetters
-from shared.ledger.deployment import Deployment
+from shared.ledger.deployment import DeploymentIdentity
 from shared.ledger.documents import Documents
 from shared.ledger.feedback import Feedback
 from shared.ledger.query_log import QueryLog
@@ -18,7 +18,7 @@ from shared.ledger.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    deployment: Deployment
+    deployment: DeploymentIdentity
     collections: Collections
     documents: Documents
     work: Work
@@ -36,7 +36,7 @@ __all__ = [
     "Calibrations",
     "Collections",
     "DeadLetters",
-    "Deployment",
+    "DeploymentIdentity",
     "Documents",
     "Feedback",
     "Ledger",

@@ -23,7 +23,7 @@ _NEWEST_UPLOADS = text("""
 """)
 
 
-class Deployment:
+class DeploymentIdentity:
     """The identity of the ledger, and what it says of the folder of uploads as a whole."""
 
     def __init__(self, database: Database) -> None:

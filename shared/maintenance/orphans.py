@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import structlog
 
-from shared.ledger.deployment import Deployment
+from shared.ledger.deployment import DeploymentIdentity
 from shared.ledger.documents import Documents
 from shared.storage.uploads import Uploads
 
@@ -51,7 +51,7 @@ class Census:
 class Orphans:
     uploads: Uploads
     documents: Documents
-    deployment: Deployment
+    deployment: DeploymentIdentity
 
     async def count(self) -> Census:
         """Compare the folder with the ledger; nothing is changed.

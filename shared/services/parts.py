@@ -16,7 +16,7 @@ from shared.ledger import (
     Calibrations,
     Collections,
     DeadLetters,
-    Deployment,
+    DeploymentIdentity,
     Documents,
     Feedback,
     Ledger,
@@ -59,7 +59,7 @@ class Parts:
     def ledger(self) -> Ledger:
         database = self.database
         return Ledger(
-            deployment=Deployment(database),
+            deployment=DeploymentIdentity(database),
             collections=Collections(database),
             documents=Documents(database),
             work=self._work,

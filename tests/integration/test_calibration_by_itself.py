@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from bench.provider import Provider, Script
+from bench.provider import Script, ScriptedEndpoints
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import InvalidInput
 from shared.domain.records import CollectionOptions, Weights
@@ -121,7 +121,7 @@ async def test_the_baseline_similarity_is_measured_and_no_weight_is_chosen(servi
 
     found = await calibration(library)
     texts = await indexed_texts(services, library)
-    vector = Provider(Script()).vector
+    vector = ScriptedEndpoints(Script()).vector
     cosines = np.array([[vector(question_of(q)) @ vector(texts[t]) for t in range(100)] for q in range(100)])
     expected = cosines[~np.eye(100, dtype=bool)].mean()
     assert expected > 0.2
@@ -325,7 +325,7 @@ async def test_accepted_questions_are_not_found_by_themselves(services, library,
     collection = await library.collection()
     question, chunk = "Who sailed the seven seas?", str(uuid4())
     payload = {"tenant": "default", "chunk_id": chunk, "version": 1, "token": 1, "question": question, "source": "user"}
-    vector = Provider(Script()).vector(question)
+    vector = ScriptedEndpoints(Script()).vector(question)
     await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"question": vector}, payload)])
 
     (found,) = await services.retriever.search_channels(collection, [question], 0.0)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from bench.deployment import ScriptedProvider
-from bench.provider import Provider, Script
+from bench.provider import Script, ScriptedEndpoints
 from cli import main
 from cli.client import Client
 from cli.evaluation import EvaluationRequest, run_served
@@ -408,7 +408,7 @@ def test_scores_count_above_the_baseline_similarity_of_the_model_as_in_a_collect
     foreask("eval", folder, "--output", tmp_path / "out", "--strategies", "default,text")
 
     results, _ = saved(tmp_path / "out")
-    vector = Provider(Script()).vector
+    vector = ScriptedEndpoints(Script()).vector
     cosines = [
         vector(own["questions"][0]) @ vector(f"{common}: ship{other}.")
         for n, own in enumerate(questions)

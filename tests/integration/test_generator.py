@@ -7,13 +7,13 @@ import orjson
 import pytest
 from aiohttp import web
 
-from bench.provider import Provider, Script
+from bench.provider import Script, ScriptedEndpoints
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import RateLimited, Refused, Unavailable
 from shared.domain.usage import Usage
 from shared.ingest.generate import BadQuestions, GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat
-from shared.providers.provider import Provider as Client
+from shared.providers.provider import Provider
 
 SUBJECT = ChunkContent.whole(
     "A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",)
@@ -48,7 +48,7 @@ async def serving(app):
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    client = Client(component="llm", base_url=url, api_key=None, timeout=timedelta(seconds=10))
+    client = Provider(component="llm", base_url=url, api_key=None, timeout=timedelta(seconds=10))
     return runner, client
 
 
@@ -64,7 +64,7 @@ async def wire():
 
 @pytest.fixture
 async def provider():
-    provider = Provider(Script())
+    provider = ScriptedEndpoints(Script())
     runner, client = await serving(provider.app())
     provider.model = OpenAIChat(client, "scripted")
     yield provider

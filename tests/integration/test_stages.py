@@ -8,7 +8,7 @@ from qdrant_client import models
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from bench.provider import Provider, Script
+from bench.provider import Script, ScriptedEndpoints
 from shared.domain.records import ChunkState, CollectionOptions, DocumentState
 from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch
@@ -389,7 +389,7 @@ async def text_vectors(services, library):
 
 
 def near(vector, text):
-    return np.allclose(vector, Provider(Script()).vector(text), atol=1e-5)
+    return np.allclose(vector, ScriptedEndpoints(Script()).vector(text), atol=1e-5)
 
 
 async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_nothing_else(services, library, provider):
@@ -427,7 +427,7 @@ async def test_questions_are_judged_by_the_text_without_them(services, library, 
     await library.add(HARBOUR, "a.md")
     await work(services, "parse", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
-    provider_vector = Provider(Script()).vector
+    provider_vector = ScriptedEndpoints(Script()).vector
     nearest = max(float(provider_vector(question) @ provider_vector(HARBOUR)) for question in chunk.questions)
 
     (indexed,) = await index_batch(replace(services.indexer, floor=nearest + 0.01), [chunk])
