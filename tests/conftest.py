@@ -87,6 +87,8 @@ async def empty(services: AllServices) -> None:
     for limiter in (services.limiters.llm, services.limiters.embedding):
         assert await limiter._client.refresh(patience_seconds=5)
     services.indexer.embedder.seen = None
+    services.index._refusing.clear()
+    services.index._away = False
 
 
 @pytest.fixture(scope="session")
