@@ -15,7 +15,7 @@ from cli.meter import Count
 from shared.domain.errors import ForeaskError, Transient
 
 UPLOADS_AT_ONCE = 8
-ACTIVE = ("queued", "parsing", "generating", "indexing")
+ACTIVE = ("queued", "parsing", "indexing", "searchable")
 _FINAL = frozenset({"ready", "degraded", "failed"})
 _LOOK_UPS = 200  # documents that one round reads one by one
 _SHORTEST_ROUND_SECONDS = 0.5

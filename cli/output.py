@@ -16,7 +16,7 @@ from cli.explained import print_explanation
 from cli.ingestion import UploadBatch
 from shared.domain.errors import Unavailable
 
-_STATES = ("queued", "parsing", "generating", "indexing", "ready", "degraded", "failed")
+_STATES = ("queued", "parsing", "indexing", "searchable", "ready", "degraded", "failed")
 _COLOURS = {"ready": "green", "degraded": "yellow", "failed": "red", "up": "green", "down": "red"}
 _VERIFICATION_COUNTS = ("documents", "points", "missing", "stale", "orphaned", "repaired")
 _SNIPPET_CHARS = 300

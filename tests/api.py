@@ -80,7 +80,7 @@ async def work(services: AllServices, *stages: str) -> None:
         "generate": lambda: generate_stage(services.generator),
         "index": lambda: index_stage(services.indexer),
     }
-    for stage in stages or made:
+    for stage in stages or ("parse", "index", "generate", "index"):
         assert not await Drain(made[stage](), limits, asyncio.Event()).run()
 
 

@@ -149,7 +149,14 @@ def view(document: Document, settings: Settings) -> DocumentView:
         error=document.error,
         created_at=document.created_at,
         updated_at=document.updated_at,
-        chunks=ChunkCounts(total=p.total, generated=p.generated, indexed=p.indexed, dead=p.dead, discarded=p.discarded),
+        chunks=ChunkCounts(
+            total=p.total,
+            searchable=p.searchable,
+            generated=p.generated,
+            indexed=p.indexed,
+            dead=p.dead,
+            discarded=p.discarded,
+        ),
         questions=p.questions,
         usage=IngestUsage(
             prompt_tokens=p.prompt_tokens,

@@ -80,7 +80,7 @@ class CollectionView(ReplyModel):
             "section_max_chars": None,
         },
         created_at="2026-10-01T09:00:00Z",
-        documents={"ready": 12, "generating": 1},
+        documents={"ready": 12, "searchable": 1},
         points=310,
     )
 

@@ -117,6 +117,7 @@ class AcceptedDocument(ReplyModel):
 
 class ChunkCounts(ReplyModel):
     total: int
+    searchable: int = Field(description="chunks that queries find, at least by their texts")
     generated: int = Field(description="chunks whose questions are written or ready-made; indexed chunks included")
     indexed: int
     dead: int
@@ -148,7 +149,7 @@ class DocumentView(ReplyModel):
         error=None,
         created_at="2026-10-01T09:00:00Z",
         updated_at="2026-10-01T09:00:04Z",
-        chunks={"total": 1, "generated": 1, "indexed": 1, "dead": 0, "discarded": 0},
+        chunks={"total": 1, "searchable": 1, "generated": 1, "indexed": 1, "dead": 0, "discarded": 0},
         questions=3,
         usage={"prompt_tokens": 412, "completion_tokens": 57, "calls": 1, "cost": 0.0001},
     )

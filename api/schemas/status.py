@@ -37,7 +37,7 @@ class LimitView(ReplyModel):
 
 class StatusView(ReplyModel):
     model_config = example(
-        documents={"generating": 12, "ready": 240},
+        documents={"searchable": 12, "ready": 240},
         stages={
             "parse": {"due": 3, "in_flight": 2, "later": 0, "oldest_seconds": 1.2},
             "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},

@@ -16,8 +16,8 @@ from shared.domain.usage import Usage
 class DocumentState(StrEnum):
     QUEUED = "queued"
     PARSING = "parsing"
-    GENERATING = "generating"
-    INDEXING = "indexing"
+    INDEXING = "indexing"  # its texts are being written; queries see the version before, or the texts that stand
+    SEARCHABLE = "searchable"  # every text stands and is found; questions are being written
     READY = "ready"
     DEGRADED = "degraded"  # searchable, but some chunks are dead
     FAILED = "failed"
@@ -25,7 +25,8 @@ class DocumentState(StrEnum):
 
 
 class ChunkState(StrEnum):
-    GENERATING = "generating"  # its questions are to be written
+    PARSED = "parsed"  # its text waits to be indexed, with its questions where they are there already
+    GENERATING = "generating"  # found by its text; its questions are to be written
     GENERATED = "generated"  # its questions are paid for and wait to be indexed
     INDEXED = "indexed"
     DEAD = "dead"  # indexed by its text alone, or not at all; `error` says why
@@ -109,9 +110,10 @@ class NewDocument:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts over the chunks of a document's newest version."""
+    """Counts over the chunks of a document's newest version; `searchable` ones are found at least by their texts."""
 
     total: int = 0
+    searchable: int = 0
     generated: int = 0
     indexed: int = 0
     dead: int = 0
@@ -276,7 +278,9 @@ class ChunkToIndex:
 
     Args:
         hidden: whether queries must not see the points yet.
-        may_have_points: whether an earlier claim may have written points of it in this version.
+        text_only: whether its questions are still to be written: its text must be found before.
+        text_stands: whether Qdrant has its text, and the text's vector, in this version.
+        may_have_points: whether an earlier claim may have written points of questions in this version.
     """
 
     lease: Lease
@@ -298,6 +302,8 @@ class ChunkToIndex:
     lost_leases: int
     created_at: datetime
     accepted: tuple[AcceptedQuestion, ...] = ()
+    text_only: bool = False
+    text_stands: bool = False
     may_have_points: bool = False
 
 

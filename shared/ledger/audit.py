@@ -26,6 +26,7 @@ _CHUNKS = f"""
     SELECT c.document_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
            c.state IN ('{ChunkState.INDEXED}', '{ChunkState.DEAD}') AS required,
            c.state = '{ChunkState.INDEXED}' AS text_required,
+           {states.is_in(states.OPEN_CHUNKS, "c")} AS in_work,
            ARRAY(SELECT a.id FROM accepted_questions a
                  WHERE a.chunk_id = c.id AND a.state = '{AcceptedState.INDEXED}') AS accepted,
            ARRAY(SELECT a.id FROM accepted_questions a
@@ -68,8 +69,7 @@ _SWEPT = text("""
 # visible as soon as they are written, for the version is live.
 _INDEX_CHUNKS_AGAIN = text(f"""
     UPDATE chunks c
-    SET {states.INDEX_CHUNK_AGAIN.sets()}, hidden = false, error = NULL, due_at = now(), settled_at = NULL,
-        {states.UNCLAIMED}
+    SET {states.INDEX_CHUNK_AGAIN.sets()}, error = NULL, due_at = now(), settled_at = NULL, {states.UNCLAIMED}
     WHERE (c.id, c.version) IN (
         SELECT c.id, c.version FROM chunks c
         JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
@@ -124,6 +124,7 @@ class ExpectedChunk:
         passed: how many of its questions have points.
         required: whether the points of its questions must be there; a discarded chunk needs none.
         text_required: whether the point of its text must be there; a dead chunk may have none.
+        in_work: whether a worker may be writing its points.
         accepted: the points of users' questions.
         accepted_open: the points of users' questions that may be there already, or still.
     """
@@ -135,6 +136,7 @@ class ExpectedChunk:
     passed: int
     required: bool
     text_required: bool
+    in_work: bool
     accepted: Sequence[UUID] = ()
     accepted_open: Sequence[UUID] = ()
 

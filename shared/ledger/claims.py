@@ -87,7 +87,8 @@ _LEASED = (
 
 _TO_PARSE = states.is_in(states.TO_PARSE, "w")
 _TO_GENERATE = states.is_in(states.TO_GENERATE, "w")
-_TO_INDEX = states.is_in(states.TO_INDEX, "w")
+_TO_INDEX_TEXT = states.is_in(states.TO_INDEX_TEXT, "w")
+_TO_INDEX_QUESTIONS = states.is_in(states.TO_INDEX_QUESTIONS, "w")
 
 # Claim documents to be parsed.
 _DOCUMENTS = ("documents", _TO_PARSE, "w.id")
@@ -131,29 +132,44 @@ _ACCEPTED = f"""
     FROM accepted_questions a
     WHERE a.chunk_id = w.id AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.INDEXED}') ORDER BY a.id"""
 
-# Claim chunks to be indexed, with their questions and those that users asked. A worker takes none whose collection has
-# another embedding model than its own.
-_CHUNKS_TO_INDEX = (
+_OF_OWN_MODEL = "w.embedding_model = :embedding_model"
+
+# A chunk's questions are still to be written: its text goes first.
+_TEXT_ONLY = """
+    w.ready_questions IS NULL
+    AND NOT EXISTS (SELECT 1 FROM completions p WHERE p.content_key = w.content_key OFFSET 0)"""
+
+# Claim chunks to be indexed, with their questions, where these are there, and those that users asked. A worker takes
+# none whose collection has another embedding model than its own.
+_TEXTS_TO_INDEX = (
     "chunks",
-    _TO_INDEX,
-    "w.id, w.version, w.may_have_points",
-    "w.embedding_model = :embedding_model",
+    _TO_INDEX_TEXT,
+    f"w.id, w.version, w.may_have_points, {_TEXT_ONLY} AS text_only",
+    _OF_OWN_MODEL,
+)
+_QUESTIONS_TO_INDEX = (
+    "chunks",
+    _TO_INDEX_QUESTIONS,
+    "w.id, w.version, w.may_have_points, false AS text_only",
+    _OF_OWN_MODEL,
 )
 _CLAIM_TO_INDEX = f"""
     UPDATE chunks w
-    SET {_LEASED}, may_have_points = true
+    SET {_LEASED}, may_have_points = due.may_have_points OR NOT due.text_only
     FROM due, documents d JOIN collections l ON l.id = d.collection_id, document_versions v
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
       AND v.document_id = w.document_id AND v.version = w.version
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.options, d.external_id, v.filename, v.metadata, w.ordinal, w.content, w.hidden,
+              l.options, d.external_id, v.filename, v.metadata, w.ordinal, w.content,
+              coalesce(d.live_version < w.version, false) AS hidden,
               w.ready_questions IS NOT NULL AS ready_made,
               coalesce(w.ready_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
                        '{{}}') AS questions,
               ARRAY(SELECT a.id {_ACCEPTED}) AS accepted_ids,
               ARRAY(SELECT a.question {_ACCEPTED}) AS accepted_questions,
-              w.error, w.attempts, w.lost_leases, d.created_at, due.may_have_points
+              w.error, w.attempts, w.lost_leases, d.created_at, due.may_have_points, due.text_only,
+              w.points_token IS NOT NULL AS text_stands
 """
 
 
@@ -164,7 +180,8 @@ def _both(of: tuple[str, ...], update: str) -> dict[bool, TextClause]:
 
 CLAIM_DOCUMENTS = _both(_DOCUMENTS, _CLAIM_DOCUMENTS)
 CLAIM_TO_GENERATE = _both(_CHUNKS_TO_GENERATE, _CLAIM_TO_GENERATE)
-CLAIM_TO_INDEX = _both(_CHUNKS_TO_INDEX, _CLAIM_TO_INDEX)
+CLAIM_TEXTS_TO_INDEX = _both(_TEXTS_TO_INDEX, _CLAIM_TO_INDEX)
+CLAIM_QUESTIONS_TO_INDEX = _both(_QUESTIONS_TO_INDEX, _CLAIM_TO_INDEX)
 
 
 def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> str:
@@ -190,5 +207,6 @@ _OF_MODEL = "w.embedding_model = m.name"
 # See which stages have rows that may be claimed.
 DUE = text(f"""
     SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_GENERATE)} AS generate,
-           {_is_due("chunks", _TO_INDEX, _MODELS, _OF_MODEL)} AS index
+           {_is_due("chunks", _TO_INDEX_TEXT, _MODELS, _OF_MODEL)}
+           OR {_is_due("chunks", _TO_INDEX_QUESTIONS, _MODELS, _OF_MODEL)} AS index
 """)

@@ -115,12 +115,18 @@ _LIVE_HAS_DEAD = f"""
             WHERE c.document_id = d.id AND c.version = d.live_version AND c.state = '{ChunkState.DEAD}')
 """
 
+# The live version of a document still has chunks in work: an edit came before its questions were written.
+_LIVE_HAS_OPEN = f"""
+    EXISTS (SELECT 1 FROM chunks c
+            WHERE c.document_id = d.id AND c.version = d.live_version AND {states.is_in(states.OPEN_CHUNKS, "c")})
+"""
+
 # Restore the live version of failed documents, and delete documents that never had one. Never reuse the failed number:
 # a worker whose lease expired may still write under it.
 _DISCARD_DOCUMENTS = text(f"""
     WITH failed AS ({_FAILED})
     UPDATE documents d
-    SET {states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", _LIVE_HAS_DEAD)},
+    SET {states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", _LIVE_HAS_OPEN, _LIVE_HAS_DEAD)},
         version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
         discarded_version = greatest(d.version, d.discarded_version),
         error = NULL, due_at = now(), updated_at = now(), {states.UNCLAIMED}
@@ -145,8 +151,7 @@ _LOCK = text(f"""
 # it needs no call. Its version is live, so its points stay visible while they are written again.
 _REVIVE_CHUNKS = text(f"""
     UPDATE chunks c
-    SET {states.REVIVE_CHUNK.sets("ready_questions IS NULL")}, error = NULL, hidden = false,
-        due_at = now(), settled_at = NULL, {states.UNCLAIMED}
+    SET {states.REVIVE_CHUNK.sets()}, error = NULL, due_at = now(), settled_at = NULL, {states.UNCLAIMED}
     {_OF_LOCKED}
 """)
 

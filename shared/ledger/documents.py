@@ -102,9 +102,13 @@ _CHANGED = text(f"""
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
 
+# Chunks that queries find, at least by their texts.
+_SEARCHABLE_CHUNKS = (ChunkState.GENERATING, ChunkState.GENERATED, ChunkState.INDEXED)
+
 # Count the chunks of the newest versions by state, and what they cost.
 _PROGRESS = text(f"""
     SELECT d.id, count(*) AS total,
+           count(*) FILTER (WHERE {states.is_in(_SEARCHABLE_CHUNKS, "c")}) AS searchable,
            count(*) FILTER (WHERE c.state IN ('{ChunkState.GENERATED}', '{ChunkState.INDEXED}')) AS generated,
            count(*) FILTER (WHERE c.state = '{ChunkState.INDEXED}') AS indexed,
            count(*) FILTER (WHERE c.state = '{ChunkState.DEAD}') AS dead,

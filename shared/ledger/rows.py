@@ -108,6 +108,8 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         lost_leases=row["lost_leases"],
         created_at=row["created_at"],
         accepted=tuple(map(AcceptedQuestion, row["accepted_ids"], row["accepted_questions"])),
+        text_only=row["text_only"],
+        text_stands=row["text_stands"],
         may_have_points=row["may_have_points"],
     )
 
@@ -117,7 +119,6 @@ def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
         {
             "id": outcome.document.lease.id,
             "token": outcome.document.lease.token,
-            "to_generate": outcome.document.ready_questions is None,
             "title": outcome.title,
             "media_type": outcome.media_type,
         }
@@ -172,6 +173,11 @@ def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
         _lease(outcome.chunk.lease) | {"error": outcome.error, "questions": outcome.questions, "passed": outcome.passed}
         for outcome in outcomes
     )
+
+
+def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:
+    """Chunks by their leases, each with its document."""
+    return _rows(_lease(chunk.lease) | {"document_id": chunk.document_id} for chunk in chunks)
 
 
 def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, str]:

@@ -27,13 +27,13 @@ def _spent(alias: str) -> str:
     return ", ".join(f"{column} = greatest({alias}.{column}, v.{column})" for column in columns)
 
 
-# Record documents as parsed, and let them go on: to be indexed at once where they brought their questions.
+# Record documents as parsed, and let them go on.
 SETTLE_PARSED = text(f"""
     WITH parsed AS (
         UPDATE documents d
-        SET {states.SETTLE_PARSED.sets("v.to_generate")}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL,
+        SET {states.SETTLE_PARSED.sets()}, leased_by = NULL, attempts = 0, lost_leases = 0, error = NULL,
             due_at = now(), updated_at = now()
-        FROM {_rows("id uuid, token bigint, to_generate boolean, title text, media_type text")}
+        FROM {_rows("id uuid, token bigint, title text, media_type text")}
         WHERE d.id = v.id AND d.lease_token = v.token AND {states.SETTLE_PARSED.applies("d")}
         RETURNING d.id, d.version, v.title, v.media_type
     )
@@ -48,15 +48,12 @@ HOLD_PARSING = text(f"""
     SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE
 """)
 
-# Write the chunks of parsed documents. A chunk that the live version does not have stays hidden until its version is.
+# Write the chunks of parsed documents.
 INSERT_CHUNKS = text(f"""
     INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content, content_key, state, ready_questions,
-                        hidden, embedding_model)
+                        embedding_model)
     SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content, v.content_key,
-           {states.INSERT_CHUNK.target("v.ready_questions IS NULL")}, v.ready_questions,
-           d.live_version IS NOT NULL AND NOT EXISTS (
-               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.version = d.live_version),
-           l.embedding_model
+           {states.INSERT_CHUNK.target()}, v.ready_questions, l.embedding_model
     FROM {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
     JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
     ON CONFLICT DO NOTHING
@@ -137,17 +134,14 @@ SETTLE_TWINS = text(f"""
         LIMIT :limit FOR UPDATE SKIP LOCKED)
 """)
 
-# Record that no chunk of documents waits for its questions.
-BEGIN_INDEXING = text(f"""
-    WITH generated AS (
-        SELECT d.id FROM documents d
-        WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.BEGIN_INDEXING.applies("d")}
-          AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
-                                                   AND {states.is_in(states.TO_GENERATE, "c")})
-        ORDER BY d.id FOR UPDATE
-    )
-    UPDATE documents d SET {states.BEGIN_INDEXING.sets()}, updated_at = now()
-    FROM generated WHERE d.id = generated.id AND {states.BEGIN_INDEXING.applies("d")}
+# Record chunks whose texts Qdrant has confirmed, and let them wait for their questions.
+SETTLE_TEXT = text(f"""
+    UPDATE chunks c
+    SET {states.SETTLE_TEXT.sets()}, points_token = v.token, leased_by = NULL, due_at = now(), attempts = 0,
+        lost_leases = 0
+    FROM {_rows(_LEASE)}
+    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_TEXT.applies("c")}
+    RETURNING c.id, c.version
 """)
 
 # Record chunks whose points Qdrant has confirmed; a chunk that could not be generated ends dead, with its reason.
@@ -201,12 +195,12 @@ FAIL_GENERATING = text(f"""
 # Record failed attempts to index.
 FAIL_INDEXING = text(f"""
     UPDATE chunks t
-    SET {states.FAIL_INDEXING.sets("v.dead")},
+    SET {states.END_INDEXING.sets_where("v.dead", "t")},
         error = CASE WHEN v.dead THEN v.error ELSE t.error END, attempts = t.attempts + v.burned,
         history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES},
         settled_at = CASE WHEN v.dead THEN now() END,
         questions_passed = CASE WHEN v.dead THEN 0 ELSE t.questions_passed END
-    {_FAILURES} AND {states.FAIL_INDEXING.applies("t")}
+    {_FAILURES} AND {states.END_INDEXING.applies("t")}
     RETURNING t.document_id
 """)
 
@@ -223,33 +217,43 @@ _HAS_DEAD_CHUNK = f"""
 # Qdrant has confirmed every sweep of a document once.
 _NO_FIRST_SWEEP = "NOT EXISTS (SELECT 1 FROM sweeps s WHERE s.document_id = d.id AND s.again)"
 
-# Lock documents whose chunks have all ended. The choice is random: a document that Qdrant refuses must not stand in
-# front of all others for ever.
+# Every text of a document's newest version stands, or cannot.
+_EVERY_TEXT_STANDS = f"""
+    NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
+                                         AND {states.is_in(states.TO_INDEX_TEXT, "c")})"""
+
+# Lock documents whose texts all stand, or whose chunks have all ended. The choice is random: a document that Qdrant
+# refuses must not stand in front of all others for ever.
 LOCK_ENDED = text(f"""
     SELECT d.id FROM documents d
     WHERE d.id IN (SELECT d.id FROM documents d
-                   WHERE {states.FINISH.applies("d")}
-                     AND (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
-                     AND {_NO_OPEN_CHUNK}
-                     AND (d.live_version IS DISTINCT FROM d.version OR {_NO_FIRST_SWEEP})
+                   WHERE (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
+                     AND ({states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
+                          OR {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP})
                    ORDER BY random() LIMIT :limit)
     ORDER BY d.id FOR UPDATE
 """)
 
-# Make the newest version of locked documents the live one, if its chunks have all ended.
+# Make the newest version of locked documents the live one, if its texts all stand.
 MAKE_LIVE = text(f"""
-    UPDATE documents d SET live_version = d.version, updated_at = now()
-    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.FINISH.applies("d")}
-      AND d.live_version IS DISTINCT FROM d.version AND {_NO_OPEN_CHUNK}
+    UPDATE documents d SET {states.MAKE_LIVE.sets()}, live_version = d.version, updated_at = now()
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
     RETURNING d.id, d.version
+""")
+
+# Of chunks that were written hidden, find the documents whose live version they belong to by now: their sweep may have
+# come before these points.
+HIDDEN_OF_LIVE = text(f"""
+    SELECT DISTINCT d.id, d.version
+    FROM {_rows("document_id uuid, version int")} JOIN documents d ON d.id = v.document_id
+    WHERE d.live_version = v.version AND {states.exists("d")}
 """)
 
 # Finish locked documents that show their newest version in Qdrant too.
 FINISH = text(f"""
     UPDATE documents d
     SET {states.FINISH.sets(_HAS_DEAD_CHUNK)}, updated_at = now()
-    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.FINISH.applies("d")}
-      AND d.live_version = d.version AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP}
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP}
     RETURNING d.id
 """)
 

@@ -8,26 +8,27 @@ documents
     CLAIM_DOCUMENT       queued, parsing -> parsing
     RELEASE_DOCUMENT     parsing -> queued
     FAIL_PARSING         parsing -> failed | queued
-    SETTLE_PARSED        parsing -> generating | indexing
-    BEGIN_INDEXING       generating -> indexing
-    FINISH               generating, indexing -> degraded | ready
-    INDEX_AGAIN          ready, degraded -> indexing
+    SETTLE_PARSED        parsing -> indexing
+    MAKE_LIVE            indexing -> searchable
+    FINISH               searchable -> degraded | ready
+    INDEX_AGAIN          ready, degraded -> searchable
     REVIVE_DOCUMENT      failed -> queued
-    REOPEN               degraded -> generating
-    DISCARD_DOCUMENT     failed -> deleting | degraded | ready
+    REOPEN               degraded -> searchable
+    DISCARD_DOCUMENT     failed -> deleting | searchable | degraded | ready
     DISCARD_LAST_CHUNK   degraded -> ready
     REPLACE              any but deleting -> queued
     REINDEX              ready, degraded, failed -> queued
     DELETE               any but deleting -> deleting
 
 chunks
-    INSERT_CHUNK         new -> generating | generated
+    INSERT_CHUNK         new -> parsed
     SETTLE_GENERATED     generating -> generated
     FAIL_GENERATING      generating -> generated | generating
-    SETTLE_INDEXED       generated -> indexed | dead
-    FAIL_INDEXING        generated -> dead | generated
+    SETTLE_TEXT          parsed -> generating
+    SETTLE_INDEXED       parsed, generated -> indexed | dead
+    END_INDEXING         parsed, generated -> dead
     INDEX_CHUNK_AGAIN    indexed, dead -> generated
-    REVIVE_CHUNK         dead -> generating | generated
+    REVIVE_CHUNK         dead -> parsed
     DISCARD_CHUNK        dead -> discarded
 
 accepted_questions
@@ -84,6 +85,11 @@ class Transition:
         """Return the SQL assignment of the new state; see `target`."""
         return f"state = {self.target(*conditions)}"
 
+    def sets_where(self, condition: str, alias: str) -> str:
+        """Return the SQL assignment of the only new state where a condition holds; elsewhere a row keeps its state."""
+        (target,) = self.targets
+        return f"state = CASE WHEN {condition} THEN '{target}' ELSE {alias}.state END"
+
 
 def is_in(states: Collection[StrEnum], alias: str = "") -> str:
     """Return the SQL condition that a row has one of these states."""
@@ -99,12 +105,14 @@ def exists(alias: str = "") -> str:
 
 # The work that is open to each stage, in the words of its partial index.
 TO_PARSE = (DocumentState.QUEUED, DocumentState.PARSING)
+TO_INDEX_TEXT = (ChunkState.PARSED,)
 TO_GENERATE = (ChunkState.GENERATING,)
-TO_INDEX = (ChunkState.GENERATED,)
-OPEN_CHUNKS = (*TO_GENERATE, *TO_INDEX)
+TO_INDEX_QUESTIONS = (ChunkState.GENERATED,)
+TO_INDEX = (*TO_INDEX_TEXT, *TO_INDEX_QUESTIONS)
+OPEN_CHUNKS = (*TO_INDEX_TEXT, *TO_GENERATE, *TO_INDEX_QUESTIONS)
 
 # Documents whose chunks are in work, and documents that no worker holds.
-OPEN_DOCUMENTS = (DocumentState.GENERATING, DocumentState.INDEXING)
+OPEN_DOCUMENTS = (DocumentState.INDEXING, DocumentState.SEARCHABLE)
 FINAL_DOCUMENTS = (DocumentState.READY, DocumentState.DEGRADED, DocumentState.FAILED)
 EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not DocumentState.DELETING)
 
@@ -128,27 +136,32 @@ SUBMIT = _document((None,), DocumentState.QUEUED)
 CLAIM_DOCUMENT = _document(TO_PARSE, DocumentState.PARSING)
 RELEASE_DOCUMENT = _document((DocumentState.PARSING,), DocumentState.QUEUED)
 FAIL_PARSING = _document((DocumentState.PARSING,), DocumentState.FAILED, DocumentState.QUEUED)
-SETTLE_PARSED = _document((DocumentState.PARSING,), *OPEN_DOCUMENTS)
-BEGIN_INDEXING = _document((DocumentState.GENERATING,), DocumentState.INDEXING)
-FINISH = _document(OPEN_DOCUMENTS, DocumentState.DEGRADED, DocumentState.READY)
-INDEX_AGAIN = _document((DocumentState.READY, DocumentState.DEGRADED), DocumentState.INDEXING)
+SETTLE_PARSED = _document((DocumentState.PARSING,), DocumentState.INDEXING)
+MAKE_LIVE = _document((DocumentState.INDEXING,), DocumentState.SEARCHABLE)
+FINISH = _document((DocumentState.SEARCHABLE,), DocumentState.DEGRADED, DocumentState.READY)
+INDEX_AGAIN = _document((DocumentState.READY, DocumentState.DEGRADED), DocumentState.SEARCHABLE)
 REVIVE_DOCUMENT = _document((DocumentState.FAILED,), DocumentState.QUEUED)
-REOPEN = _document((DocumentState.DEGRADED,), DocumentState.GENERATING)
+REOPEN = _document((DocumentState.DEGRADED,), DocumentState.SEARCHABLE)
 DISCARD_DOCUMENT = _document(
-    (DocumentState.FAILED,), DocumentState.DELETING, DocumentState.DEGRADED, DocumentState.READY
+    (DocumentState.FAILED,),
+    DocumentState.DELETING,
+    DocumentState.SEARCHABLE,
+    DocumentState.DEGRADED,
+    DocumentState.READY,
 )
 DISCARD_LAST_CHUNK = _document((DocumentState.DEGRADED,), DocumentState.READY)
 REPLACE = _document(EXISTING_DOCUMENTS, DocumentState.QUEUED)
 REINDEX = _document(FINAL_DOCUMENTS, DocumentState.QUEUED)
 DELETE = _document(EXISTING_DOCUMENTS, DocumentState.DELETING)
 
-INSERT_CHUNK = _chunk((None,), ChunkState.GENERATING, ChunkState.GENERATED)
+INSERT_CHUNK = _chunk((None,), ChunkState.PARSED)
 SETTLE_GENERATED = _chunk((ChunkState.GENERATING,), ChunkState.GENERATED)
 FAIL_GENERATING = _chunk((ChunkState.GENERATING,), ChunkState.GENERATED, ChunkState.GENERATING)
-SETTLE_INDEXED = _chunk((ChunkState.GENERATED,), ChunkState.INDEXED, ChunkState.DEAD)
-FAIL_INDEXING = _chunk((ChunkState.GENERATED,), ChunkState.DEAD, ChunkState.GENERATED)
+SETTLE_TEXT = _chunk(TO_INDEX_TEXT, ChunkState.GENERATING)
+SETTLE_INDEXED = _chunk(TO_INDEX, ChunkState.INDEXED, ChunkState.DEAD)
+END_INDEXING = _chunk(TO_INDEX, ChunkState.DEAD)
 INDEX_CHUNK_AGAIN = _chunk((ChunkState.INDEXED, ChunkState.DEAD), ChunkState.GENERATED)
-REVIVE_CHUNK = _chunk((ChunkState.DEAD,), ChunkState.GENERATING, ChunkState.GENERATED)
+REVIVE_CHUNK = _chunk((ChunkState.DEAD,), ChunkState.PARSED)
 DISCARD_CHUNK = _chunk((ChunkState.DEAD,), ChunkState.DISCARDED)
 
 ACCEPT = _accepted((None, AcceptedState.REMOVING, AcceptedState.REFUSED), AcceptedState.WAITING)

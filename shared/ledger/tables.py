@@ -159,8 +159,8 @@ chunks = Table(
     Column("content", JSONB, nullable=False),  # a ChunkContent; no statement reads a part of it
     Column("content_key", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
-    Column("hidden", Boolean, nullable=False),  # its points stay hidden until the version is whole
-    Column("may_have_points", Boolean, nullable=False, server_default="false"),  # since its first claim to be indexed
+    # Points of questions: since its first claim to be indexed with them.
+    Column("may_have_points", Boolean, nullable=False, server_default="false"),
     Column("points_token", BigInteger),  # of the claim that wrote the points which Qdrant has confirmed
     Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what its own model serves
     Column("ready_questions", ARRAY(Text)),
@@ -175,12 +175,20 @@ chunks = Table(
     Index("ix_chunks_document", "document_id", "version", "ordinal"),
     Index("ix_chunks_to_generate", "tenant", "lane", "due_at", postgresql_where=text(states.is_in(states.TO_GENERATE))),
     Index(
-        "ix_chunks_to_index",
+        "ix_chunks_to_index_text",
         "tenant",
         "lane",
         "embedding_model",
         "due_at",
-        postgresql_where=text(states.is_in(states.TO_INDEX)),
+        postgresql_where=text(states.is_in(states.TO_INDEX_TEXT)),
+    ),
+    Index(
+        "ix_chunks_to_index_questions",
+        "tenant",
+        "lane",
+        "embedding_model",
+        "due_at",
+        postgresql_where=text(states.is_in(states.TO_INDEX_QUESTIONS)),
     ),
     Index(
         "ix_chunks_in_indexing",

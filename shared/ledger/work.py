@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import exc
+from sqlalchemy import TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import LeaseLost
@@ -196,9 +196,6 @@ class Work:
                 await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
             ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
             await connection.execute(sql.END_CALLS, {"tokens": ended})
-            documents = sorted({o.chunk.document_id for o in paid})
-            if documents:
-                await connection.execute(sql.BEGIN_INDEXING, {"ids": documents})
 
     # Indexing
 
@@ -206,12 +203,25 @@ class Work:
     async def claim_to_index(self, limit: int, *, suspects: bool = False) -> list[ChunkToIndex]:
         """Claim chunks to be indexed whose collection has this worker's embedding model; others wait for theirs.
 
+        Texts that nobody finds yet go first, but a quarter is for chunks whose questions are there: a corpus that is
+        being uploaded must not hold these up.
+
         With `suspects` suspects alone, for a worker that holds nothing else.
         """
         parameters = self._claim(limit, suspects=suspects) | {"embedding_model": self._embedding_model}
         async with self._database.begin() as connection:
-            claimed = (await connection.execute(claims.CLAIM_TO_INDEX[suspects], parameters)).mappings().all()
-        return [rows.chunk_to_index(row) for row in claimed]
+
+            async def claim(statement: TextClause, limit: int) -> list[ChunkToIndex]:
+                found = await connection.execute(statement, parameters | {"limit": limit})
+                return [rows.chunk_to_index(row) for row in found.mappings()]
+
+            reserved = limit // 4
+            chunks = await claim(claims.CLAIM_QUESTIONS_TO_INDEX[suspects], reserved) if reserved else []
+            more = len(chunks) == reserved
+            chunks = await claim(claims.CLAIM_TEXTS_TO_INDEX[suspects], limit - len(chunks)) + chunks
+            if more and len(chunks) < limit:
+                chunks += await claim(claims.CLAIM_QUESTIONS_TO_INDEX[suspects], limit - len(chunks))
+            return chunks
 
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
         """Record chunks as indexed; return the leases that still held.
@@ -220,7 +230,10 @@ class Work:
         write.
         """
         async with self._database.begin() as connection:
-            changed = (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(outcomes))).all()
+            texts = [o.chunk for o in outcomes if o.chunk.text_only]
+            whole = [o for o in outcomes if not o.chunk.text_only]
+            changed = list((await connection.execute(sql.SETTLE_TEXT, rows.written_rows(texts))).all()) if texts else []
+            changed += (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(whole))).all() if whole else []
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if o not in settled]
@@ -228,6 +241,7 @@ class Work:
                 connection, {question.id: state for o in settled for question, state in o.accepted}
             )
             await feedback.take_back_late(connection, stale)
+            await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
             if late:
@@ -356,6 +370,15 @@ async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[
     await versions.supersede(connection, [document_id for document_id, _ in replacing])
     inserted = (await connection.execute(sql.INSERT_SWEEPS, rows.version_rows(replacing))).scalars().all()
     return await _due_sweeps(connection, inserted, len(inserted))
+
+
+async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex]) -> None:
+    """Have documents swept whose versions became live while these chunks of them were written hidden."""
+    if not hidden:
+        return
+    live = (await connection.execute(sql.HIDDEN_OF_LIVE, rows.written_rows(hidden))).all()
+    if live:
+        await connection.execute(sql.INSERT_SWEEPS, rows.version_rows((row.id, row.version) for row in live))
 
 
 async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:

@@ -281,15 +281,16 @@ class Index:
         return {str(record.id): record.payload or {} for record in records}
 
     async def text_vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
-        """Return the vectors of chunks' texts by chunk id.
+        """Return the vectors of chunks' texts by chunk id; none where there is no such collection.
 
         Returns:
             Each of shape `(dimensions,)` and unit length; chunks without one are missing.
         """
-        with self._errors():
+        with self._if_there():
             records = await self._client.retrieve(name, list(ids), with_payload=False, with_vectors=["text"])
-        vectors = {str(r.id): r.vector["text"] for r in records if isinstance(r.vector, dict) and "text" in r.vector}
-        return {point_id: np.asarray(vector, dtype=np.float32) for point_id, vector in vectors.items()}
+            texts = {str(r.id): r.vector["text"] for r in records if isinstance(r.vector, dict) and "text" in r.vector}
+            return {point_id: np.asarray(vector, dtype=np.float32) for point_id, vector in texts.items()}
+        return {}
 
     async def stored_points(self, name: str, ids: Sequence[str]) -> dict[str, StoredPoint]:
         """Return what points claim by id; deleted points are missing."""

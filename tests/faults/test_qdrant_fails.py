@@ -62,7 +62,7 @@ def test_it_reads_and_refuses_writes(fleet, provider, begin, scale):
     provider.script(latency_seconds=0.2)
     scenario.hand_in(scenario.corpus(scale.documents))
     scenario.wait_for_answers(30)
-    fleet.wait_until(lambda: fleet.points(scenario.collection) > 0, "nothing was indexed")
+    scenario.wait_for_chunks("searchable")
 
     fleet.fault("qdrant", refuse="?wait=true", status=500)  # as it answers while its disk is full
     scenario.wait_for_chunks("generated")

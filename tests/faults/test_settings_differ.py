@@ -12,7 +12,7 @@ def test_workers_have_another_embedding_model(fleet, provider, begin, scale):
     scenario = begin("18a", "index workers with another model")
     fleet.replace({name: worker(name, **OTHER_MODEL) for name in ("index-1", "index-2")}, for_good=True)
     scenario.hand_in(scenario.corpus(scale.documents // 2))
-    scenario.wait_for_chunks("generated")
+    scenario.wait_for_chunks("total")
     time.sleep(scale.away_seconds)
 
     letters = fleet.client.get("/v1/dead", params={"collection": scenario.collection}).json()["items"]
@@ -44,7 +44,7 @@ def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
     prompt(ALPHA)
     with fleet.paused("generate-1", "generate-2"):
         scenario.hand_in(scenario.corpus(scale.documents // 3))
-        scenario.wait_for_chunks("total")
+        scenario.wait_for_chunks("searchable")
         prompt(BETA)
     scenario.settle()
     assert sent("ALPHA") + sent("BETA") == scenario.chunks

@@ -43,7 +43,7 @@ def test_killed_at_a_point(fleet, provider, begin, scale, point):
     with fleet.paused(f"{role}-2"):
         with fleet.paused(f"{role}-1"):  # until it has its hands full from the first moment
             scenario.hand_in(scenario.corpus(scale.documents // 2))
-            scenario.wait_for_chunks("total" if role == "generate" else "generated")
+            scenario.wait_for_chunks("searchable" if role == "generate" else "total")
         fleet.wait_until(lambda: scenario.deaths() == 1, f"it did not come {point}")
 
     scenario.settle()

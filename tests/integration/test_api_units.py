@@ -68,7 +68,7 @@ async def test_a_section_is_returned_whole_for_a_small_chunk_of_it(client, divid
 async def test_a_section_that_is_not_whole_is_not_returned(client, divided, services):
     """While its document is updated, a chunk is returned itself rather than a section with a hole."""
     await add(client, guide().replace("orchard3x0", "orchard3y0"))
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     batch = await services.ledger.work.claim_to_index(100)
     orchard = sorted((c for c in batch if c.content.heading_path[-1] == "The orchard"), key=lambda c: c.ordinal)
     first_and_third = [orchard[0], orchard[2]]

@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Unavailable
-from shared.domain.outcomes import GenerateOutcome, ParseOutcome
+from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.records import DocumentState, NewChunk
 from shared.domain.usage import Usage
 from shared.ledger import Work
@@ -62,7 +62,7 @@ async def test_the_chunks_of_a_large_document_are_written_in_slices(services, li
 
     assert sizes == [4, 4, 2]
     shown = await services.ledger.documents.get("default", document.lease.id)
-    assert (shown.state, shown.title, shown.progress.total) == (DocumentState.GENERATING, "Title", 10)
+    assert (shown.state, shown.title, shown.progress.total) == (DocumentState.INDEXING, "Title", 10)
 
 
 async def test_a_group_of_documents_is_written_in_slices(services, library, monkeypatch):
@@ -114,9 +114,7 @@ async def test_a_document_whose_worker_died_between_two_slices_begins_anew(servi
     assert (again.lease.version, again.upload) == (2, document.upload)
     assert await ledger.work.settle_parsed([parsed(document, new_chunks(10, "late"))]) == set()
     assert await ledger.work.settle_parsed([parsed(again, new_chunks(5, "new"))]) == {again.lease.id}
-    assert {chunk.content.text for chunk in (await ledger.work.claim_to_generate(50)).chunks} == {
-        f"new {n}" for n in range(5)
-    }
+    assert {chunk.content.text for chunk in await ledger.work.claim_to_index(50)} == {f"new {n}" for n in range(5)}
     assert await rows(services, "SELECT below_version FROM sweeps") == [(2,)]  # some may be in Qdrant already
     assert await ledger.work.purge_versions() == []
     assert await rows(services, "SELECT DISTINCT version FROM chunks") == [(2,)]
@@ -126,6 +124,8 @@ async def test_chunks_of_the_same_content_go_on_in_slices(services, library, mon
     monkeypatch.setattr("shared.ledger.work._MOST_TWINS", 4)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(11, key=b"k" * 32))])
+    texts = await services.ledger.work.claim_to_index(50)
+    await services.ledger.work.settle_indexed([IndexOutcome(text_only, [], 0) for text_only in texts])
     (chunk,) = (await services.ledger.work.claim_to_generate(50)).chunks
 
     with changes(services, "UPDATE chunks") as sizes:
@@ -161,7 +161,7 @@ async def test_old_versions_are_deleted_in_slices(services, library, provider, m
     monkeypatch.setattr("shared.ledger.versions._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
-    await work(services, "generate", "index")
+    await work(services, "index", "generate", "index")
     await library.add("another text", "a.md0", questions=["Which text?"])
     await work(services)
 
@@ -177,7 +177,7 @@ async def test_a_deleted_document_goes_in_slices(services, library, provider, mo
     monkeypatch.setattr("shared.ledger.versions._MOST_SLICES", 1)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
-    await work(services, "generate", "index")
+    await work(services, "index", "generate", "index")
     await services.ledger.documents.delete("default", document.lease.id)
 
     left = []
@@ -192,7 +192,7 @@ async def test_a_lost_index_is_repaired_in_slices(services, library, provider, m
     monkeypatch.setattr("shared.maintenance.verification._CHUNKS", 4)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
-    await work(services, "generate", "index")
+    await work(services, "index", "generate", "index")
     collection = await library.collection()
     await services.index.delete_document(collection.index_name, "default", document.lease.id)
 

@@ -47,7 +47,7 @@ async def let_die(services):
 async def paid_but_dead(client, services):
     """A document whose questions are paid for, and whose chunks are all dead."""
     document_id = await submit(client, SECTIONS, "paid.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     await let_die(services)
     shown = await document(client, document_id)
     assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", shown["chunks"]["total"])
@@ -146,7 +146,7 @@ async def test_what_is_paid_for_is_not_called_for_again(client, services, provid
 async def test_ready_questions_are_indexed_again_without_a_call(client, services, provider):
     body = {"text": KEEPER, "filename": "a.md", "questions": ["Who lives alone?"]}
     document_id = (await client.post("/v1/documents", json=body)).json()["document_id"]
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     await let_die(services)
 
     assert (await settle(client, "retry", document_id=document_id))["chunks"] == 1
@@ -192,7 +192,7 @@ async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(c
     await work(services)
     provider.restore()
     await settle(client, "retry")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
 
     assert not chunk.hidden

@@ -303,7 +303,7 @@ async def test_what_is_accepted_while_the_document_is_in_work_is_written_when_th
     client, two_chunks, services, provider
 ):
     await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     claimed = await services.ledger.work.claim_to_index(10)
 
     assert (await accept_of_leave(client))["outcome"] == "accepted"
@@ -374,7 +374,7 @@ async def test_a_chunk_that_died_takes_its_users_questions_when_it_is_tried_agai
     await accept_of_leave(client)
     await work(services, "index")
     await client.post("/v1/collections/default/reindex")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     provider.script(down=True)
     claimed = await services.ledger.work.claim_to_index(10)
     while claimed:  # until it is given up

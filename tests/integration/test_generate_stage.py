@@ -46,7 +46,7 @@ class Interrupted:
 async def one_chunk(services, library, words=KEEPER):
     """A claimed chunk whose questions are to be written."""
     await library.add(words, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     return await claimed(services)
 
 
@@ -77,7 +77,7 @@ async def prompt(services, name):
 async def test_questions_stand_under_the_key_of_the_prompt_that_was_sent(services, library, provider):
     await prompt(services, "PROMPT-A")
     await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     await prompt(services, "PROMPT-B")
     await work(services)
     assert [provider.stats(containing=name)["calls"] for name in ("PROMPT-A", "PROMPT-B")] == [0, 1]
@@ -96,7 +96,7 @@ async def test_a_changed_prompt_that_is_paid_for_already_costs_no_call(services,
     await work(services)
     await prompt(services, "PROMPT-B")
     await library.add(KEEPER, "b.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     await prompt(services, "PROMPT-A")
     await work(services)
 
@@ -108,7 +108,7 @@ async def test_chunks_whose_keys_become_the_same_are_paid_for_once(services, lib
     for number, name in enumerate(("PROMPT-A", "PROMPT-B")):
         await prompt(services, name)
         await library.add(KEEPER, f"{number}.md")
-        await work(services, "parse")
+        await work(services, "parse", "index")
     await prompt(services, "PROMPT-C")
     await work(services)
 
@@ -160,7 +160,7 @@ async def test_a_kill_between_two_calls_costs_the_call_in_flight_alone(
     services, library, provider, question_by_question
 ):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 4)
     stage = generate_stage(replace(question_by_question, model=interrupted))
     (chunk,) = await stage.claim(1)
@@ -182,7 +182,7 @@ async def test_a_kill_between_two_calls_costs_the_call_in_flight_alone(
 
 async def test_an_orderly_stop_pays_for_nothing_twice_and_counts_it(services, library, provider, question_by_question):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3)
     stopping = asyncio.Event()
     limits = DrainLimits(lease=timedelta(seconds=30), budget=timedelta(seconds=10), grace=timedelta(seconds=0.05))
@@ -258,7 +258,7 @@ async def test_malformed_replies_that_end_a_chunk_are_counted(services, library,
 async def test_a_provider_that_refuses_the_key_is_left_alone_and_nothing_burns(services, library, provider):
     for number in range(5):
         await library.add(f"{KEEPER} Number {number}.")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     provider.script(status=401)
     await work(services, "generate")
     tried = provider.stats()["calls"]
@@ -277,7 +277,7 @@ async def test_a_claim_that_meets_another_of_the_same_content_leaves_it_out_and_
     await library.add("Something else that nobody holds.", "c.md")
     for name in ("a.md", "b.md"):
         await library.add(KEEPER, name)
-    await work(services, "parse")
+    await work(services, "parse", "index")
     async with services.database.begin() as connection:
         await connection.execute(
             text(

@@ -37,7 +37,7 @@ async def test_a_worker_with_another_embedding_model_takes_nothing(services, pro
     other = of_model(services, "other-model")
     for suspects in (False, True):
         assert await other.work.claim_to_index(10, suspects=suspects) == []
-    assert await states(services, "chunks") == [("generated", 5)]
+    assert await states(services, "chunks") == [("parsed", 5)]
     assert "index" in await services.ledger.work.due()
 
     async with calling(with_keys(settings).model_copy(update={"embedding_model": "other-model"}), services) as client:

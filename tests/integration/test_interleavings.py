@@ -79,7 +79,7 @@ def during(monkeypatch, services, action, *, before):
 
 async def test_a_version_that_was_never_live_is_not_found_once_the_next_one_fails(services, library, provider):
     document = await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse")
     await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
     assert await texts_found(services, library, "What is about alpha number?")
 
@@ -95,7 +95,7 @@ async def test_a_version_that_was_never_live_is_not_found_once_the_next_one_fail
 
 async def test_an_edit_of_a_version_that_was_never_live_waits_for_nobody(services, library, provider):
     document = await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse")
     await indexed(services.indexer, await services.ledger.work.claim_to_index(1))
     await library.add(NINE, "a.md")
     await work(services)
@@ -107,7 +107,7 @@ async def test_an_edit_of_a_version_that_was_never_live_waits_for_nobody(service
 
 async def test_a_late_writer_of_a_version_that_was_never_live_leaves_nothing(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse")
     late = await services.ledger.work.claim_to_index(10)
     await library.add(UNREADABLE, "a.md")
     await work(services)
@@ -124,7 +124,7 @@ async def test_hidden_points_of_a_superseded_version_go_though_the_next_one_fail
     await work(services)
     before = await points(services, library)
     await library.add(NINE, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse")
     await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     assert await points(services, library, hidden=True)
 
@@ -167,7 +167,7 @@ async def test_an_edit_while_a_version_is_shown_leaves_no_gap(services, library,
     during(monkeypatch, services, edit, before=before)
     await work(services)
     await services.cleaner.clean()
-    await work(services, "parse", "generate")
+    await work(services, "parse")
     assert await words_found(services, library) == ["beta", "gamma"]
 
     await index_batch(services.indexer, [await common_chunk(services)])
@@ -186,7 +186,7 @@ async def test_an_edit_after_a_kill_while_a_version_is_shown_leaves_no_gap(servi
     document = await library.add(FIRST, "a.md")
     await work(services)
     await library.add(SECOND, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse")
     batch = await services.ledger.work.claim_to_index(10)
 
     async def die():
@@ -246,7 +246,7 @@ async def second_version(services, library):
     await library.add(SEVEN, "a.md")
     await work(services)
     document = await library.add(NINE, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse")
     return document
 
 
@@ -368,7 +368,7 @@ async def test_a_failure_that_is_recorded_twice_counts_once(services, library):
     assert await run(services, f"SELECT {counts} FROM documents") == [(1, 1)]
 
     await run(services, "UPDATE documents SET due_at = now()")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     (chunk,) = (await ledger.claim_to_generate(1)).chunks
     for _ in range(2):
         await ledger.settle_generated([FailedAttempt(chunk.lease, decision, Usage(100, 10), 1)])

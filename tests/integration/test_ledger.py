@@ -26,7 +26,7 @@ def new_chunk(words, ordinal=0, ready_questions=None):
 
 
 async def parsed(services, library, *texts, external_id=None, ready_questions=None):
-    """A document whose chunks wait to be asked."""
+    """A document whose chunks wait for their texts to be indexed."""
     document = await library.add("unused " + " ".join(texts), external_id)
     (claimed,) = await services.ledger.work.claim_documents(10)
     chunks = [new_chunk(words, number, ready_questions) for number, words in enumerate(texts)]
@@ -34,7 +34,15 @@ async def parsed(services, library, *texts, external_id=None, ready_questions=No
     return document
 
 
+async def index_texts(work):
+    """Have the texts found of all chunks whose questions are still to be written."""
+    texts = [chunk for chunk in await work.claim_to_index(100) if chunk.text_only]
+    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in texts])
+
+
 async def claim_to_generate(work, limit=10):
+    """Claim chunks to generate, after their texts are found."""
+    await index_texts(work)
     return (await work.claim_to_generate(limit)).chunks
 
 
@@ -137,6 +145,7 @@ async def test_the_same_content_is_asked_once_at_a_time(services, library):
     await parsed(services, library, "twin", external_id="a")
     await parsed(services, library, "twin", external_id="b")
     work = services.ledger.work
+    await index_texts(work)
 
     first, second = await asyncio.gather(claim_to_generate(work), claim_to_generate(work))
 
@@ -148,8 +157,26 @@ async def test_the_same_content_is_asked_once_at_a_time(services, library):
 async def test_content_paid_for_before_needs_no_call(services, library):
     await parsed(services, library, "known text", external_id="a")
     work = services.ledger.work
-    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
+    (first,) = await claim_to_generate(work)
     await parsed(services, library, "known text", external_id="b")
+    await index_texts(work)
+    await work.settle_generated([paid(first)])
+    await parsed(services, library, "known text", external_id="c")
+
+    chunks = await work.claim_to_index(10)
+
+    assert [(chunk.text_only, chunk.questions) for chunk in chunks] == [(False, ("What is it?",))] * 3
+    assert sorted(chunk.text_stands for chunk in chunks) == [False, True, True]
+
+
+async def test_content_that_is_paid_for_while_its_text_is_indexed_needs_no_call(services, library):
+    await parsed(services, library, "known text", external_id="a")
+    work = services.ledger.work
+    (first,) = await claim_to_generate(work)
+    await parsed(services, library, "known text", external_id="b")
+    (text_only,) = await work.claim_to_index(10)
+    await work.settle_generated([paid(first)])
+    await work.settle_indexed([IndexOutcome(text_only, [], 0)])
 
     claimed = await work.claim_to_generate(10)
 
@@ -201,7 +228,7 @@ async def test_dead_chunks_can_be_revived(services, library):
 
     revived = await services.ledger.documents.retry("default", document.id)
 
-    assert revived.state == DocumentState.GENERATING
+    assert revived.state == DocumentState.SEARCHABLE
     assert [chunk.attempts for chunk in await claim_to_generate(work)] == [0]
 
 
@@ -224,20 +251,58 @@ async def test_a_failed_document_says_why_and_can_be_retried(services, library):
     assert len(await work.claim_documents(1)) == 1
 
 
-async def test_a_document_is_finished_only_when_no_chunk_is_open(services, library):
+async def test_a_document_is_live_when_every_text_stands_and_finished_when_no_chunk_is_open(services, library):
     document = await parsed(services, library, "one", "two")
     work = services.ledger.work
+
+    async def shown(*outcomes):
+        await work.settle_indexed(outcomes)
+        await work.finish([document.id])
+        found = await services.ledger.documents.get("default", document.id)
+        return found.state, found.live_version, found.progress.searchable, found.progress.questions
+
+    first, second = await work.claim_to_index(10)
+    assert (first.text_only, second.text_only) == (True, True)
+    assert await shown(IndexOutcome(first, [], 0)) == (DocumentState.INDEXING, None, 1, 0)
+    assert await shown(IndexOutcome(second, [], 0)) == (DocumentState.SEARCHABLE, 1, 2, 0)
+
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     first, second = await work.claim_to_index(10)
-    await work.settle_indexed([IndexOutcome(first, [], 1)])
+    assert (first.text_stands, second.text_stands) == (True, True)
+    assert await shown(IndexOutcome(first, [], 1)) == (DocumentState.SEARCHABLE, 1, 2, 1)
+    assert await shown(IndexOutcome(second, [], 1)) == (DocumentState.READY, 1, 2, 2)
+
+
+async def test_three_quarters_of_what_is_claimed_may_be_texts_that_nobody_finds_yet(services, library):
+    work = services.ledger.work
+    await parsed(services, library, *(f"paid {number}" for number in range(12)), external_id="paid")
+    await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work, 20)])
+    await parsed(services, library, *(f"new {number}" for number in range(12)), external_id="new")
+
+    claims = [[chunk.text_only for chunk in await work.claim_to_index(8)] for _ in range(4)]
+
+    assert [(len(claim), sum(claim)) for claim in claims] == [(8, 6), (8, 6), (8, 0), (0, 0)]
+
+
+async def test_points_that_were_written_hidden_before_their_version_was_live_are_shown(services, library):
+    """The version becomes live while an earlier text's questions are written."""
+    work = services.ledger.work
+    document = await parsed(services, library, "old", external_id="a", ready_questions=())
+    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
     await work.finish()
-    assert (await services.ledger.documents.get("default", document.id)).live_version is None
-    await work.settle_indexed([IndexOutcome(second, [], 1)])
+    await parsed(services, library, "one", "two", external_id="a")
+    first, second = await work.claim_to_index(10)
+    await work.settle_indexed([IndexOutcome(first, [], 0)])
+    await work.settle_generated([paid(chunk) for chunk in (await work.claim_to_generate(10)).chunks])
+    (with_questions,) = await work.claim_to_index(10)
+    assert (with_questions.hidden, with_questions.text_only) == (True, False)
 
-    await work.finish([document.id])
+    await work.settle_indexed([IndexOutcome(second, [], 0)])
+    await work.settle_sweeps(await work.finish())
+    await work.settle_indexed([IndexOutcome(with_questions, [], 1)])
 
-    found = await services.ledger.documents.get("default", document.id)
-    assert (found.state, found.live_version, found.progress.questions) == (DocumentState.READY, 1, 2)
+    (sweep,) = [sweep for sweep in await work.due_sweeps() if sweep.again]
+    assert (sweep.document_id, sweep.live_version, sweep.below_version) == (document.id, 2, 2)
 
 
 async def test_a_document_that_was_opened_again_meanwhile_is_not_finished(services, library):
@@ -252,7 +317,7 @@ async def test_a_document_that_was_opened_again_meanwhile_is_not_finished(servic
 
     await work.finish([document.id])
 
-    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.GENERATING
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.SEARCHABLE
 
 
 async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(services, library):
@@ -325,7 +390,7 @@ async def test_an_unfinished_version_is_forgotten_when_the_next_begins(services,
     assert await services.ledger.work.claim_to_index(10) == []
 
 
-async def test_chunks_of_a_next_version_stay_hidden_until_it_is_whole(services, library):
+async def test_chunks_of_a_next_version_stay_hidden_until_its_texts_stand(services, library):
     work = services.ledger.work
     document = await parsed(services, library, "kept", external_id="a")
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
@@ -341,7 +406,7 @@ async def test_chunks_of_a_next_version_stay_hidden_until_it_is_whole(services, 
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
 
     hidden = {chunk.content.text: chunk.hidden for chunk in await work.claim_to_index(10)}
-    assert hidden == {"kept": False, "new": True}
+    assert hidden == {"kept": True, "new": True}
     assert claimed.live_version == 1
     assert document.id == claimed.lease.id
 
@@ -416,6 +481,8 @@ async def test_due_names_the_queues_that_have_work(services, library):
     (claimed,) = await work.claim_documents(1)
     assert await work.due() == []
     await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", [new_chunk("one")])])
+    assert await work.due() == ["index"]
+    await index_texts(work)
     assert await work.due() == ["generate"]
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     assert await work.due() == ["index"]

@@ -132,7 +132,7 @@ async def test_asking_for_the_length_of_vectors_counts_too(pool, provider):
 async def test_a_provider_that_is_down_is_left_alone_and_burns_few_attempts(services, library, provider):
     sections = (f"# Part {n}\n\n" + " ".join(f"word{n}x{w}" for w in range(60)) for n in range(40))
     await library.add("\n\n".join(sections))
-    await work(services, "parse")
+    await work(services, "parse", "index")
     provider.script(down=True)
     await work(services, "generate")
     async with services.database.begin() as connection:

@@ -54,7 +54,7 @@ async def test_a_folder_of_uploads_that_is_away_fails_no_document(services, libr
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE documents SET due_at = now()"))
     await work(services, "parse")
-    assert await parsing(services) == [("generating", 0)]
+    assert await parsing(services) == [("indexing", 0)]
 
 
 async def test_a_folder_that_cannot_be_listed_fails_no_document(services, library):

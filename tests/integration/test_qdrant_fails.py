@@ -70,7 +70,7 @@ async def findings(services, library):
 async def test_a_worker_claims_nothing_until_a_write_is_taken_again(services, library, link, index, there):
     indexer = replace(services.indexer, index=index)
     await library.add(HARBOUR)
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
     if there:
         await index.ensure_collection(chunk.index_name, await indexer.embedder.dimensions())
@@ -182,7 +182,7 @@ async def test_an_indexed_chunk_that_qdrant_refuses_later_is_as_the_ledger_says(
 async def test_a_chunk_is_not_dead_before_its_points_are_gone(services, library, provider, link, index):
     await without_bm25(services, library)
     await library.add(HARBOUR)
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
     link.change(Fault(refuse="/points/batch"))
     indexer = replace(services.indexer, finisher=replace(services.indexer.finisher, index=index))
@@ -195,7 +195,7 @@ async def test_a_chunk_is_not_dead_before_its_points_are_gone(services, library,
 
 async def test_a_late_worker_that_gives_a_chunk_up_deletes_no_point_of_another(services, library, provider):
     await library.add(HARBOUR)
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     (late,) = await services.ledger.work.claim_to_index(10)
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE chunks SET due_at = now() - interval '1 second'"))

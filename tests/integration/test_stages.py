@@ -72,7 +72,7 @@ async def test_the_parsers_own_error_is_for_the_log_alone(services, library):
 
 async def test_indexing_twice_gives_the_same_points(services, library, provider):
     await library.add(TWO_SECTIONS)
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     chunks = await services.ledger.work.claim_to_index(100)
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in chunks])
     await work(services, "index")
@@ -109,7 +109,7 @@ async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services,
     await library.add("The harbour opens at seven in the morning for all ships.", "a.md")
     await work(services)
     await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
     assert chunk.hidden
     await index_batch(services.indexer, [chunk])  # written to Qdrant, and the worker dies before it can say so
@@ -123,7 +123,7 @@ async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services,
 
 async def test_a_late_writer_of_an_old_version_takes_nothing_back(services, library, provider):
     await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     slow = await services.ledger.work.claim_to_index(10)
     await library.add(TWO_SECTIONS + "\n\nAnd one more sentence.", "a.md")
     await work(services)
@@ -140,7 +140,7 @@ async def test_a_late_writer_of_what_queries_see_hides_nothing_while_the_next_ve
     services, library, provider
 ):
     await library.add(TWO_SECTIONS, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     slow = await services.ledger.work.claim_to_index(10)
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in slow])
     await work(services, "index")
@@ -160,7 +160,7 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
     for shelf in (library, other):
         await shelf.add("The harbour opens at nine in the morning.", "a.md")
     gone = await other.add("This one is deleted.")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     chunks = await services.ledger.work.claim_to_index(10)
     outcomes = [await index_batch(services.indexer, [chunk]) for chunk in chunks]
     collection = await library.collection()
@@ -338,7 +338,7 @@ async def test_a_reindex_pays_for_nothing_that_is_asked_as_before_and_leaves_no_
     paid = provider.stats()["calls"]
 
     assert await services.ledger.documents.reindex(await library.collection()) == 1
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     assert await texts_found(services, library, "alpha number", top_k=1)
     await work(services, "index")
 
@@ -425,7 +425,7 @@ async def kept(services):
 async def test_questions_are_judged_by_the_text_without_them(services, library, provider):
     await prepending(services)
     await library.add(HARBOUR, "a.md")
-    await work(services, "parse", "generate")
+    await work(services, "parse", "index", "generate")
     (chunk,) = await services.ledger.work.claim_to_index(10)
     provider_vector = ScriptedEndpoints(Script()).vector
     nearest = max(float(provider_vector(question) @ provider_vector(HARBOUR)) for question in chunk.questions)

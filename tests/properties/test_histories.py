@@ -46,7 +46,7 @@ from tests.faults.fleet import Proxy
 from tests.transitions import refuse_unknown_transitions
 
 NAMES = ("a.md", "b.md")
-STAGES = ("parse", "generate", "index")
+STAGES = ("parse", "index", "generate", "index")
 SECTIONS = tuple(
     f"## {place}\n\n" + " ".join(f"The {place} opens at {hour} on day {hour * 7}." for hour in range(6, 12))
     for place in ("harbour", "library", "museum")
@@ -352,7 +352,7 @@ class Histories(RuleBasedStateMachine):
         for claim in [claim for claim in self.claims if claim.stage.name == "generate"]:
             claim.outcome = claim.outcome or self.run(claim.stage.work(claim.item, _held))
         self.hand_in(name, sections, "y")
-        for stage in ("parse", "generate"):
+        for stage in ("parse", "index", "generate"):
             self.run(_work_off(self.stages[stage]))
 
     @rule(name=st.sampled_from(NAMES))
@@ -387,7 +387,9 @@ class Histories(RuleBasedStateMachine):
     def clean(self) -> None:
         self.run(self.services.cleaner.clean())
 
-    @rule(stages=st.sampled_from((("parse",), ("parse", "generate"), ("generate",), ("index",), tuple(STAGES))))
+    @rule(
+        stages=st.sampled_from((("parse",), ("parse", "index", "generate"), ("generate",), ("index",), tuple(STAGES)))
+    )
     def work_off(self, stages: tuple[str, ...]) -> None:
         for stage in stages:
             self.run(_work_off(self.stages[stage]))

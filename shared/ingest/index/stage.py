@@ -1,4 +1,7 @@
-"""Index: questions are filtered, embedded with their chunk and written to Qdrant.
+"""Index: chunks are embedded and written to Qdrant, first by their texts alone, then with their filtered questions.
+
+Nobody waits for a language model to find a text: a chunk whose questions are still to be written goes through twice.
+The second time its text's vector comes from Qdrant. A chunk whose questions are there goes through once.
 
 A batch holds chunks of many documents and collections and goes through as one: one round of embedding requests, one
 upsert for each collection, one settlement. `prepend_questions` needs two rounds of embedding: the plain text first,
@@ -23,7 +26,7 @@ from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Permanent, Unavailable
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
-from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex
+from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, Lease
 from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
@@ -115,8 +118,9 @@ async def _claim(indexer: Indexer, slots: int) -> list[IndexBatch]:
         return []
     await indexer.index.require()
     chunks = await indexer.work.claim_to_index(slots * _BATCH_CHUNKS)
-    # A batch may hold chunks of many collections, for all have the same embedding model; few batches hold each.
-    chunks.sort(key=lambda chunk: chunk.index_name)
+    # Texts alone are quick, and must not wait for questions to be embedded. A batch may hold chunks of many
+    # collections, for all have the same embedding model; few batches hold each.
+    chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
     return [chunks[start : start + _BATCH_CHUNKS] for start in range(0, len(chunks), _BATCH_CHUNKS)]
 
 
@@ -184,6 +188,8 @@ def _sound(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], lis
 
 
 def _filter(chunk: ChunkToIndex) -> list[FilteredQuestion]:
+    if chunk.text_only:
+        return []
     if chunk.ready_made:
         return [FilteredQuestion(question, passed=True) for question in chunk.questions]
     return filter_by_text(chunk.questions, chunk.content)
@@ -198,12 +204,39 @@ async def _embed(
         For each chunk, in order: the vector of its text, of each passed question and of each accepted question; an
         error in the place of a vector that the provider refuses.
     """
+    stored = await _stored_texts(indexer, chunks)
     inputs = [
-        [c.content.text, *(q.text for q in qs if q.passed), *(accepted.question for accepted in c.accepted)]
+        [
+            *([] if c.lease in stored else [c.content.text]),
+            *(q.text for q in qs if q.passed),
+            *(accepted.question for accepted in c.accepted),
+        ]
         for c, qs in zip(chunks, filtered, strict=True)
     ]
     vectors = iter(await _embed_all(indexer, [text for texts in inputs for text in texts]))
-    return [list(islice(vectors, len(texts))) for texts in inputs]
+    return [
+        [*([stored[c.lease]] if c.lease in stored else []), *islice(vectors, len(texts))]
+        for c, texts in zip(chunks, inputs, strict=True)
+    ]
+
+
+async def _stored_texts(indexer: Indexer, chunks: Sequence[ChunkToIndex]) -> dict[Lease, Vectors]:
+    """The vectors of texts that Qdrant has from an earlier claim: they are paid for.
+
+    The vector of a text with its questions in front is another one: it is of no use to the filter.
+    """
+    of_collections: dict[str, dict[str, Lease]] = {}
+    for chunk in chunks:
+        if chunk.text_stands and not chunk.options.prepend_questions:
+            of_collections.setdefault(chunk.index_name, {})[str(chunk.lease.id)] = chunk.lease
+    found = await asyncio.gather(
+        *(indexer.index.text_vectors(name, list(leases)) for name, leases in of_collections.items())
+    )
+    return {
+        leases[point]: vector
+        for leases, vectors in zip(of_collections.values(), found, strict=True)
+        for point, vector in vectors.items()
+    }
 
 
 async def _embed_all(indexer: Indexer, texts: Sequence[str]) -> list[Vectors | Permanent]:
@@ -354,5 +387,7 @@ async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:
         changed |= await indexer.work.settle_failed_indexing(failed)
     if indexed:
         await indexer.work.settle_indexed(indexed)
+    if any(o.chunk.text_only for o in indexed):
+        indexer.wakeups.wake("generate")
     if changed:
         await indexer.finisher.finish(sorted(changed))

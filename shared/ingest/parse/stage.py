@@ -116,8 +116,6 @@ async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttemp
     parsed = [o for o in outcomes if isinstance(o, ParseOutcome)]
     if parsed:
         await parser.work.settle_parsed(parsed)
-        parser.wakeups.wake("generate")
-    if any(o.document.ready_questions is not None for o in parsed):
         parser.wakeups.wake("index")
 
 

@@ -108,7 +108,7 @@ def _documents_indexes() -> None:
         "ix_documents_open",
         "documents",
         ["state", "due_at"],
-        postgresql_where=sa.text("state IN ('generating', 'indexing', 'deleting')"),
+        postgresql_where=sa.text("state IN ('indexing', 'searchable', 'deleting')"),
     )
     op.create_index(
         "ix_documents_suspects",
@@ -161,7 +161,6 @@ def _chunks() -> None:
         sa.Column("content", JSONB(), nullable=False),
         sa.Column("content_key", sa.LargeBinary(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("hidden", sa.Boolean(), nullable=False),
         sa.Column("may_have_points", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("points_token", sa.BigInteger()),
         sa.Column("embedding_model", sa.Text(), nullable=False),
@@ -195,14 +194,14 @@ def _chunks_indexes() -> None:
         "ix_chunks_in_indexing",
         "chunks",
         ["tenant"],
-        postgresql_where=sa.text("state = 'generated' AND leased_by IS NOT NULL"),
+        postgresql_where=sa.text("state IN ('parsed', 'generated') AND leased_by IS NOT NULL"),
     )
     op.create_index("ix_chunks_settled", "chunks", ["tenant", "settled_at"])
     op.create_index(
         "ix_chunks_suspects",
         "chunks",
         ["state", "due_at"],
-        postgresql_where=sa.text("lost_leases > 0 AND state IN ('generating', 'generated')"),
+        postgresql_where=sa.text("lost_leases > 0 AND state IN ('parsed', 'generating', 'generated')"),
     )
     op.create_index(
         "ix_chunks_to_generate",
@@ -211,10 +210,16 @@ def _chunks_indexes() -> None:
         postgresql_where=sa.text("state = 'generating'"),
     )
     op.create_index(
-        "ix_chunks_to_index",
+        "ix_chunks_to_index_questions",
         "chunks",
         ["tenant", "lane", "embedding_model", "due_at"],
         postgresql_where=sa.text("state = 'generated'"),
+    )
+    op.create_index(
+        "ix_chunks_to_index_text",
+        "chunks",
+        ["tenant", "lane", "embedding_model", "due_at"],
+        postgresql_where=sa.text("state = 'parsed'"),
     )
     op.create_index(
         "uq_chunks_leased_key",
