@@ -68,8 +68,7 @@ _SWEPT = text("""
 # visible as soon as they are written, for the version is live.
 _INDEX_CHUNKS_AGAIN = text(f"""
     UPDATE chunks c
-    SET {states.INDEX_CHUNK_AGAIN.sets()}, hidden = false, error = NULL, due_at = now(), settled_at = NULL,
-        {states.UNCLAIMED}
+    SET {states.INDEX_CHUNK_AGAIN.sets()}, error = NULL, due_at = now(), settled_at = NULL, {states.UNCLAIMED}
     WHERE (c.id, c.version) IN (
         SELECT c.id, c.version FROM chunks c
         JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
@@ -124,8 +123,8 @@ class ExpectedChunk:
         passed: how many of its questions have points.
         required: whether the points of its questions must be there; a discarded chunk needs none.
         text_required: whether the point of its text must be there; a dead chunk may have none.
-        accepted: the points of users' questions.
-        accepted_open: the points of users' questions that may be there already, or still.
+        accepted: users' questions whose points must be there.
+        accepted_open: users' questions whose points may be there already, or still.
     """
 
     document_id: UUID

@@ -132,7 +132,7 @@ _ACCEPTED = f"""
     WHERE a.chunk_id = w.id AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.INDEXED}') ORDER BY a.id"""
 
 # Claim chunks to be indexed, with their questions and those that users asked. A worker takes none whose collection has
-# another embedding model than its own.
+# another embedding model than its own. While an older version is live, every point of the newest one stays hidden.
 _CHUNKS_TO_INDEX = (
     "chunks",
     _TO_INDEX,
@@ -146,7 +146,8 @@ _CLAIM_TO_INDEX = f"""
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
       AND v.document_id = w.document_id AND v.version = w.version
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.options, d.external_id, v.filename, v.metadata, w.ordinal, w.content, w.hidden,
+              l.options, d.external_id, v.filename, v.metadata, w.ordinal, w.content,
+              coalesce(d.live_version <> w.version, false) AS hidden,
               w.ready_questions IS NOT NULL AS ready_made,
               coalesce(w.ready_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),

@@ -145,8 +145,8 @@ _LOCK = text(f"""
 # it needs no call. Its version is live, so its points stay visible while they are written again.
 _REVIVE_CHUNKS = text(f"""
     UPDATE chunks c
-    SET {states.REVIVE_CHUNK.sets("ready_questions IS NULL")}, error = NULL, hidden = false,
-        due_at = now(), settled_at = NULL, {states.UNCLAIMED}
+    SET {states.REVIVE_CHUNK.sets("ready_questions IS NULL")}, error = NULL, due_at = now(), settled_at = NULL,
+        {states.UNCLAIMED}
     {_OF_LOCKED}
 """)
 

@@ -48,14 +48,12 @@ HOLD_PARSING = text(f"""
     SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE
 """)
 
-# Write the chunks of parsed documents. A chunk that the live version does not have stays hidden until its version is.
+# Write the chunks of parsed documents.
 INSERT_CHUNKS = text(f"""
     INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content, content_key, state, ready_questions,
-                        hidden, embedding_model)
+                        embedding_model)
     SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content, v.content_key,
            {states.INSERT_CHUNK.target("v.ready_questions IS NULL")}, v.ready_questions,
-           d.live_version IS NOT NULL AND NOT EXISTS (
-               SELECT 1 FROM chunks o WHERE o.id = v.id AND o.version = d.live_version),
            l.embedding_model
     FROM {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
     JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id

@@ -159,7 +159,6 @@ chunks = Table(
     Column("content", JSONB, nullable=False),  # a ChunkContent; no statement reads a part of it
     Column("content_key", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
-    Column("hidden", Boolean, nullable=False),  # its points stay hidden until the version is whole
     Column("may_have_points", Boolean, nullable=False, server_default="false"),  # since its first claim to be indexed
     Column("points_token", BigInteger),  # of the claim that wrote the points which Qdrant has confirmed
     Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what its own model serves
@@ -244,8 +243,8 @@ queries = Table(
     Index("ix_queries_created_at", "created_at"),
 )
 
-# Users' questions that chunks accepted; the point in Qdrant has the same id. A chunk goes with the last version that
-# has its text; no foreign key can say that.
+# Users' questions that chunks accepted. A chunk goes with the last version that has its text; no foreign key can say
+# that.
 accepted_questions = Table(
     "accepted_questions",
     metadata,

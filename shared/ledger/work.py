@@ -220,13 +220,12 @@ class Work:
         write.
         """
         async with self._database.begin() as connection:
+            await feedback.hold_documents(connection, outcomes)
             changed = (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(outcomes))).all()
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if o not in settled]
-            await feedback.settle_accepted(
-                connection, {question.id: state for o in settled for question, state in o.accepted}
-            )
+            await feedback.settle_accepted(connection, settled)
             await feedback.take_back_late(connection, stale)
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
             late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]

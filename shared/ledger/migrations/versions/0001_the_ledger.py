@@ -161,7 +161,6 @@ def _chunks() -> None:
         sa.Column("content", JSONB(), nullable=False),
         sa.Column("content_key", sa.LargeBinary(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("hidden", sa.Boolean(), nullable=False),
         sa.Column("may_have_points", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("points_token", sa.BigInteger()),
         sa.Column("embedding_model", sa.Text(), nullable=False),
