@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -117,6 +118,7 @@ class Library:
         *,
         questions: Sequence[str | ReadyQuestion] | None = None,
         lane: int = 0,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Document:
         upload = await self._services.uploads.store_bytes(text.encode(), max_bytes=10_000_000)
         submission = await self._services.ledger.documents.submit(
@@ -126,7 +128,7 @@ class Library:
                 filename="text.md",
                 title=None,
                 media_type="text/markdown",
-                metadata={},
+                metadata=metadata or {},
                 ready_questions=None if questions is None else tuple(map(_ready, questions)),
                 upload=upload.name,
                 size_bytes=upload.size_bytes,

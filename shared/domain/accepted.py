@@ -12,5 +12,5 @@ def plain(question: str) -> str:
 
 
 def accepted_id(chunk: UUID, question: str) -> UUID:
-    """The id of a chunk's accepted question and of its point; the same in every version and at every repetition."""
+    """The id of a chunk's accepted question; the same in every version and at every repetition."""
     return uuid5(chunk, f"user/{plain(question)}")

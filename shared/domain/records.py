@@ -266,7 +266,7 @@ class AcceptedState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AcceptedQuestion:
-    """A user's question that a chunk accepted; its point has the same id."""
+    """A user's question that a chunk accepted."""
 
     id: UUID
     question: str

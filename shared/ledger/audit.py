@@ -125,8 +125,8 @@ class ExpectedChunk:
         required: whether the points of its questions must be there; a discarded chunk needs none.
         text_required: whether the point of its text must be there; a dead chunk may have none.
         in_work: whether a worker may be writing its points.
-        accepted: the points of users' questions.
-        accepted_open: the points of users' questions that may be there already, or still.
+        accepted: users' questions whose points must be there.
+        accepted_open: users' questions whose points may be there already, or still.
     """
 
     document_id: UUID

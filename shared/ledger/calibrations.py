@@ -52,7 +52,7 @@ _RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id 
 _COUNT_CHUNKS = text(f"SELECT count(*) {_LIVE}")
 
 # Sample chunks that have questions. Chunk ids are hashes, so their order is a random one that stays the same.
-_SAMPLE = text(f"SELECT c.id, c.questions {_LIVE} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit")
+_SAMPLE = text(f"SELECT c.id, c.version, c.questions {_LIVE} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit")
 
 # Write a calibration; a calibration by labelled questions stays unless it may be replaced.
 _SAVE = text(f"""
@@ -75,6 +75,7 @@ class PassedQuestion:
     """A question of a chunk that the filter let through, and its number among those of the chunk, from 0."""
 
     chunk_id: UUID
+    version: int
     question: str
     number: int
 
@@ -114,7 +115,7 @@ class Calibrations:
         """Return one passed question of each of up to `limit` chunks; the same sample while the chunks are the same."""
         async with self._database.begin() as connection:
             rows = (await connection.execute(_SAMPLE, {"id": collection.id, "limit": limit})).all()
-        return [_one_of(row.id, [question["text"] for question in row.questions if question["passed"]]) for row in rows]
+        return [_one_of(row.id, row.version, [q["text"] for q in row.questions if q["passed"]]) for row in rows]
 
     async def save(
         self, collection: Collection, calibration: Mapping[str, Any] | None, *, replace_labelled: bool
@@ -140,6 +141,6 @@ class Calibrations:
         return collection_of(row) if row else collection
 
 
-def _one_of(chunk_id: UUID, questions: list[str]) -> PassedQuestion:
+def _one_of(chunk_id: UUID, version: int, questions: list[str]) -> PassedQuestion:
     number = chunk_id.int % len(questions)
-    return PassedQuestion(chunk_id, questions[number], number)
+    return PassedQuestion(chunk_id, version, questions[number], number)

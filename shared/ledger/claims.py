@@ -140,7 +140,8 @@ _TEXT_ONLY = """
     AND NOT EXISTS (SELECT 1 FROM completions p WHERE p.content_key = w.content_key OFFSET 0)"""
 
 # Claim chunks to be indexed, with their questions, where these are there, and those that users asked. A worker takes
-# none whose collection has another embedding model than its own.
+# none whose collection has another embedding model than its own. While an older version is live, every point of the
+# newest one stays hidden.
 _TEXTS_TO_INDEX = (
     "chunks",
     _TO_INDEX_TEXT,
@@ -161,7 +162,7 @@ _CLAIM_TO_INDEX = f"""
       AND v.document_id = w.document_id AND v.version = w.version
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
               l.options, d.external_id, v.filename, v.metadata, w.ordinal, w.content,
-              coalesce(d.live_version < w.version, false) AS hidden,
+              coalesce(d.live_version <> w.version, false) AS hidden,
               w.ready_questions IS NOT NULL AS ready_made,
               coalesce(w.ready_questions,
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),

@@ -1,13 +1,14 @@
 """Feedback: users' questions become questions of the chunks that answered them, and are taken back.
 
 An accepted question is written to Qdrant with its chunk, which is indexed again for it, and again in every version
-that has its text. A question that was taken back is `removing` until its point is deleted and nobody can be writing
-that point any more.
+that has its text: it has a point in each. It is `indexed` when the live version has its point and no version that is
+being written can lack it. A question that was taken back is `removing` until its points are deleted and nobody can be
+writing one any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +20,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.accepted import accepted_id, plain
 from shared.domain.errors import InvalidInput, NotFound
-from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Collection
+from shared.domain.outcomes import IndexOutcome
+from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Collection, DocumentState
 from shared.ledger import states
 from shared.ledger.audit import index_again
 from shared.ledger.database import Database, again_after_collision
@@ -98,12 +100,19 @@ _CHUNKS_WITH_WAITING = text(f"""
       AND c.state = '{ChunkState.INDEXED}'
 """)
 
+# Let nobody begin, fail or finish a version of documents until the transaction ends.
+_HOLD = text("SELECT 1 FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR SHARE")
+
 # Record the questions whose points are written, and the questions that the embedding model refuses. A question that was
-# taken back meanwhile stays so.
+# taken back meanwhile stays so. A question waits on while the next version of its document is being made: that version
+# may have been written without it, and may be given up with it.
 _SETTLE = text(f"""
     UPDATE accepted_questions a SET {states.SETTLE_ACCEPTED.sets("v.refused")}
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:refused AS boolean[])) AS v(id, refused)
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:refused AS boolean[])) AS v(id, version, refused)
+    JOIN accepted_questions w ON w.id = v.id JOIN documents d ON d.id = w.document_id
     WHERE a.id = v.id AND {states.SETTLE_ACCEPTED.applies("a")}
+      AND (v.refused
+           OR d.live_version = v.version AND (d.version = v.version OR d.state = '{DocumentState.FAILED}'))
 """)
 
 # Have the questions of dead chunks written once more, when the chunks are retried.
@@ -137,9 +146,10 @@ _HAS_WRITER = f"""
     EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {states.is_in(states.TO_INDEX, "c")})"""
 
 # Lock questions that were taken back. The order is random: a question that Qdrant refuses must not stand in front of
-# all others for ever.
+# all others for ever. The points of versions that are gone are swept.
 _REMOVING = text(f"""
-    SELECT a.id, l.index_name, {_HAS_WRITER} AS has_writer
+    SELECT a.id, l.index_name, {_HAS_WRITER} AS has_writer,
+           ARRAY(SELECT c.version FROM chunks c WHERE c.id = a.chunk_id) AS versions
     FROM accepted_questions a JOIN collections l ON l.id = a.collection_id
     WHERE a.state = '{AcceptedState.REMOVING}' ORDER BY random() LIMIT :limit FOR UPDATE OF a SKIP LOCKED
 """)
@@ -187,15 +197,17 @@ class AcceptedQuestionRecord:
 
 @dataclass(frozen=True, slots=True)
 class PendingRemoval:
-    """A question that was taken back, whose point is to be deleted.
+    """A question that was taken back, whose points are to be deleted.
 
     Args:
-        has_writer: whether its point may be written once more after it is deleted.
+        has_writer: whether a point of it may be written once more after it is deleted.
+        versions: those of its document that have its chunk, and may have a point of it.
     """
 
     id: UUID
     index_name: str
     has_writer: bool
+    versions: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,10 +341,25 @@ async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) 
     return await index_again(connection, documents, chunks) if chunks else set()
 
 
-async def settle_accepted(connection: AsyncConnection, outcomes: Mapping[UUID, AcceptedState]) -> None:
-    """Record waiting questions as indexed or refused; a question that was taken back meanwhile stays so."""
-    refused = [state == AcceptedState.REFUSED for state in outcomes.values()]
-    await connection.execute(_SETTLE, {"ids": list(outcomes), "refused": refused})
+async def hold_documents(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+    """Lock the documents of chunks with accepted questions until these are settled.
+
+    Whoever ends a version has its chunks indexed again that have a waiting question: it must see these outcomes.
+    """
+    if ids := sorted({o.chunk.document_id for o in outcomes if o.accepted}):
+        await connection.execute(_HOLD, {"ids": ids})
+
+
+async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+    """Record the questions of chunks that were indexed: as indexed, where the live version has them now, or refused."""
+    settled = [(question.id, o.chunk.lease.version, state) for o in outcomes for question, state in o.accepted]
+    parameters = {
+        "ids": [identity for identity, _, _ in settled],
+        "versions": [version for _, version, _ in settled],
+        "refused": [state == AcceptedState.REFUSED for _, _, state in settled],
+    }
+    if settled:
+        await connection.execute(_SETTLE, parameters)
 
 
 async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:

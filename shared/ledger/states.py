@@ -11,7 +11,7 @@ documents
     SETTLE_PARSED        parsing -> indexing
     MAKE_LIVE            indexing -> searchable
     FINISH               searchable -> degraded | ready
-    INDEX_AGAIN          ready, degraded -> searchable
+    INDEX_AGAIN          searchable, ready, degraded -> searchable
     REVIVE_DOCUMENT      failed -> queued
     REOPEN               degraded -> searchable
     DISCARD_DOCUMENT     failed -> deleting | searchable | degraded | ready
@@ -139,7 +139,9 @@ FAIL_PARSING = _document((DocumentState.PARSING,), DocumentState.FAILED, Documen
 SETTLE_PARSED = _document((DocumentState.PARSING,), DocumentState.INDEXING)
 MAKE_LIVE = _document((DocumentState.INDEXING,), DocumentState.SEARCHABLE)
 FINISH = _document((DocumentState.SEARCHABLE,), DocumentState.DEGRADED, DocumentState.READY)
-INDEX_AGAIN = _document((DocumentState.READY, DocumentState.DEGRADED), DocumentState.SEARCHABLE)
+INDEX_AGAIN = _document(
+    (DocumentState.SEARCHABLE, DocumentState.READY, DocumentState.DEGRADED), DocumentState.SEARCHABLE
+)
 REVIVE_DOCUMENT = _document((DocumentState.FAILED,), DocumentState.QUEUED)
 REOPEN = _document((DocumentState.DEGRADED,), DocumentState.SEARCHABLE)
 DISCARD_DOCUMENT = _document(

@@ -252,8 +252,8 @@ queries = Table(
     Index("ix_queries_created_at", "created_at"),
 )
 
-# Users' questions that chunks accepted; the point in Qdrant has the same id. A chunk goes with the last version that
-# has its text; no foreign key can say that.
+# Users' questions that chunks accepted. A chunk goes with the last version that has its text; no foreign key can say
+# that.
 accepted_questions = Table(
     "accepted_questions",
     metadata,

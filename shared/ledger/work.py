@@ -230,6 +230,7 @@ class Work:
         write.
         """
         async with self._database.begin() as connection:
+            await feedback.hold_documents(connection, outcomes)
             texts = [o.chunk for o in outcomes if o.chunk.text_only]
             whole = [o for o in outcomes if not o.chunk.text_only]
             changed = list((await connection.execute(sql.SETTLE_TEXT, rows.written_rows(texts))).all()) if texts else []
@@ -237,9 +238,7 @@ class Work:
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
             stale = [o.chunk for o in outcomes if o not in settled]
-            await feedback.settle_accepted(
-                connection, {question.id: state for o in settled for question, state in o.accepted}
-            )
+            await feedback.settle_accepted(connection, settled)
             await feedback.take_back_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
             taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
@@ -275,7 +274,7 @@ class Work:
             replacing = [(row.id, row.version) for row in live if row.version > 1]
             sweeps = await _replace_older(connection, replacing) if replacing else []
             finished = (await connection.execute(sql.FINISH, {"ids": ended})).scalars().all()
-            await feedback.index_waiting(connection, sorted(finished))
+            await feedback.index_waiting(connection, sorted({*finished, *(row.id for row in live)}))
         return sweeps
 
     # Documents to delete, and points that are not what the ledger says

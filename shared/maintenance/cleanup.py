@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from uuid import UUID
 
 import structlog
 
 from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.collections import Collections
-from shared.ledger.feedback import Feedback
+from shared.ledger.feedback import Feedback, PendingRemoval
 from shared.ledger.work import Work
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
+from shared.vectors.points import accepted_point_id
 
 log = structlog.get_logger()
 
@@ -71,12 +71,15 @@ class Cleaner:
                 log.info("optimizer.nudged", index_name=name)
 
     async def delete_taken_back(self) -> None:
-        """Delete the points of users' questions that were taken back."""
+        """Delete the points of users' questions that were taken back, in every version that may have one."""
         async with self.feedback.pending_removals() as removals:
-            by_index: dict[str, list[UUID]] = {}
+            by_index: dict[str, list[PendingRemoval]] = {}
             for question in removals.questions:
-                by_index.setdefault(question.index_name, []).append(question.id)
-            deleted = await confirmed(
-                list(by_index), lambda name: self.index.delete_by_id(name, list(map(str, by_index[name])))
-            )
-            await removals.delete([question_id for name in deleted for question_id in by_index[name]])
+                by_index.setdefault(question.index_name, []).append(question)
+
+            async def delete(name: str) -> None:
+                points = [accepted_point_id(q.id, version) for q in by_index[name] for version in q.versions]
+                await self.index.delete_by_id(name, points)
+
+            deleted = await confirmed(list(by_index), delete)
+            await removals.delete([question.id for name in deleted for question in by_index[name]])

@@ -18,7 +18,7 @@ from uuid import UUID
 from shared.domain.records import Collection
 from shared.ledger.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
 from shared.vectors.index import Index, StoredPoint
-from shared.vectors.points import question_id
+from shared.vectors.points import accepted_point_id, chunk_point_id, question_point_id
 
 _POINTS = 1000  # compared together
 _CHUNKS = 200
@@ -65,7 +65,6 @@ class _Difference:
     point_id: str
     document_id: UUID | None
     chunk_id: UUID | None
-    stored: StoredPoint | None
     rewrite: bool = False  # mended only by writing its chunk again
 
 
@@ -160,7 +159,7 @@ class Verification:
         async with self._audit.locked([snapshot for i, snapshot in snapshots.items() if i in document_ids]) as held:
             # A deleted document cannot come back: no other gets its id.
             safe = [s for s in strays if s.document_id in held.ids or s.document_id not in snapshots]
-            await self._index.delete_if_unchanged(self._collection.index_name, [s.stored for s in safe if s.stored])
+            await self._index.delete_by_id(self._collection.index_name, [stray.point_id for stray in safe])
         return [self._finding(stray, repaired=True) for stray in safe]
 
     async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
@@ -222,8 +221,8 @@ class Verification:
         return stored
 
     async def _fill(self, gaps: Sequence[_Difference], held: LockedDocuments) -> set[UUID]:
-        hidden = [g.stored for g in gaps if g.stored and not g.rewrite]
-        await self._index.show_if_unchanged(self._collection.index_name, hidden)
+        if hidden := [gap.point_id for gap in gaps if not gap.rewrite]:
+            await self._index.show(self._collection.index_name, hidden)
         return await held.index_again(list({g.chunk_id for g in gaps if g.rewrite and g.chunk_id}))
 
     def _finding(self, difference: _Difference, *, repaired: bool) -> Finding:
@@ -246,24 +245,29 @@ def _unchanged(
 
 def _required(chunk: ExpectedChunk) -> list[str]:
     """The points that must be there."""
-    questions = [*_questions(chunk), *map(str, chunk.accepted)] if chunk.required else []
-    return [str(chunk.id), *questions] if chunk.text_required else questions
+    questions = [*_questions(chunk), *_accepted(chunk, chunk.accepted)] if chunk.required else []
+    return [chunk_point_id(chunk.id, chunk.version), *questions] if chunk.text_required else questions
 
 
 def _allowed(chunk: ExpectedChunk) -> set[str]:
     """The points that may be there."""
-    return {str(chunk.id), *_questions(chunk), *map(str, chunk.accepted), *map(str, chunk.accepted_open)}
+    accepted = _accepted(chunk, [*chunk.accepted, *chunk.accepted_open])
+    return {chunk_point_id(chunk.id, chunk.version), *_questions(chunk), *accepted}
 
 
 def _questions(chunk: ExpectedChunk) -> list[str]:
-    return [question_id(chunk.id, number) for number in range(chunk.passed)]
+    return [question_point_id(chunk.id, chunk.version, number) for number in range(chunk.passed)]
+
+
+def _accepted(chunk: ExpectedChunk, questions: Sequence[UUID]) -> list[str]:
+    return [accepted_point_id(question, chunk.version) for question in questions]
 
 
 def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: ExpectedChunk | None) -> _Difference | None:
     """The difference of a stored point that nobody expects; None where a chunk expects it, or may."""
 
     def difference(kind: FindingKind, why: str) -> _Difference:
-        return _Difference(kind, why, point.id, point.document_id, point.chunk_id, point)
+        return _Difference(kind, why, point.id, point.document_id, point.chunk_id)
 
     if document is None:
         return difference("orphaned", "its document is not in the ledger")
@@ -280,11 +284,11 @@ def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Di
     """The difference of an expected point; None where it is right."""
 
     def difference(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
-        return _Difference(kind, why, point_id, chunk.document_id, chunk.id, stored, rewrite)
+        return _Difference(kind, why, point_id, chunk.document_id, chunk.id, rewrite)
 
     if stored is None:
         return difference("missing", "not stored", rewrite=True)
-    if stored.version is None or stored.version < chunk.version:
+    if stored.version != chunk.version:
         return difference("stale", f"of version {stored.version}, and queries see {chunk.version}", rewrite=True)
     if stored.hidden:
         return difference("stale", "hidden, though its version is live", rewrite=False)

@@ -13,7 +13,7 @@ A caller's filter is checked and becomes Qdrant's conditions:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,8 @@ _MAX_VALUES = 1000
 SearchFilter = Mapping[str, Any]
 """A filter as Qdrant's REST API takes it: searches bypass the client's models, which cost more than the search."""
 Condition = models.Condition
+CHUNK_POINT = {"has_vector": "bm25"}
+"""Select one point of each chunk, in the same form: question points have no BM25 vector."""
 
 
 def visible_points(tenant: str, conditions: Sequence[Condition] = ()) -> SearchFilter:
@@ -89,12 +91,9 @@ def leftover_points(tenant: str, chunk_ids: Sequence[str], version: int, token: 
     return models.Filter(must=[_equals("tenant", tenant), chunks, _equals("version", version), _below("token", token)])
 
 
-def replaceable_points(version: int, token: int) -> models.Filter:
-    """Select what a writer may replace: points of older versions, and of its own version up to its own claim."""
-    own = models.Filter(
-        must=[_equals("version", version), models.FieldCondition(key="token", range=models.Range(lte=token))]
-    )
-    return models.Filter(should=[_below("version", version), own])
+def replaceable_points(token: int) -> models.Filter:
+    """Select what a writer may replace: points of claims up to its own. A point's id has the writer's version."""
+    return models.Filter(must=[models.FieldCondition(key="token", range=models.Range(lte=token))])
 
 
 def section_points(tenant: str, document_id: str, version: int, start: int, end: int) -> SearchFilter:
@@ -109,15 +108,9 @@ def section_points(tenant: str, document_id: str, version: int, start: int, end:
     return {"must": [{"key": key, "match": {"value": value}} for key, value in values.items()]}
 
 
-def points_of_version(point_ids: Collection[str], version: int | None) -> models.Filter:
-    """Select points by id, each only while its version is `version`; None matches any."""
-    ids = models.HasIdCondition(has_id=list(point_ids))
-    return models.Filter(must=[ids] if version is None else [ids, _equals("version", version)])
-
-
 def chunk_points() -> models.Filter:
-    """Select one point of each chunk: question points have no BM25 vector."""
-    return models.Filter(must=[models.HasVectorCondition(has_vector="bm25")])
+    """Select one point of each chunk in each version."""
+    return models.Filter(must=[models.HasVectorCondition(**CHUNK_POINT)])
 
 
 def _below(key: str, value: int) -> models.FieldCondition:

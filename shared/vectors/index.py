@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import groupby
 from typing import Any
@@ -24,9 +24,10 @@ from shared.domain.errors import Permanent, Unavailable
 from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
+from shared.vectors.filters import SearchFilter
 from shared.vectors.points import Point
 from shared.vectors.readiness import Readiness
-from shared.vectors.searches import Search, section_search
+from shared.vectors.searches import Search, chunk_search, section_search
 
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
@@ -49,11 +50,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A point that a search found."""
+    """A point that a search found; `vectors` are those that the search asked for."""
 
     id: str
     score: float
     payload: Mapping[str, Any]
+    vectors: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +144,15 @@ class Index:
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         """Write points of chunks that were claimed together, and wait until they can be searched.
 
-        A point of a newer version or of a later claim is not replaced, so that a writer who slept through its lease
-        cannot take a chunk back. The tokens of one claim are all larger than those of the claims before it.
+        A point of a later claim is not replaced, so that a writer who slept through its lease cannot take a chunk back.
+        The tokens of one claim are all larger than those of the claims before it.
 
         Raises:
             Unavailable: Qdrant did not confirm; some of the points may have been written.
         """
-        versions = sorted({point.payload["version"] for point in points})
-        for version in versions:
-            same = [point for point in points if point.payload["version"] == version]
-            replaceable = filters.replaceable_points(version, max(point.payload["token"] for point in same))
-            condition = replaceable.model_dump(mode="json", exclude_none=True)
-            await asyncio.gather(*(self._upsert(name, body) for body in _bodies(same, condition)))
+        replaceable = filters.replaceable_points(max((point.payload["token"] for point in points), default=0))
+        condition = replaceable.model_dump(mode="json", exclude_none=True)
+        await asyncio.gather(*(self._upsert(name, body) for body in _bodies(points, condition)))
 
     async def _upsert(self, name: str, body: bytes) -> None:
         # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.
@@ -214,12 +213,11 @@ class Index:
             for result in await self._client.batch_update_points(name, operations, wait=True):
                 _require_completed(result.status)
 
-    async def show_if_unchanged(self, name: str, points: Sequence[StoredPoint]) -> None:
-        """Show hidden points, except those that a newer version has replaced meanwhile."""
-        for selected in _unchanged(points):
-            with self._errors():
-                result = await self._client.set_payload(name, {"hidden": False}, points=selected, wait=True)
-            _require_completed(result.status)
+    async def show(self, name: str, ids: Sequence[str]) -> None:
+        """Show hidden points."""
+        with self._errors():
+            result = await self._client.set_payload(name, {"hidden": False}, points=list(ids), wait=True)
+        _require_completed(result.status)
 
     async def delete_document(self, name: str, tenant: str, document_id: UUID) -> None:
         """Delete a document's points. No such collection: nothing to do."""
@@ -228,15 +226,10 @@ class Index:
             result = await self._client.delete(name, selector, wait=True)
             _require_completed(result.status)
 
-    async def delete_if_unchanged(self, name: str, points: Sequence[StoredPoint]) -> None:
-        """Delete points, except those that a newer version has replaced meanwhile."""
-        for selected in _unchanged(points):
-            with self._errors():
-                result = await self._client.delete(name, models.FilterSelector(filter=selected), wait=True)
-            _require_completed(result.status)
-
     async def delete_by_id(self, name: str, ids: Sequence[str]) -> None:
-        """Delete points by id. No such collection: nothing to do."""
+        """Delete points by id. No points or no such collection: nothing to do."""
+        if not ids:
+            return
         with self._if_there():
             result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
             _require_completed(result.status)
@@ -274,23 +267,44 @@ class Index:
         hits = await self.search(name, searches) or [[] for _ in sections]
         return {section: [hit.payload for hit in part] for section, part in zip(sections, hits, strict=True)}
 
-    async def payloads(self, name: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return payloads by point id; deleted points are missing."""
-        with self._errors():
-            records = await self._client.retrieve(name, list(ids), with_payload=True)
-        return {str(record.id): record.payload or {} for record in records}
+    async def chunk_payloads(
+        self, name: str, where: SearchFilter, chunks: Sequence[str]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Return the payloads of chunks by chunk id, each of the newest version that the filter lets through.
 
-    async def text_vectors(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
-        """Return the vectors of chunks' texts by chunk id; none where there is no such collection.
+        They are found by their chunk, not by the points that a search found: an edit may have replaced these since.
+        Chunks that are gone are missing.
+        """
+        newest = await self._newest(name, chunk_search(where, chunks))
+        return {chunk: hit.payload for chunk, hit in newest.items()}
+
+    async def text_vectors(self, name: str, where: SearchFilter, chunks: Sequence[str]) -> dict[str, Vectors]:
+        """Return the vectors of chunks' texts by chunk id, each of the newest version that the filter lets through.
 
         Returns:
             Each of shape `(dimensions,)` and unit length; chunks without one are missing.
+        """
+        newest = await self._newest(name, chunk_search(where, chunks, text_vectors=True)) if chunks else {}
+        vectors = {chunk: hit.vectors["text"] for chunk, hit in newest.items() if "text" in hit.vectors}
+        return {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in vectors.items()}
+
+    async def text_vectors_of_points(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
+        """Return the vectors of chunks' points by point id; none where there is no such collection.
+
+        Returns:
+            Each of shape `(dimensions,)` and unit length; points without one are missing.
         """
         with self._if_there():
             records = await self._client.retrieve(name, list(ids), with_payload=False, with_vectors=["text"])
             texts = {str(r.id): r.vector["text"] for r in records if isinstance(r.vector, dict) and "text" in r.vector}
             return {point_id: np.asarray(vector, dtype=np.float32) for point_id, vector in texts.items()}
         return {}
+
+    async def _newest(self, name: str, listed: Search) -> dict[str, Hit]:
+        """Return the hits by chunk id, each of its newest version."""
+        (hits,) = await self.search(name, [listed]) or [[]]
+        hits.sort(key=lambda hit: int(hit.payload["version"]))
+        return {str(hit.payload["chunk_id"]): hit for hit in hits}
 
     async def stored_points(self, name: str, ids: Sequence[str]) -> dict[str, StoredPoint]:
         """Return what points claim by id; deleted points are missing."""
@@ -460,7 +474,7 @@ def _deletion(selected: models.Filter) -> models.DeleteOperation:
 
 
 def _hit(point: Mapping[str, Any]) -> Hit:
-    return Hit(str(point["id"]), point["score"], point.get("payload") or {})
+    return Hit(str(point["id"]), point["score"], point.get("payload") or {}, point.get("vector") or {})
 
 
 def _stored(record: models.Record) -> StoredPoint:
@@ -480,12 +494,6 @@ def _uuid(value: object) -> UUID | None:
         return UUID(str(value))
     except ValueError:
         return None
-
-
-def _unchanged(points: Sequence[StoredPoint]) -> Iterator[models.Filter]:
-    """Select points while they still are of the version in which they were read."""
-    for version in {point.version for point in points}:
-        yield filters.points_of_version([point.id for point in points if point.version == version], version)
 
 
 def _bodies(points: Sequence[Point], condition: Mapping[str, Any]) -> Iterator[bytes]:

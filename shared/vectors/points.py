@@ -1,5 +1,8 @@
 """The points in Qdrant: one for each question and one for each chunk; and how their ids are made.
 
+A point belongs to one version: the ids of its chunk and of its version make its own. So an edit that shares a chunk
+with what queries see writes other points for it.
+
 Question points carry the vector `question`, chunk points the vectors `text` and `bm25`; both kinds live in one
 collection, so that one upsert writes a chunk whole, one filter deletes it, and one request searches every channel.
 """
@@ -26,8 +29,19 @@ def chunk_id(collection_id: UUID, document_id: UUID, text: str, occurrence: int)
     return _uuid5(_NAMESPACE.bytes, f"{collection_id}/{document_id}/{occurrence}/{text}".encode())
 
 
-def question_id(chunk: UUID, ordinal: int) -> str:
-    return str(_uuid5(chunk.bytes, str(ordinal).encode()))
+def chunk_point_id(chunk: UUID, version: int) -> str:
+    """The id of a chunk's own point in a version."""
+    return str(_uuid5(chunk.bytes, str(version).encode()))
+
+
+def question_point_id(chunk: UUID, version: int, ordinal: int) -> str:
+    """The id of the point of a chunk's n-th question in a version, from 0."""
+    return str(_uuid5(chunk.bytes, f"{version}/{ordinal}".encode()))
+
+
+def accepted_point_id(accepted: UUID, version: int) -> str:
+    """The id of the point of a user's question in a version of its chunk."""
+    return str(_uuid5(accepted.bytes, str(version).encode()))
 
 
 def _uuid5(namespace: bytes, name: bytes) -> UUID:
@@ -100,12 +114,15 @@ def points_of(
     }
     if context.hidden:
         common["hidden"] = True
-    points = [Point(str(context.chunk_id), _chunk_vectors(content, text_vector), common | _payload(content, context))]
+    chunk, version = context.chunk_id, context.version
+    payload = common | _payload(content, context)
+    points = [Point(chunk_point_id(chunk, version), _chunk_vectors(content, text_vector), payload)]
     for ordinal, (text, vector) in enumerate(questions):
-        points.append(Point(question_id(context.chunk_id, ordinal), {"question": vector}, common | {"question": text}))
+        identity = question_point_id(chunk, version, ordinal)
+        points.append(Point(identity, {"question": vector}, common | {"question": text}))
     for question, vector in accepted:
         payload = common | {"question": question.question, "source": "user"}
-        points.append(Point(str(question.id), {"question": vector}, payload))
+        points.append(Point(accepted_point_id(question.id, version), {"question": vector}, payload))
     return points
 
 

@@ -10,12 +10,15 @@ from typing import Any
 
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import SparseVector
-from shared.vectors.filters import SearchFilter, section_points
+from shared.vectors.filters import CHUNK_POINT, SearchFilter, section_points
 
 Search = Mapping[str, Any]
 
 _SECTION_CHUNKS = 1000  # more than fit into the longest section
+_VERSIONS = 8  # of a chunk that may be visible for a moment: two at an edit, more where none was ever finished
+_CHUNK_PAYLOAD = ["chunk_id"]
 _QUESTION_PAYLOAD = ["chunk_id", "question", "source"]
+_VERSION_PAYLOAD = ["chunk_id", "version"]
 _SECTION_PAYLOAD = ["text", "ordinal", "span", "heading_path", "page"]
 
 
@@ -25,13 +28,25 @@ def question_search(vector: Vectors, where: SearchFilter, limit: int) -> Search:
 
 
 def text_search(vector: Vectors, where: SearchFilter, limit: int) -> Search:
-    """Search chunk points by a vector, shape `(dimensions,)`; the hits are chunk ids without payload."""
-    return _search(vector.tolist(), "text", where, limit)
+    """Search chunk points by a vector, shape `(dimensions,)`; the hits name their chunk."""
+    return _search(vector.tolist(), "text", where, limit, _CHUNK_PAYLOAD)
 
 
 def bm25_search(terms: SparseVector, where: SearchFilter, limit: int) -> Search:
-    """Search chunk points by terms; the hits are chunk ids without payload."""
-    return _search({"indices": terms.indices, "values": terms.values}, "bm25", where, limit)
+    """Search chunk points by terms; the hits name their chunk."""
+    return _search({"indices": terms.indices, "values": terms.values}, "bm25", where, limit, _CHUNK_PAYLOAD)
+
+
+def chunk_search(where: SearchFilter, chunks: Sequence[str], *, text_vectors: bool = False) -> Search:
+    """List the points of chunks, in every version that the filter lets through, in no order.
+
+    The hits have their payload, or with `text_vectors` the vector of their text and no more than names them.
+    """
+    of_chunks = {"key": "chunk_id", "match": {"any": list(chunks)}}
+    listed = {"filter": {"must": [where, of_chunks, CHUNK_POINT]}, "limit": _VERSIONS * len(chunks)}
+    if text_vectors:
+        return listed | {"with_payload": _VERSION_PAYLOAD, "with_vector": ["text"]}
+    return listed | {"with_payload": True}
 
 
 def section_search(tenant: str, document_id: str, version: int, start: int, end: int) -> Search:
@@ -40,6 +55,5 @@ def section_search(tenant: str, document_id: str, version: int, start: int, end:
     return {"filter": where, "limit": _SECTION_CHUNKS, "with_payload": _SECTION_PAYLOAD}
 
 
-def _search(query: object, using: str, where: SearchFilter, limit: int, payload: Sequence[str] = ()) -> Search:
-    with_payload = list(payload) or False
-    return {"query": query, "using": using, "filter": where, "limit": limit, "with_payload": with_payload}
+def _search(query: object, using: str, where: SearchFilter, limit: int, payload: Sequence[str]) -> Search:
+    return {"query": query, "using": using, "filter": where, "limit": limit, "with_payload": payload}

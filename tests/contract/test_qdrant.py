@@ -257,19 +257,6 @@ async def test_payload_is_set_by_id_and_by_filter(client, filled):
     assert payloads[4]["seen"] is payloads[6]["seen"] is True
 
 
-async def test_an_update_filter_of_alternatives_overwrites_what_matches_one_of_them(client, filled):
-    own = must(match("version", 2), q.FieldCondition(key="token", range=q.Range(lte=7)))
-    replaceable = q.Filter(should=[q.FieldCondition(key="version", range=q.Range(lt=2)), own])
-    await client.set_payload(filled, {"token": 7}, points=[2, 4], wait=True)
-    await client.set_payload(filled, {"token": 8}, points=[3], wait=True)
-    points = [q.PointStruct(id=i, vector={"question": [1, 1, 1]}, payload={"version": 9}) for i in (1, 2, 3, 4)]
-
-    await client.upsert(filled, points, wait=True, update_filter=replaceable)
-
-    found = {point.id: point.payload["version"] for point in await client.retrieve(filled, [1, 2, 3, 4])}
-    assert found == {1: 9, 2: 9, 3: 2, 4: 3}
-
-
 async def test_a_batch_of_updates_is_applied_in_order(client, filled):
     point = q.PointStruct(id=50, vector={"question": [1.0, 0.0, 0.0]}, payload={"a": 1})
     results = await client.batch_update_points(
@@ -424,6 +411,17 @@ async def test_sparse_scores_are_weighted_by_rarity(client, sparse):
     assert by_id[1] > by_id[2] > by_id[4]
     assert by_id[2] == pytest.approx(2 * by_id[4], rel=1e-4)
     assert by_id[1] / by_id[4] > 2  # token 2 is rarer than token 1
+
+
+async def test_points_are_listed_by_a_filter_within_a_filter_with_a_vector(client, filled):
+    chunks = q.FieldCondition(key="chunk", match=q.MatchAny(any=["c1", "c3"]))
+    visible = q.Filter(must=[match("tenant", "a")], must_not=[match("version", 1)])
+    listed = q.Filter(must=[visible, chunks, q.HasVectorCondition(has_vector="question")])
+
+    (found,) = await nearest(client, filled, None, filter=listed, limit=8, with_payload=True, with_vector=["question"])
+
+    assert (found.id, found.payload) == (2, POINTS[1][1])
+    assert found.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
 
 
 async def test_a_batch_of_queries_is_answered_in_order(client, filled):

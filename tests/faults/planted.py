@@ -103,16 +103,19 @@ BUGS = (
         ),
     ),
     Bug(
-        "points are written over those of a newer version",
+        "the points that a late writer adds to an old version stay",
         WORKERS + "test_an_indexing_worker_wakes_with_points_of_an_old_version",
-        "shared/vectors/filters.py",
-        (('_below("version", version), own', '_below("version", 1_000_000), own'),),
+        "shared/ledger/work.py",
+        (
+            ("            if late:", "            if late and not stale:"),
+            ("[s.id for s in sweeps if not s.again]", "[s.id for s in sweeps]"),
+        ),
     ),
     Bug(
         "points are fenced by their version alone",
         WORKERS + "test_an_indexing_worker_wakes_with_points_of_the_live_version",
         "shared/vectors/filters.py",
-        (('_below("version", version), own', '_below("version", version + 1), own'),),
+        (("models.Range(lte=token)", "models.Range(lte=token + 1_000_000)"),),
     ),
     Bug(
         "a parse is recorded without its fencing token",
@@ -179,8 +182,8 @@ BUGS = (
         "shared/vectors/points.py",
         (
             (
-                "question_id(context.chunk_id, ordinal)",
-                "question_id(context.chunk_id, ordinal + 100 * (id(context) % 9973))",
+                "question_point_id(chunk, version, ordinal)",
+                "question_point_id(chunk, version, ordinal + 100 * (id(context) % 9973))",
             ),
         ),
     ),

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from bench.deployment import ScriptedProvider
-from shared.vectors.points import question_id
+from shared.vectors.points import question_point_id
 from tests.faults.fleet import Fleet
 
 SETTLED = ("ready", "degraded", "failed")
@@ -264,7 +264,9 @@ class Scenario:
                     lost.append(f"chunk {part.mark}")
                     continue
                 expected.add(own[0])
-                questions = {question_id(UUID(own[0]), n) for n in range(kept.get(own[0], 0))}
+                chunk = stored[own[0]]["chunk_id"]
+                passed, version = range(kept.get(chunk, 0)), document["version"]
+                questions = {question_point_id(UUID(chunk), version, n) for n in passed}
                 if not questions and part.mark not in dead:
                     lost.append(f"questions of {part.mark}")
                 lost += [f"question of {part.mark}" for id_ in questions if not _stands(stored.get(id_), document)]

@@ -16,6 +16,7 @@ from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import InvalidInput
 from shared.domain.records import CollectionOptions, Weights
 from shared.query.retrieve import Query
+from shared.vectors.filters import visible_points
 from shared.vectors.points import Point
 from tests.api import work
 from workers.loop import WorkerLoop
@@ -67,9 +68,9 @@ async def indexed_texts(services, library):
     """The text of each chunk, in order."""
     index_name = (await library.collection()).index_name
     stored, _ = await services.index.scroll_points(index_name, "default")
-    payloads = await services.index.payloads(index_name, [point.id for point in stored])
-    chunks = [payload for payload in payloads.values() if "text" in payload]
-    return [chunk["text"] for chunk in sorted(chunks, key=lambda chunk: chunk["ordinal"])]
+    chunks = list({str(point.chunk_id) for point in stored})
+    payloads = await services.index.chunk_payloads(index_name, visible_points("default"), chunks)
+    return [chunk["text"] for chunk in sorted(payloads.values(), key=lambda chunk: chunk["ordinal"])]
 
 
 async def calibration(library):

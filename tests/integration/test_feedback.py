@@ -13,6 +13,7 @@ from shared.ingest.index.stage import _settle, index_batch
 from shared.maintenance.verification import Finding, Verification
 from shared.settings import Tuning
 from shared.vectors.index import Index
+from shared.vectors.points import accepted_point_id
 from tests.api import as_tenant, calling, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
@@ -317,6 +318,73 @@ async def test_what_is_accepted_while_the_document_is_in_work_is_written_when_th
     assert await verified(services) == []
 
 
+async def test_what_is_accepted_while_an_edit_is_written_that_is_given_up_is_written_for_what_is_live(
+    client, two_chunks, services, provider
+):
+    await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
+    assert (await accept_of_leave(client))["outcome"] == "accepted"
+    await work(services, "parse", "generate")
+    (shared,) = [c for c in await services.ledger.work.claim_to_index(10) if c.accepted]
+    await _settle(services.indexer, [await index_batch(services.indexer, [shared])])
+    assert {payload["version"] for payload in (await points(services)).values()} == {2}
+    assert [own.state for own in await accepted(client)] == ["waiting"]
+
+    await unreadable(client)
+    await work(services)
+    await services.cleaner.clean()
+
+    assert {payload["version"] for payload in (await points(services)).values()} == {1}
+    assert [own.state for own in await accepted(client)] == ["indexed"]
+    assert await verified(services) == []
+
+
+async def unreadable(client):
+    body = {"text": "%PDF-1.4 cut short", "external_id": "both.md", "filename": "both.pdf"}
+    await client.post("/v1/documents", json=body)
+
+
+async def test_what_is_accepted_for_the_live_version_is_in_an_edit_that_was_written_without_it(
+    client, two_chunks, services, provider
+):
+    await accept_of_leave(client)
+    await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
+    await work(services, "parse", "generate")
+    (live,) = [c for c in await services.ledger.work.claim_to_index(10) if not c.hidden]
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE chunks SET due_at = now() WHERE version = 2")
+    edited = [c for c in await services.ledger.work.claim_to_index(10) if c.hidden]
+    await services.ledger.work.give_back("chunks", [live.lease])
+    await accept_of_leave(client, "Who may be ill?")
+    (live,) = await services.ledger.work.claim_to_index(10)
+    assert (len(live.accepted), {len(c.accepted) for c in edited}) == (2, {0, 1})
+
+    await _settle(services.indexer, [await index_batch(services.indexer, [live])])
+    await _settle(services.indexer, [await index_batch(services.indexer, edited)])
+    await work(services)
+
+    assert [own.state for own in await accepted(client)] == ["indexed", "indexed"]
+    assert [payload["version"] for payload in (await points(services)).values()] == [2, 2]
+    assert await verified(services) == []
+
+
+async def test_what_is_taken_back_goes_from_the_live_version_and_from_one_that_is_written(
+    client, two_chunks, services, provider
+):
+    given = await accept_of_leave(client)
+    await work(services, "index")
+    await edit(client, pay=LONG_PAY + "Nobody is paid twice. ")
+    await work(services, "parse", "generate")
+    (shared,) = [c for c in await services.ledger.work.claim_to_index(10) if c.accepted]
+    await _settle(services.indexer, [await index_batch(services.indexer, [shared])])
+    assert {payload["version"] for payload in (await points(services)).values()} == {1, 2}
+
+    await client.delete(f"/v1/collections/default/accepted/{given['accepted_id']}")
+    await services.cleaner.clean()
+
+    assert await points(services) == {}
+    assert await accepted(client) == []
+
+
 async def test_what_is_taken_back_while_it_is_being_written_is_removed_after_that(client, indexed, services):
     given = await accept(client)
     claimed = await services.ledger.work.claim_to_index(10)
@@ -359,7 +427,8 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
         again = asyncio.create_task(accept(client))
         await asyncio.sleep(0.5)
         assert not again.done()
-        await services.index.delete_by_id(going.index_name, [str(going.id)])
+        assert going.versions == [1]
+        await services.index.delete_by_id(going.index_name, [accepted_point_id(going.id, 1)])
         await leaving.delete([going.id])
     assert (await again).outcome == "accepted"
     await work(services, "index")

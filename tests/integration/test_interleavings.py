@@ -16,9 +16,11 @@ from shared.domain.records import DocumentState
 from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
 from shared.ingest.index.stage import _settle, index_batch
+from shared.ledger.dead_letters import Choice
 from shared.ledger.query_log import QueryLogEntry
 from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import _INDEXED, Index
+from shared.vectors.points import accepted_point_id
 from tests.api import work
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
 
@@ -205,6 +207,43 @@ async def test_an_edit_after_a_kill_while_a_version_is_shown_leaves_no_gap(servi
     assert (found.state, found.live_version) == (DocumentState.FAILED, 2)
     assert await words_found(services, library) == ["beta", "gamma"]
     await cleaned(services)
+    assert await differences(services, library) == []
+
+
+async def whole_points(services, library):
+    """Every point with its payload and vectors."""
+    name = (await library.collection()).index_name
+    records, _ = await services.index._client.scroll(name, limit=10_000, with_payload=True, with_vectors=True)
+    return {record.id: (record.payload, record.vector) for record in records}
+
+
+async def test_an_edit_that_is_given_up_halfway_leaves_no_trace_on_what_it_shares(services, library, provider):
+    await library.add(SECOND, "a.md")
+    await work(services)
+    await accepted_of(services, library, "gamma", "where is the bay with the word")
+    await work(services)
+    before = await whole_points(services, library)
+    await library.add(THIRD, "a.md", metadata={"edited": True})
+    await work(services, "parse", "generate")
+    shared = await common_chunk(services)
+    await indexed(replace(services.indexer, floor=0.99), [shared])
+    assert {i: p for i, p in (await whole_points(services, library)).items() if i in before} == before
+    assert (await points(services, library)).keys() > before.keys()
+
+    await library.add(UNREADABLE, "a.md")
+    await work(services)
+    await cleaned(services)
+
+    assert await whole_points(services, library) == before
+    assert await differences(services, library) == []
+    await services.ledger.dead_letters.discard("default", Choice())
+    assert await services.ledger.documents.reindex(await library.collection()) == 1
+    await work(services)
+    await cleaned(services)
+    assert await run(services, "SELECT state FROM documents") == [("ready",)]
+    after = await points(services, library)
+    assert len(after) == len(before)
+    assert {p["version"] for p in after.values()} == {4}
     assert await differences(services, library) == []
 
 
@@ -407,8 +446,14 @@ async def test_a_document_whose_worker_lives_is_no_suspect_any_more(services, li
 
 async def accepted(services, library, question):
     """Accept a question for the one chunk that there is; return what takes it back."""
+    return await accepted_of(services, library, "", question)
+
+
+async def accepted_of(services, library, words, question):
+    """Accept a question for the live chunk that has these words; return what takes it back."""
     collection = await library.collection()
-    ((chunk,),) = await run(services, "SELECT id FROM chunks")
+    live = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version"
+    ((chunk,),) = await run(services, f"{live} WHERE c.content ->> 'text' LIKE '%{words}%'")
     entry = QueryLogEntry(uuid4(), "default", collection.id, question, [str(chunk)])
     await services.ledger.query_log.append([entry])
     await services.ledger.feedback.accept("default", entry.id, chunk, most=10)
@@ -444,10 +489,10 @@ async def test_a_question_that_is_taken_back_while_it_is_written_leaves_no_point
     await take_back()
 
     async with services.ledger.feedback.pending_removals() as removals:
-        found = [question.id for question in removals.questions]
-        await services.index.delete_by_id(collection.index_name, list(map(str, found)))
+        (question,) = removals.questions
+        await services.index.delete_by_id(collection.index_name, [accepted_point_id(question.id, 1)])
         await indexed(services.indexer, writing)
-        await removals.delete(found)
+        await removals.delete([question.id])
     await services.cleaner.clean()
 
     assert await run(services, "SELECT 1 FROM accepted_questions") == []

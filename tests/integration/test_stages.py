@@ -39,6 +39,11 @@ async def texts_found(services, library, question, **more):
     return [chunk.text for chunk in retrieval.chunks]
 
 
+def questions_of(stored):
+    """The chunk and the question of each point, in order; None for a chunk's own point."""
+    return sorted((p["chunk_id"], p.get("question") or "") for p in stored.values())
+
+
 async def test_a_document_becomes_points_that_its_questions_find(services, library, provider):
     document = await library.add(TWO_SECTIONS)
     await work(services)
@@ -98,9 +103,9 @@ async def test_an_edit_pays_for_the_changed_chunk_alone_and_removes_what_it_repl
     after = await points(services, library)
     assert provider.stats()["calls"] == paid + 1
     assert {p["version"] for p in after.values()} == {2}
-    kept = before.keys() & after.keys()
-    assert kept
-    assert before.keys() - kept
+    shared = {p["chunk_id"] for p in before.values()} & {p["chunk_id"] for p in after.values()}
+    assert shared
+    assert {p["chunk_id"] for p in before.values()} - shared
     found = await services.ledger.documents.get("default", document.id)
     assert len(after) == found.progress.indexed + found.progress.questions
 
@@ -119,6 +124,43 @@ async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services,
     await services.ledger.work.give_back("chunks", [chunk.lease])
     await work(services, "index")
     assert ["nine" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
+
+
+async def test_a_chunk_that_two_versions_show_comes_back_once_and_as_the_newest(services, library, provider):
+    await library.add(TWO_SECTIONS, "a.md", metadata={"edition": 1})
+    await work(services)
+    await library.add(TWO_SECTIONS + "\n", "a.md", metadata={"edition": 2})
+    await work(services, "parse", "generate")
+    await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    collection = await library.collection()
+    stored = await points(services, library)
+    await services.index.show(collection.index_name, [i for i, p in stored.items() if p["version"] == 2])
+
+    for diversity in (0.0, 0.5):
+        query = Query("What is about alpha number?", top_k=9, diversity=diversity)
+        found = (await services.retriever.retrieve(collection, query)).chunks
+        assert len(found) == len({chunk.text for chunk in found}) == 2
+        assert {(chunk.version, chunk.metadata["edition"]) for chunk in found} == {(2, 2)}
+    query = Query("What is about alpha number?", filter={"edition": 1})
+    assert {chunk.version for chunk in (await services.retriever.retrieve(collection, query)).chunks} == {1}
+
+
+async def test_a_chunk_is_not_lost_where_an_edit_replaces_it_while_it_is_read(services, library, provider, monkeypatch):
+    await library.add(TWO_SECTIONS, "a.md")
+    await work(services)
+    collection = await library.collection()
+    read = services.index.chunk_payloads
+
+    async def late(*arguments):
+        await services.ledger.documents.reindex(collection)
+        await work(services)
+        return await read(*arguments)
+
+    monkeypatch.setattr(services.index, "chunk_payloads", late)
+
+    found = (await services.retriever.retrieve(collection, Query("What is about alpha number?"))).chunks
+
+    assert [chunk.version for chunk in found] == [2, 2]
 
 
 async def test_a_late_writer_of_an_old_version_takes_nothing_back(services, library, provider):
@@ -192,23 +234,21 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
     }
 
 
-async def test_an_upsert_replaces_neither_a_newer_version_nor_a_later_claim(services, library):
+async def test_an_upsert_replaces_nothing_of_a_later_claim(services, library):
     await services.index.ensure_collection("fencing", 3)
     identity = str(uuid4())
     vector = {"question": np.array([1, 0, 0], dtype=np.float32)}
 
-    async def written(version, token):
-        payload = {"version": version, "token": token, "tenant": "t"}
+    async def written(token):
+        payload = {"version": 2, "token": token, "tenant": "t"}
         await services.index.upsert("fencing", [Point(identity, vector, payload)])
-        stored = (await services.index.payloads("fencing", [identity]))[identity]
-        return stored["version"], stored["token"]
+        (stored,) = await services.index._client.retrieve("fencing", [identity])
+        return stored.payload["token"]
 
-    assert await written(2, 5) == (2, 5)
-    assert await written(1, 6) == (2, 5)
-    assert await written(2, 4) == (2, 5)
-    assert await written(2, 5) == (2, 5)
-    assert await written(2, 6) == (2, 6)
-    assert await written(3, 1) == (3, 1)
+    assert await written(5) == 5
+    assert await written(4) == 5
+    assert await written(5) == 5
+    assert await written(6) == 6
 
 
 async def test_a_deleted_document_leaves_no_points_and_no_upload(services, library, provider):
@@ -343,7 +383,7 @@ async def test_a_reindex_pays_for_nothing_that_is_asked_as_before_and_leaves_no_
     await work(services, "index")
 
     after = await points(services, library)
-    assert after.keys() == before.keys()
+    assert questions_of(after) == questions_of(before)
     assert {p["version"] for p in after.values()} == {2}
     assert provider.stats()["calls"] == paid
     found = await services.ledger.documents.get("default", document.id)
@@ -384,8 +424,9 @@ async def text_vectors(services, library):
     """The vector of each chunk's text as it stands in Qdrant, by that text; those of questions are left out."""
     stored = await points(services, library)
     index_name = (await library.collection()).index_name
-    vectors = await services.index.text_vectors(index_name, [i for i, p in stored.items() if "text" in p])
-    return {stored[i]["text"]: vector for i, vector in vectors.items()}
+    texts = {p["chunk_id"]: p["text"] for p in stored.values() if "text" in p}
+    vectors = await services.index.text_vectors(index_name, visible_points("default"), list(texts))
+    return {texts[chunk]: vector for chunk, vector in vectors.items()}
 
 
 def near(vector, text):
@@ -407,12 +448,21 @@ async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_noth
 
     after = await points(services, library)
     assert provider.stats()["calls"] == paid
-    (token,) = {p["token"] for p in after.values()}
-    assert {i: p | {"version": 2, "token": token} for i, p in before.items()} == after
+    assert described(after) == described(before)
+    assert {p["version"] for p in after.values()} == {2}
     vector = (await text_vectors(services, library))[HARBOUR]
     in_order = sorted(questions, key=[q["text"] for q in await kept(services)].index)
     assert near(vector, "\n".join([*in_order, HARBOUR]))
     assert not near(vector, HARBOUR)
+
+
+OWN = {"version", "token"}
+
+
+def described(stored):
+    """The payloads without what each version and claim has of its own; `hidden` says that of the first one in full."""
+    payloads = [{"hidden": False} | {k: v for k, v in p.items() if k not in OWN} for p in stored.values()]
+    return sorted(payloads, key=lambda payload: (payload["chunk_id"], payload.get("question", "")))
 
 
 async def kept(services):

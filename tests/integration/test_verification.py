@@ -11,7 +11,7 @@ from qdrant_client import models
 
 from shared.domain.records import DocumentState
 from shared.maintenance.verification import Finding, Verification, VerificationCounts
-from shared.vectors.points import question_id
+from shared.vectors.points import question_point_id
 from tests.api import as_tenant, calling, events_of, serving, with_keys, work
 
 NAMES = ("alpha", "beta", "gamma")
@@ -156,7 +156,8 @@ async def test_what_nobody_expects_is_named_and_removed(shelf, provider):
     a_text = next(p for p in before.values() if "question" not in p.payload)
     question = before[a_question(before)]
     chunk = UUID(question.payload["chunk_id"])
-    stranger, beyond, gone, nameless = str(uuid4()), question_id(chunk, 99), str(uuid4()), str(uuid4())
+    stranger, gone, nameless = (str(uuid4()) for _ in range(3))
+    beyond = question_point_id(chunk, question.payload["version"], 99)
     await shelf.write(a_text, stranger, chunk_id=stranger)
     await shelf.write(question, beyond)
     await shelf.write(question, gone, document_id=str(uuid4()))

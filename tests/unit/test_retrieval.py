@@ -19,7 +19,7 @@ def questions(*hits, limit=100):
 
 
 def text(**scores):
-    return fold("text", [Hit(chunk, score, {}) for chunk, score in scores.items()], 100, 1.0)
+    return fold("text", [Hit(f"{chunk}'s", score, {"chunk_id": chunk}) for chunk, score in scores.items()], 100, 1.0)
 
 
 def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen

@@ -70,7 +70,7 @@ def test_every_state_can_be_reached():
 
 
 def test_a_condition_names_the_sources():
-    assert states.INDEX_AGAIN.applies("d") == "d.state IN ('ready', 'degraded')"
+    assert states.INDEX_AGAIN.applies("d") == "d.state IN ('searchable', 'ready', 'degraded')"
     assert states.REOPEN.applies() == "state = 'degraded'"
 
 

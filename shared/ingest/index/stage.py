@@ -37,7 +37,7 @@ from shared.providers.embedding import Embedder, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.settings import Settings
 from shared.vectors.index import Index
-from shared.vectors.points import Point, PointContext, points_of, with_questions
+from shared.vectors.points import Point, PointContext, chunk_point_id, points_of, with_questions
 
 _BATCH_CHUNKS = 32
 _HOLD = timedelta(minutes=10)  # how long vectors are held while Qdrant takes no write
@@ -228,9 +228,10 @@ async def _stored_texts(indexer: Indexer, chunks: Sequence[ChunkToIndex]) -> dic
     of_collections: dict[str, dict[str, Lease]] = {}
     for chunk in chunks:
         if chunk.text_stands and not chunk.options.prepend_questions:
-            of_collections.setdefault(chunk.index_name, {})[str(chunk.lease.id)] = chunk.lease
+            point = chunk_point_id(chunk.lease.id, chunk.lease.version)
+            of_collections.setdefault(chunk.index_name, {})[point] = chunk.lease
     found = await asyncio.gather(
-        *(indexer.index.text_vectors(name, list(leases)) for name, leases in of_collections.items())
+        *(indexer.index.text_vectors_of_points(name, list(leases)) for name, leases in of_collections.items())
     )
     return {
         leases[point]: vector

@@ -27,8 +27,9 @@ from shared.providers.embedding import Embedder
 from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
 from shared.query.calibrate.weights import WeightChoice, choose_weights, measure_equal_weights
 from shared.query.retrieve.retriever import Retriever
+from shared.vectors.filters import visible_points
 from shared.vectors.index import Index
-from shared.vectors.points import question_id
+from shared.vectors.points import question_point_id
 
 _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30
@@ -155,7 +156,9 @@ class Calibrator:
 
     async def _baseline_similarity(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float:
         """The baseline similarity of the embedding model, 0 where too few questions have a text with a vector."""
-        texts = await self._index.text_vectors(collection.index_name, [str(passed.chunk_id) for passed in sample])
+        chunks = [str(passed.chunk_id) for passed in sample]
+        visible = visible_points(collection.tenant)
+        texts = await self._index.text_vectors(collection.index_name, visible, chunks)
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) < MIN_PAIRS:
             return 0.0
@@ -174,7 +177,7 @@ class Calibrator:
     ) -> WeightChoice:
         """Measure what the channels find of a chunk by its questions, each searched without its own point."""
         texts = [passed.question for passed in sample]
-        points = [[question_id(passed.chunk_id, passed.number)] for passed in sample]
+        points = [[question_point_id(passed.chunk_id, passed.version, passed.number)] for passed in sample]
         channels = await self._retriever.search_channels(collection, texts, baseline_similarity, points)
         answers = [{str(passed.chunk_id)} for passed in sample]
         return await asyncio.to_thread(measure_equal_weights, channels, answers)

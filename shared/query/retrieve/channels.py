@@ -77,6 +77,8 @@ def search_of(channel: Channel, query: ChannelQuery, where: SearchFilter, limit:
 def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -> ChannelHits:
     """Fold a channel's hits to chunks, each with its best score; of equal scores the chunk's id decides.
 
+    At the moment of an edit two versions of a chunk may be found; it counts once.
+
     Args:
         channel: decides what the hits are: points of questions or of chunks.
         hits: of `search_of`, best first.
@@ -86,7 +88,7 @@ def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -
     scores: dict[str, float] = {}
     questions: dict[str, MatchedQuestion] = {}
     for hit in hits:
-        chunk = str(hit.payload["chunk_id"]) if channel == "questions" else hit.id
+        chunk = str(hit.payload["chunk_id"])
         score = hit.score / full_score if channel == "bm25" else hit.score
         if chunk not in scores or score > scores[chunk]:
             scores[chunk] = score

@@ -255,7 +255,8 @@ class Retriever:
             return matches
         with search.trace.timed("diversity"):
             candidates = matches[: query.top_k * CANDIDATES]
-            vectors = await self._index.text_vectors(search.index_name, [match.chunk_id for match in candidates])
+            chunks = [match.chunk_id for match in candidates]
+            vectors = await self._index.text_vectors(search.index_name, search.where, chunks)
             chosen = diversified(on_one_scale(candidates), vectors, query.top_k, query.diversity)
         rest = {match.chunk_id: match for match in candidates}
         front = [rest.pop(match.chunk_id) for match in chosen]
@@ -290,7 +291,7 @@ class Retriever:
         missing = [match.chunk_id for match in matches if match.chunk_id not in search.payloads]
         if missing:
             with search.trace.timed("fetch"):
-                search.payloads |= await self._index.payloads(search.index_name, missing)
+                search.payloads |= await self._index.chunk_payloads(search.index_name, search.where, missing)
             search.trace.record("fetch", FetchFacts(len(search.payloads)))
 
     def _assembled(self, chunks: Sequence[RetrievedChunk], search: _Search) -> list[RetrievedChunk]:
