@@ -65,10 +65,11 @@ async def test_a_section_is_returned_whole_for_a_small_chunk_of_it(client, divid
     assert whole.metadata.explain.stages["return"].did.startswith("2 by section, of the first 8 chunks")
 
 
-async def test_a_section_that_is_not_whole_is_not_returned(client, divided, services):
-    """While its document is updated, a chunk is returned itself rather than a section with a hole."""
-    await add(client, guide().replace("orchard3x0", "orchard3y0"))
-    await work(services, "parse", "index", "generate")
+async def test_a_section_that_is_not_whole_is_not_returned(client, services):
+    """While its document is indexed, a chunk is returned itself rather than a section with a hole."""
+    (await client.put("/v1/collections/default", json=SIZES)).raise_for_status()
+    await add(client, guide())
+    await work(services, "parse")
     batch = await services.ledger.work.claim_to_index(100)
     orchard = sorted((c for c in batch if c.content.heading_path[-1] == "The orchard"), key=lambda c: c.ordinal)
     first_and_third = [orchard[0], orchard[2]]
@@ -76,7 +77,6 @@ async def test_a_section_that_is_not_whole_is_not_returned(client, divided, serv
 
     question = first_and_third[0].content.text
     (found,) = (await retrieve(client, question, top_k=1, unit="section")).chunks
-    assert found.version == 2
     assert found.text == first_and_third[0].content.text
     await services.ledger.work.give_back("chunks", [chunk.lease for chunk in batch])
     await work(services)

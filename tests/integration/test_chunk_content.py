@@ -8,7 +8,7 @@ import pytest
 from api.schemas.documents import ChunkView
 from api.schemas.queries import RetrievedChunkView
 from shared.domain.chunks import ChunkContent
-from shared.domain.outcomes import GenerateOutcome, ParseOutcome
+from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions
 from shared.ingest.index.stage import index_batch
@@ -57,6 +57,9 @@ async def test_every_field_goes_from_the_parser_to_a_query(services, library, pr
     chunks = new_chunks(claimed, parsed(content), GenerationOptions(), MODEL)
     assert await work.settle_parsed([ParseOutcome(claimed, None, "text/markdown", chunks)])
 
+    (text_only,) = await work.claim_to_index(1)
+    assert text_only.content == content
+    await work.settle_indexed([IndexOutcome(text_only, [], 0)])
     (to_generate,) = (await work.claim_to_generate(1)).chunks
     assert to_generate.content == content
     await work.settle_generated([GenerateOutcome(to_generate, MODEL, ("Who lives alone?",), Usage(), 1)])

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.chunks import ChunkContent
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome, ParseOutcome
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.rates import Rates
 from shared.domain.records import NewChunk
@@ -26,11 +26,13 @@ def new_chunk(document, number, words):
 
 
 async def chunks_due(services, tenant, count, *, lane=0):
-    """A document of a tenant with so many chunks that wait to be asked."""
+    """A document of a tenant with so many chunks whose texts are found and whose questions are to be written."""
     await Library(services, tenant).add(f"{tenant} {lane} {count}", lane=lane)
     (claimed,) = await services.ledger.work.claim_documents(10)
     chunks = [new_chunk(claimed, number, f"{tenant} {lane} chunk {number}") for number in range(count)]
     await services.ledger.work.settle_parsed([ParseOutcome(claimed, "Title", "text/markdown", chunks)])
+    while texts := await services.ledger.work.claim_to_index(100):
+        await services.ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in texts])
 
 
 async def claim(work, limit, *, suspects=False):

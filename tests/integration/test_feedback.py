@@ -443,13 +443,13 @@ async def test_a_chunk_that_died_takes_its_users_questions_when_it_is_tried_agai
     await accept_of_leave(client)
     await work(services, "index")
     await client.post("/v1/collections/default/reindex")
-    await work(services, "parse", "index", "generate")
+    await work(services, "parse")
     provider.script(down=True)
     claimed = await services.ledger.work.claim_to_index(10)
     while claimed:  # until it is given up
         await _settle(services.indexer, [await index_batch(services.indexer, claimed)])
         async with services.database.begin() as connection:
-            await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'generated'")
+            await connection.exec_driver_sql("UPDATE chunks SET due_at = now(), attempts = 8 WHERE state = 'parsed'")
         claimed = await services.ledger.work.claim_to_index(10)
     assert await state_of(client, two_chunks) == "degraded"
     assert [own.state for own in await accepted(client)] == ["waiting"]

@@ -169,7 +169,7 @@ async def test_an_indexed_chunk_that_qdrant_refuses_later_is_as_the_ledger_says(
     await services.index.drop_collection(collection.index_name)
     await without_bm25(services, library)
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE documents SET state = 'indexing'"))
+        await connection.execute(text("UPDATE documents SET state = 'searchable'"))
         await connection.execute(text("UPDATE chunks SET state = 'generated', due_at = now()"))
     await work(services, "index")
 
@@ -182,7 +182,7 @@ async def test_an_indexed_chunk_that_qdrant_refuses_later_is_as_the_ledger_says(
 async def test_a_chunk_is_not_dead_before_its_points_are_gone(services, library, provider, link, index):
     await without_bm25(services, library)
     await library.add(HARBOUR)
-    await work(services, "parse", "index", "generate")
+    await work(services, "parse")
     (chunk,) = await services.ledger.work.claim_to_index(10)
     link.change(Fault(refuse="/points/batch"))
     indexer = replace(services.indexer, finisher=replace(services.indexer.finisher, index=index))

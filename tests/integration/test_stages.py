@@ -114,7 +114,7 @@ async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services,
     await library.add("The harbour opens at seven in the morning for all ships.", "a.md")
     await work(services)
     await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
-    await work(services, "parse", "index", "generate")
+    await work(services, "parse")
     (chunk,) = await services.ledger.work.claim_to_index(10)
     assert chunk.hidden
     await index_batch(services.indexer, [chunk])  # written to Qdrant, and the worker dies before it can say so
@@ -200,9 +200,9 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
     documents = [await shelf.add("The harbour opens at seven in the morning.", "a.md") for shelf in (library, other)]
     await work(services)
     for shelf in (library, other):
-        await shelf.add("The harbour opens at nine in the morning.", "a.md")
+        await shelf.add("The harbour opens at nine in the morning.", "a.md", questions=["When does it open?"])
     gone = await other.add("This one is deleted.")
-    await work(services, "parse", "index", "generate")
+    await work(services, "parse")
     chunks = await services.ledger.work.claim_to_index(10)
     outcomes = [await index_batch(services.indexer, [chunk]) for chunk in chunks]
     collection = await library.collection()
@@ -225,7 +225,7 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
             found = await connection.execute(text("SELECT tenant, state FROM documents ORDER BY tenant, state"))
             return [tuple(row) for row in found]
 
-    assert await states() == [("default", "deleting"), ("default", "indexing"), ("other", "ready")]
+    assert await states() == [("default", "deleting"), ("default", "searchable"), ("other", "ready")]
     await rename(collection.index_name)
     await services.cleaner.clean()
     assert await states() == [("default", "ready"), ("other", "ready")]
@@ -378,7 +378,7 @@ async def test_a_reindex_pays_for_nothing_that_is_asked_as_before_and_leaves_no_
     paid = provider.stats()["calls"]
 
     assert await services.ledger.documents.reindex(await library.collection()) == 1
-    await work(services, "parse", "index", "generate")
+    await work(services, "parse")
     assert await texts_found(services, library, "alpha number", top_k=1)
     await work(services, "index")
 

@@ -247,7 +247,7 @@ async def test_documents_in_work_are_neither_reported_nor_touched(shelf, library
     await library.add(text("a third edition"), "0.md")
     services = shelf.services
     await services.ledger.documents.reindex(shelf.collection)
-    await work(services, "parse", "index", "generate")
+    await work(services, "parse")
     chunks = await services.ledger.work.claim_to_index(4)
     await index_batch(services.indexer, chunks)  # written, and not yet said so
     before = await shelf.points()
