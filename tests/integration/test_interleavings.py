@@ -225,8 +225,7 @@ async def test_an_edit_that_is_given_up_halfway_leaves_no_trace_on_what_it_share
     before = await whole_points(services, library)
     await library.add(THIRD, "a.md", metadata={"edited": True})
     await work(services, "parse", "generate")
-    shared = await common_chunk(services)
-    await indexed(replace(services.indexer, floor=0.99), [shared])
+    await indexed(services.indexer, [await common_chunk(services)])
     assert {i: p for i, p in (await whole_points(services, library)).items() if i in before} == before
     assert (await points(services, library)).keys() > before.keys()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,7 +20,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from pydantic import SecretStr
-from qdrant_client import AsyncQdrantClient
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.http.exceptions import UnexpectedResponse
 from sqlalchemy import text
 
 from bench.deployment import ScriptedProvider
@@ -38,9 +39,10 @@ from shared.ingest.parse.stage import parse_stage
 from shared.ledger.dead_letters import Choice
 from shared.ledger.query_log import QueryLogEntry
 from shared.ledger.schema import migrate
+from shared.ledger.work import Work
 from shared.services import build
 from shared.services.all import AllServices
-from shared.vectors.points import question_id
+from shared.vectors.points import accepted_point_id, chunk_point_id, question_point_id
 from tests.conftest import empty
 from tests.faults.fleet import Proxy
 from tests.transitions import refuse_unknown_transitions
@@ -54,7 +56,23 @@ SECTIONS = tuple(
 UNREADABLE = "%PDF-1.4 broken \x00\x01"
 PROMPTS = (None, "ALPHA {title} {headings} {text}", "BETA {title} {headings} {text}")
 QUESTION = "When may one go there?"
+INDEX_NAME = "histories"  # of all histories: to make a collection in Qdrant takes longer than to empty it
 HISTORIES = {"short": 100, "full": 2_000, "soak": 2_000}
+
+
+# End every lease, without a suspicion.
+LEASES_END = """
+    WITH d AS (UPDATE documents SET due_at = now(), lost_leases = 0 WHERE leased_by IS NOT NULL),
+         c AS (UPDATE chunks SET due_at = now(), lost_leases = 0 WHERE leased_by IS NOT NULL)
+    UPDATE abandoned_calls SET due_at = now()
+"""
+
+# Let the time of everything come.
+ALL_DUE = """
+    WITH d AS (UPDATE documents SET due_at = now() WHERE due_at > now()),
+         c AS (UPDATE chunks SET due_at = now() WHERE due_at > now())
+    UPDATE sweeps SET due_at = now() WHERE due_at > now()
+"""
 
 
 @dataclass
@@ -98,6 +116,16 @@ class Handed:
     versions: dict[int, tuple[str | None, dict[str, str]]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What can be seen of a point; `text` is its chunk's, or its question."""
+
+    version: int
+    hidden: bool
+    metadata: dict[str, str]
+    text: str
+
+
 @pytest.fixture(scope="module")
 def world(
     stack: Stack, provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory
@@ -131,6 +159,7 @@ def world(
             yield World(services, proxy, provider_process, runner.run, qdrant)
         finally:
             runner.run(empty(services))
+            runner.run(qdrant.delete_collection(INDEX_NAME))
             runner.run(qdrant.close())
             runner.run(building.__aexit__(None, None, None))
             proxy.close()
@@ -179,7 +208,12 @@ class Histories(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         await empty(self.services)
+        everything = models.FilterSelector(filter=models.Filter())
+        with suppress(UnexpectedResponse):  # before the first history wrote a point
+            await self.world.qdrant.delete(INDEX_NAME, everything, wait=True)
         self.world.provider.restore()
+        await self._collection(None)
+        await self.world.sql("UPDATE collections SET index_name = :name", name=INDEX_NAME)
         self.collection = await self._collection(None)
 
     async def _collection(self, prompt: str | None) -> Any:
@@ -211,13 +245,17 @@ class Histories(RuleBasedStateMachine):
 
     # What owners do
 
-    @rule(name=st.sampled_from(NAMES), sections=st.sets(st.integers(0, 2), min_size=1), team=st.sampled_from("xy"))
-    def hand_in(self, name: str, sections: set[int], team: str) -> None:
-        if (self._versions() or {}).get(name, (0, None))[1] is not None:
-            self.edits += (
-                1  # shares no chunk with what is live: what an edit writes of such a one stays if it is given up
-            )
-        self._submit(name, "\n\n".join(f"{SECTIONS[n]} Edit {self.edits}." for n in sorted(sections)), team)
+    @rule(
+        name=st.sampled_from(NAMES),
+        sections=st.sets(st.integers(0, 2), min_size=1),
+        team=st.sampled_from("xy"),
+        edited=st.booleans(),
+    )
+    def hand_in(self, name: str, sections: set[int], team: str, edited: bool = True) -> None:
+        """Hand in sections of which the last one alone may be new: what is live may share each."""
+        self.edits += edited
+        body = "\n\n".join(SECTIONS[number] for number in sorted(sections))
+        self._submit(name, f"{body} Edit {self.edits}.", team)
 
     @rule(name=st.sampled_from(NAMES), team=st.sampled_from("xy"))
     def hand_in_what_nobody_can_read(self, name: str, team: str) -> None:
@@ -330,6 +368,14 @@ class Histories(RuleBasedStateMachine):
 
     # What workers do
 
+    @rule(another=st.booleans())
+    def serve_another_model(self, another: bool) -> None:
+        """Let those who index have another embedding model from now on, which no collection has, or theirs again."""
+        indexer = self.services.indexer
+        model = "another-model" if another else self.services.settings.embedding_model
+        work = Work(self.services.database, worker="indexer", lease=indexer.work.lease, embedding_model=model)
+        self.stages["index"] = index_stage(replace(indexer, work=work))
+
     @rule(stage=st.sampled_from(STAGES))
     def claim(self, stage: str) -> None:
         for earlier in STAGES[: STAGES.index(stage)]:
@@ -355,8 +401,10 @@ class Histories(RuleBasedStateMachine):
         for stage in ("parse", "index", "generate"):
             self.run(_work_off(self.stages[stage]))
 
-    @rule(name=st.sampled_from(NAMES))
-    def fail_an_edit_after_a_death(self, name: str) -> None:
+    @rule(name=st.sampled_from(NAMES), sections=st.sets(st.integers(0, 2), min_size=1))
+    def fail_an_edit_after_a_death(self, name: str, sections: set[int]) -> None:
+        """Write the points of an edit, which may share chunks with what is live, and give it up."""
+        self.hand_in(name, sections, "y")
         self.work_and_die("index")
         self.hand_in_what_nobody_can_read(name, "x")
 
@@ -408,9 +456,7 @@ class Histories(RuleBasedStateMachine):
         self.run(self._leases_end())
 
     async def _leases_end(self) -> None:
-        for table in ("documents", "chunks"):
-            await self.world.sql(f"UPDATE {table} SET due_at = now(), lost_leases = 0 WHERE leased_by IS NOT NULL")
-        await self.world.sql("UPDATE abandoned_calls SET due_at = now()")
+        await self.world.sql(LEASES_END)
 
     @rule(link=st.sampled_from(("ledger", "qdrant")))
     def go_away(self, link: str) -> None:
@@ -420,12 +466,14 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.away = None
+        self.serve_another_model(another=False)
         for _ in range(2):  # connections that were cut are found dead when they are used next
             self.run(self.world.sql("SELECT 1"))
         self.may_repeat += sum(claim.stage.name == "generate" for claim in self.claims)  # their leases end now
         self.world.run(self._quiet())
-        self.world.run(self._wake_late())
-        self.world.run(self._quiet())
+        if self.claims:
+            self.world.run(self._wake_late())
+            self.world.run(self._quiet())
         self.world.run(self._judge())
 
     async def _wake_late(self) -> None:
@@ -436,8 +484,7 @@ class Histories(RuleBasedStateMachine):
     async def _quiet(self) -> None:
         for _ in range(20):
             await self._leases_end()
-            for table in ("documents", "chunks", "sweeps"):
-                await self.world.sql(f"UPDATE {table} SET due_at = now()")
+            await self.world.sql(ALL_DUE)
             for stage in self.stages.values():
                 await _work_off(stage)
             await self.services.cleaner.clean()
@@ -457,22 +504,14 @@ class Histories(RuleBasedStateMachine):
     async def _judge(self) -> None:
         documents = await self.world.sql("SELECT * FROM documents")
         assert {d.external_id: d.id for d in documents} == {name: handed.id for name, handed in self.handed.items()}
-        expected: dict[str, tuple[int, dict[str, str]]] = {}
+        expected: dict[str, Seen] = {}
         for document in documents:
             expected |= await self._expected(document)
-        stored = await self._stored()
-        assert {i: (p["metadata"], p.get("hidden", False)) for i, p in stored.items()} == {
-            i: (metadata, False) for i, (_, metadata) in expected.items()
-        }
-        for (
-            i,
-            point,
-        ) in stored.items():  # a re-index that was given up leaves its number on what it shares with the live
-            assert point["version"] >= expected[i][0]
+        assert await self._stored() == expected
         await self._judge_completions()
         assert self.world.provider.stats()["paid_twice"] <= self.may_repeat
 
-    async def _expected(self, document: Any) -> dict[str, tuple[int, dict[str, str]]]:
+    async def _expected(self, document: Any) -> dict[str, Seen]:
         """The points of a document's live version, which must be what was handed in as that version."""
         versions = self.handed[document.external_id].versions
         newest, _ = versions[document.version]
@@ -481,29 +520,30 @@ class Histories(RuleBasedStateMachine):
             assert document.live_version == document.version
         if document.live_version is None:
             return {}
-        body, metadata = versions[document.live_version]
+        live = document.live_version
+        body, metadata = versions[live]
         chunks = await self.world.sql(
-            "SELECT id, content, questions_passed FROM chunks"
-            " WHERE document_id = :id AND version = :version ORDER BY ordinal",
+            "SELECT id, content, questions FROM chunks WHERE document_id = :id AND version = :live ORDER BY ordinal",
             id=document.id,
-            version=document.live_version,
+            live=live,
         )
         assert body is not None
         assert "\n\n".join(c.content["text"] for c in chunks).split() == body.split()
         accepted = await self.world.sql(
-            "SELECT id FROM accepted_questions WHERE document_id = :id AND state = 'indexed'", id=document.id
+            "SELECT id, question FROM accepted_questions WHERE document_id = :id AND state = 'indexed'", id=document.id
         )
-        ids = [str(c.id) for c in chunks] + [str(a.id) for a in accepted]
-        ids += [question_id(c.id, n) for c in chunks for n in range(c.questions_passed)]
-        return dict.fromkeys(ids, (document.live_version, metadata))
+        texts = {chunk_point_id(c.id, live): c.content["text"] for c in chunks}
+        texts |= {accepted_point_id(a.id, live): a.question for a in accepted}
+        for chunk in chunks:
+            passed = [question["text"] for question in chunk.questions if question["passed"]]
+            texts |= {question_point_id(chunk.id, live, n): question for n, question in enumerate(passed)}
+        return {point: Seen(live, hidden=False, metadata=metadata, text=text) for point, text in texts.items()}
 
-    async def _stored(self) -> dict[str, dict[str, Any]]:
-        name = self.collection.index_name
-        if not await self.world.qdrant.collection_exists(name):
+    async def _stored(self) -> dict[str, Seen]:
+        if not await self.world.qdrant.collection_exists(INDEX_NAME):
             return {}
-        points, _ = await self.world.qdrant.scroll(name, limit=10_000, with_payload=True)
-        await self.services.index.drop_collection(name)
-        return {str(point.id): dict(point.payload or {}) for point in points}
+        points, _ = await self.world.qdrant.scroll(INDEX_NAME, limit=10_000, with_payload=True)
+        return {str(point.id): _seen(point.payload or {}) for point in points}
 
     async def _judge_completions(self) -> None:
         """What is stored as paid for under a prompt's key was asked for with that prompt."""
@@ -518,6 +558,11 @@ class Histories(RuleBasedStateMachine):
                     "ALPHA" in (prompt or ""),
                     "BETA" in (prompt or ""),
                 )
+
+
+def _seen(payload: dict[str, Any]) -> Seen:
+    said = payload.get("question", payload.get("text"))
+    return Seen(payload["version"], payload.get("hidden", False), payload["metadata"], said)
 
 
 def _options(prompt: str | None) -> CollectionOptions:
