@@ -170,12 +170,9 @@ class Shard:
         """The size of `points` points' vectors, in indexing thresholds; 0 where the collection has no index."""
         threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
         bytes_a_point = 4 * sum(self.shape.dense.values())
-        if not threshold_kb or not self._wants_index() or not bytes_a_point:
+        if not threshold_kb or not schema.is_indexed(self.config) or not bytes_a_point:
             return 0.0
         return float(points * bytes_a_point / 1024 / threshold_kb)
-
-    def _wants_index(self) -> bool:
-        return bool((self.config.get("hnsw_config") or {}).get("m", schema.HNSW["m"]))
 
     def _unindexed_at_start(self) -> int:
         return max(0, int(self.engine.info().points_count) - self._optimized_points)

@@ -102,6 +102,8 @@ async def count(http, name="c", condition=None):
 
 # --- replies ---
 
+SMALL = {"vectors": {"size": 2, "distance": "Dot"}}
+
 
 @pytest.mark.parametrize(
     ("method", "path", "body"),
@@ -127,7 +129,12 @@ async def count(http, name="c", condition=None):
         ("POST", "/collections/c/points/count", {"filter": {"must": [{"telepathy": 1}]}}),
         ("PUT", "/collections/c/index", {"field_name": "n"}),
         ("PUT", "/collections/c/index", {"field_name": "n", "field_schema": "geo"}),
-        ("PUT", "/collections/d", {"vectors": {"size": 2, "distance": "Dot"}, "quantization_config": {"scalar": {}}}),
+        ("PUT", "/collections/d", {**SMALL, "quantization_config": {"crystal": {}}}),
+        ("PUT", "/collections/d", {**SMALL, "shard_number": 2}),
+        ("PUT", "/collections/d", {**SMALL, "replication_factor": 2}),
+        ("PUT", "/collections/d", {**SMALL, "write_consistency_factor": 2}),
+        ("PUT", "/collections/d", {**SMALL, "sharding_method": "custom"}),
+        ("POST", "/collections/c/points/query/batch", {"searches": [{"params": {"telepathy": 1}}]}),
     ],
 )
 async def test_what_is_not_supported_is_answered_501_by_name(replies, method, path, body):
@@ -189,6 +196,36 @@ async def test_a_malformed_point_is_refused_with_its_whole_request(replies, poin
 
     assert reply.status_code in (400, 422), reply.text
     assert await count(replies) == 0
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        {"scalar": {"type": "int8", "memory": "pinned"}},
+        {"product": {"compression": "x16"}},
+        {"binary": {"encoding": "two_bits", "query_encoding": "scalar8bits"}},
+        {"turbo": {"bits": "bits1_5"}},
+    ],
+    ids=lambda quantization: next(iter(quantization)),
+)
+async def test_vectors_are_quantized_as_a_collection_or_a_vector_says(replies, quantization):
+    one = {"size": 2, "distance": "Dot", "quantization_config": quantization}
+    body = {"vectors": {"v": one}, "quantization_config": quantization}
+
+    assert (await replies.put("/collections/c", json=body)).status_code == 200
+
+    config = (await replies.get("/collections/c")).json()["result"]["config"]
+    assert config["quantization_config"] == config["params"]["vectors"]["v"]["quantization_config"] == quantization
+
+
+@pytest.mark.parametrize(
+    "quantization", [{}, {"scalar": {}}, {"product": {"compression": "x3"}}, {"scalar": {"type": "int8"}, "turbo": {}}]
+)
+async def test_a_malformed_quantization_is_refused(replies, quantization):
+    reply = await replies.put("/collections/d", json={**SMALL, "quantization_config": quantization})
+
+    assert reply.status_code == 400, reply.text
+    assert (await replies.get("/collections/d/exists")).json()["result"] == {"exists": False}
 
 
 async def test_health_and_version(replies):
@@ -327,6 +364,24 @@ async def test_a_large_collection_is_indexed_in_the_background(http, server):
     assert info["indexed_vectors_count"] >= 2000
     assert info["points_count"] == 2000
     assert [path.name for path in sorted((server.directory / "data/collections/c").glob("shard-*"))] == ["shard-1"]
+
+
+async def test_the_graphs_of_groups_are_built_in_the_background(http):
+    graphs = {"m": 0, "payload_m": 8, "ef_construct": 32, "full_scan_threshold": 10}
+    await create(http, optimizers_config=EAGER["optimizers_config"], hnsw_config=graphs)
+    group = {"field_name": "group", "field_schema": {"type": "keyword", "is_tenant": True}}
+    await http.put("/collections/c/index?wait=true", json=group)
+    for first in (1, 501):
+        await upsert(http, points(first, 500, group=f"from {first}"))
+
+    info = await until_green(http)
+
+    assert info["indexed_vectors_count"] >= 1000
+    where = {"must": [{"key": "group", "match": {"value": "from 501"}}]}
+    query = {"searches": [{"query": vector(5), "using": "v", "limit": 20, "filter": where}]}
+    (found,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
+    assert len(found["points"]) == 20
+    assert all(501 <= point["id"] <= 1000 for point in found["points"])
 
 
 async def test_what_is_written_while_optimizing_is_kept_and_survives_kill_9(server):
