@@ -212,6 +212,15 @@ async def test_a_search_in_a_group_finds_its_points_and_no_others(client, groupe
 
 
 @pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
+async def test_an_index_for_filters_alone_says_that_it_has_no_graphs(client, grouped):
+    filters_alone = q.KeywordIndexParams(type="keyword", enable_hnsw=False)
+
+    await client.create_payload_index(grouped, "document_id", filters_alone, wait=True)
+
+    assert (await client.get_collection(grouped)).payload_schema["document_id"].params.enable_hnsw is False
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
 async def test_a_payload_index_is_added_to_a_collection_that_has_points(client, filled):
     assert "score" not in (await client.get_collection(filled)).payload_schema
 

@@ -8,11 +8,15 @@ import sys
 import time
 
 import httpx
+import orjson
+import psutil
 import pytest
 from qdrant_client import AsyncQdrantClient
 
 from embedded.ports import free_port
-from embedded.qdrant import process
+from embedded.qdrant import operations, process
+from embedded.qdrant import shard as shard_module
+from embedded.qdrant.shard import Shard
 from embedded.supervisor import Supervisor
 from shared.vectors.index import Index
 
@@ -423,6 +427,98 @@ async def test_kill_9_while_optimizing(server):
         await nudge(http)
         await until_green(http)
         assert await count(http) == 3050
+
+
+async def test_a_stop_while_optimizing_is_quick_and_loses_nothing(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 64, "ef_construct": 1000})
+        await upsert(http, points(1, 3000))
+        while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
+            await asyncio.sleep(0.02)
+        await upsert(http, points(10_000, 50))
+        optimizers = await until_optimizing(server)
+    began = time.monotonic()
+    server.stop()
+
+    assert time.monotonic() - began < 3
+    assert not any(optimizer.is_running() for optimizer in optimizers)
+    server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        assert await count(http) == 3050
+        assert [path.name for path in (server.directory / "data/collections/c").glob("shard-*")] == ["shard-0"]
+
+
+async def until_optimizing(server):
+    serving = psutil.Process(server.supervisor.pids()["qdrant"])
+    while not (children := serving.children(recursive=True)):
+        await asyncio.sleep(0.02)
+    return children
+
+
+async def test_a_load_is_indexed_while_it_goes_on_and_only_what_is_new(http):
+    await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 4, "ef_construct": 4})
+    written, segments = 0, 0
+    while segments < 3 and written < 20_000:
+        await upsert(http, points(written, 100))
+        written += 100
+        segments = (await http.get("/collections/c")).json()["result"]["segments_count"]
+
+    assert segments == 3  # two that are indexed beside that which takes writes
+    assert await count(http) == written
+
+
+async def test_segments_are_joined_in_a_calm(shard, monkeypatch):
+    monkeypatch.setattr(shard_module, "CALM_SECONDS", 0.5)
+    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(shard_module, "MOST_SEGMENTS", 2)
+    for first in (1, 501):
+        await write(shard, points(first, 500))
+        await maintained(shard, lambda first=first: shard.info()["indexed_vectors_count"] >= first + 400)
+    assert shard.info()["segments_count"] == 3
+
+    await maintained(shard, lambda: shard.info()["segments_count"] == 2)
+
+    assert shard.info()["points_count"] == shard.info()["indexed_vectors_count"] == 1000
+
+
+async def test_writes_go_on_while_others_are_replayed(shard, monkeypatch):
+    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
+    await write(shard, points(1, 500))
+    await maintained(shard, lambda: shard.info()["status"] == "yellow")
+    optimization, happened, replay = shard._optimization, [], shard._replay
+    monkeypatch.setattr(shard, "_replay", lambda *given: happened.append("turn") or replay(*given))
+    await write(shard, points(10_000, 64 * 20))
+
+    while not optimization.done():
+        if happened:
+            await write(shard, points(20_000, 1))
+            happened.append("write")
+        await asyncio.sleep(0)
+
+    assert "write" in happened[: len(happened) - happened[::-1].index("turn")]  # before the last turn
+    assert shard.info()["points_count"] == 500 + 64 * 20 + 1
+
+
+@pytest.fixture
+async def shard(tmp_path):
+    vectors = {"v": {"size": DIMENSIONS, "distance": "Cosine"}}
+    Shard.create(tmp_path / "c", {"vectors": vectors, **EAGER})
+    shard = Shard(tmp_path / "c")
+    yield shard
+    await shard.close()
+
+
+async def write(shard, batch):
+    await shard.update(orjson.dumps({"points": batch}), operations.upsert)
+
+
+async def maintained(shard, condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, shard.info()
+        await shard.maintain()
+        await asyncio.sleep(0.02)
 
 
 async def test_a_collection_can_be_deleted_while_it_is_optimized(http):
