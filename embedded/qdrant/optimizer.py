@@ -1,4 +1,4 @@
-"""Optimizes a copy of a shard in a process of its own: `python -m embedded.qdrant.optimizer DIR`.
+"""Optimizes a copy of a shard: `python -m embedded.qdrant.optimizer DIR CONFIGURATION SEGMENTS`.
 
 The engine keeps Python's interpreter lock while it optimizes, for a minute at 100,000 points, during which its process
 answers nothing. So the process that serves copies the shard, goes on, and takes the optimized copy over when it is
@@ -19,11 +19,11 @@ from embedded.qdrant.schema import edge_config
 NICENESS = 10
 
 
-def main(directory: str, configuration: str) -> None:
-    """Optimize the shard in `directory` under the collection's configuration, and close it."""
+def main(directory: str, configuration: str, segments: str) -> None:
+    """Optimize the shard in `directory` to so many segments under the collection's configuration, and close it."""
     os.nice(NICENESS)
     config = orjson.loads(Path(configuration).read_bytes())["config"]
-    shard = engine.EdgeShard.load(directory, edge_config(config))
+    shard = engine.EdgeShard.load(directory, edge_config(config, int(segments)))
     shard.optimize()
     shard.flush()
     shard.close()

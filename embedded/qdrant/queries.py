@@ -8,7 +8,7 @@ from typing import Any
 import qdrant_edge as engine
 
 from embedded.qdrant.errors import malformed, unsupported
-from embedded.qdrant.filters import optional_filter, point_id
+from embedded.qdrant.filters import optional_filter, parse_filter, point_id
 from embedded.qdrant.schema import Json
 
 DEFAULT_LIMIT = 10
@@ -58,11 +58,18 @@ def _params(value: Json | None) -> engine.SearchParams | None:
     if not value:
         return None
     params = {name: item for name, item in value.items() if item is not None}
-    for name in params.keys() - {"hnsw_ef", "exact", "indexed_only", "idf"}:
+    for name in params.keys() - {"hnsw_ef", "exact", "indexed_only", "idf", "quantization"}:
         raise unsupported(f"the search parameter `{name}`")
     if "idf" in params:
-        params["idf"] = engine.IdfParams(optional_filter(params["idf"].get("corpus")))
+        params["idf"] = _idf(params["idf"])
+    if "quantization" in params:
+        params["quantization"] = engine.QuantizationSearchParams(**params["quantization"])
     return engine.SearchParams(**params)
+
+
+def _idf(value: Any) -> engine.IdfParams:
+    """The points among which a term is rare: all, or a group of them."""
+    return engine.IdfParams(None if value == "global" else parse_filter(value["corpus"]))
 
 
 def scroll_request(request: Json) -> engine.ScrollRequest:

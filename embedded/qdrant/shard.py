@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,7 +37,10 @@ GUARD = str(Path(__file__).parent.parent / "guard.py")
 CONFIGURATION = "collection.json"
 FLUSH_AFTER_SECONDS = 5.0
 IDLE_SECONDS = 1.0
-BUSY_BACKLOG = 8  # indexing thresholds: less than this is not optimized before there is a pause
+BUSY_BACKLOG = 2  # indexing thresholds: less than this is not optimized before there is a pause
+CALM_SECONDS = 20.0  # without a write, before segments are joined
+MOST_SEGMENTS = 4  # in a calm; a search takes about a millisecond of CPU for each
+REPLAYED_AT_ONCE = 32  # operations, of at most 64 points each; other writes wait for them, 0.2 s
 SIGKILL = 9
 
 log = structlog.get_logger(__name__)
@@ -56,10 +60,11 @@ class Shard:
         self._remove_leftovers()
         self.engine = engine.EdgeShard.load(str(self._engine_directory()))
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
-        self._recorded: list[engine.UpdateOperation] | None = None
+        self._recorded: deque[engine.UpdateOperation] | None = None
         self._written_points = self._unindexed_at_start()
         self._last_write = self._last_flush = time.monotonic()
         self._dirty = False
+        self._joined = True  # since the last write
         self._optimization: asyncio.Task[None] | None = None
         # As a server: segments that were not optimized at the end stay so until a write or a change of the settings.
         self._awaits_nudge = True
@@ -121,8 +126,12 @@ class Shard:
         if self._optimization is not None and self._optimization.done():
             finished, self._optimization = self._optimization, None
             finished.result()
-        if self._optimization is None and not self._awaits_nudge and self._is_due(idle=idle):
-            self._optimization = asyncio.get_running_loop().create_task(self._optimize())
+        if self._optimization is None and not self._awaits_nudge:
+            if self._is_due(idle=idle):
+                self._begin_to_optimize(schema.SEGMENTS)
+            elif now - self._last_write > CALM_SECONDS and self._has_many_segments():
+                self._joined = True
+                self._begin_to_optimize(schema.FEWEST_SEGMENTS)
 
     async def close(self) -> None:
         """Flush and close; a running optimization is abandoned, for nothing depends on it."""
@@ -141,7 +150,7 @@ class Shard:
             if self._recorded is not None:
                 self._recorded.append(operation)
             self._dirty = True
-            self._awaits_nudge = False
+            self._awaits_nudge = self._joined = False
             self._last_write = time.monotonic()
             before = self.engine.info().points_count
             self.engine.update(operation)
@@ -159,59 +168,79 @@ class Shard:
         return "grey" if self._is_due(idle=True) else "green"
 
     def _is_due(self, *, idle: bool) -> bool:
-        """Whether to optimize: in a pause for an eighth more, under load for twice as much as the index holds.
+        """Whether to optimize: in a pause for an eighth more, under load for a quarter more than the index holds.
 
-        Each optimization copies everything, so the work must shrink as the collection grows.
+        Each optimization copies everything, so it must be rarer as the collection grows. It indexes only what is new.
         """
         backlog, indexed = self._thresholds(self._written_points), self._thresholds(self._optimized_points)
-        return backlog >= (max(1, indexed / 8) if idle else max(BUSY_BACKLOG, indexed))
+        return backlog >= (max(1, indexed / 8) if idle else max(BUSY_BACKLOG, indexed / 4))
+
+    def _has_many_segments(self) -> bool:
+        return not self._joined and self.engine.info().segments_count > MOST_SEGMENTS
 
     def _thresholds(self, points: int) -> float:
         """The size of `points` points' vectors, in indexing thresholds; 0 where the collection has no index."""
         threshold_kb = schema.optimizers(self.config)["indexing_threshold"]
         bytes_a_point = 4 * sum(self.shape.dense.values())
-        if not threshold_kb or not self._wants_index() or not bytes_a_point:
+        if not threshold_kb or not schema.is_indexed(self.config) or not bytes_a_point:
             return 0.0
         return float(points * bytes_a_point / 1024 / threshold_kb)
-
-    def _wants_index(self) -> bool:
-        return bool((self.config.get("hnsw_config") or {}).get("m", schema.HNSW["m"]))
 
     def _unindexed_at_start(self) -> int:
         return max(0, int(self.engine.info().points_count) - self._optimized_points)
 
-    async def _optimize(self) -> None:
-        """Optimize a copy in another process while this shard serves, replay later writes on the copy, and swap."""
+    def _begin_to_optimize(self, segments: int) -> None:
+        self._optimization = asyncio.get_running_loop().create_task(self._optimize(segments))
+
+    async def _optimize(self, segments: int) -> None:
+        """Optimize a copy in another process while this shard serves, replay later writes on the copy, and swap.
+
+        Args:
+            segments: how many segments may stay beside each other.
+        """
         target = self.directory / f"shard-{self._number + 1}"
         await self._write(lambda: self._copy(target))
+        code = await self._optimize_copy(target, segments)
+        if code:
+            log.error("optimizer.failed", directory=str(target), code=code)
+            await self._write(lambda: self._give_up(target))
+            return
+        optimized, points = await self._write(lambda: _load(target))
+        # Writes that wait come between two turns. Those that come faster than they are replayed wait for the rest.
+        for _ in range(2 * len(self._recorded or ()) // REPLAYED_AT_ONCE):
+            await self._write(lambda: self._replay(optimized, REPLAYED_AT_ONCE))
+        await self._write(lambda: self._take_over(optimized, points))
+
+    async def _optimize_copy(self, target: Path, segments: int) -> int:
+        """Run the optimizer's process and return its exit code."""
         configuration = self.directory / CONFIGURATION
-        module = [sys.executable, "-m", "embedded.qdrant.optimizer", str(target), str(configuration)]
+        module = [sys.executable, "-m", "embedded.qdrant.optimizer", str(target), str(configuration), str(segments)]
         guard = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), str(SIGKILL), "-1", "-1"]
         process = await asyncio.create_subprocess_exec(*guard, *module, stdin=subprocess.PIPE)
         try:
-            code = await process.wait()
+            return await process.wait()
         finally:
             if process.returncode is None:
                 process.kill()
-        if code:
-            log.error("optimizer.failed", directory=str(target), code=code)
-        await self._write(lambda: self._give_up(target) if code else self._take_over(target))
 
     def _copy(self, target: Path) -> None:
         self._flush()
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(self._engine_directory(), target)
-        self._recorded = []
+        self._recorded = deque()
         self._written_points = 0
 
-    def _take_over(self, target: Path) -> None:
-        replayed = self._recorded or []
-        self._recorded = None
-        optimized = engine.EdgeShard.load(str(target))
-        points = optimized.info().points_count
-        for operation in replayed:
+    def _replay(self, optimized: engine.EdgeShard, most: int) -> None:
+        """Apply the first of the recorded operations to the optimized shard."""
+        recorded = self._recorded or deque()
+        for _ in range(min(most, len(recorded))):
             with suppress(ApiError), engine_errors():  # the engine refuses again what it refused the first time
-                optimized.update(operation)
+                optimized.update(recorded.popleft())
+
+    def _take_over(self, optimized: engine.EdgeShard, points: int) -> None:
+        """Replay the rest and serve the optimized shard."""
+        self._replay(optimized, len(self._recorded or ()))
+        self._recorded = None
         optimized.flush()
         before = self._engine_directory()
         self._number += 1
@@ -241,6 +270,13 @@ class Shard:
             "optimized_points": self._optimized_points,
         }
         _write_configuration(self.directory, configuration)
+
+
+def _load(directory: Path) -> tuple[engine.EdgeShard, int]:
+    """An optimized shard and how many points it has."""
+    with engine_errors():
+        shard = engine.EdgeShard.load(str(directory))
+    return shard, shard.info().points_count
 
 
 def parse(body: bytes) -> Json:

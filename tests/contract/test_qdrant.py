@@ -161,6 +161,78 @@ async def test_one_unnamed_vector(client):
     await client.delete_collection(name)
 
 
+@pytest.fixture
+async def grouped(client):
+    """An empty collection of many groups: a graph for each group in place of one over all points."""
+    name = f"test-{uuid.uuid4().hex}"
+    await client.create_collection(
+        name,
+        vectors_config={"dense": q.VectorParams(size=4, distance=q.Distance.COSINE, on_disk=True)},
+        hnsw_config=q.HnswConfigDiff(m=0, payload_m=16),
+        quantization_config=INT8,
+        on_disk_payload=True,
+        shard_number=1,
+        replication_factor=1,
+        write_consistency_factor=1,
+    )
+    await client.create_payload_index(name, "group", q.KeywordIndexParams(type="keyword", is_tenant=True))
+    yield name
+    await client.delete_collection(name)
+
+
+INT8 = q.ScalarQuantization(scalar=q.ScalarQuantizationConfig(type=q.ScalarType.INT8, quantile=0.99, always_ram=True))
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode keeps none of it
+async def test_a_collection_of_groups_says_how_it_is_built(client, grouped):
+    info = await client.get_collection(grouped)
+
+    assert (info.config.hnsw_config.m, info.config.hnsw_config.payload_m) == (0, 16)
+    assert info.config.quantization_config == INT8
+    assert info.config.params.vectors["dense"].on_disk is True
+    assert info.config.params.on_disk_payload is True
+    params = info.config.params
+    assert (params.shard_number, params.replication_factor, params.write_consistency_factor) == (1, 1, 1)
+    assert info.payload_schema["group"].params.is_tenant is True
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
+async def test_a_search_in_a_group_finds_its_points_and_no_others(client, grouped):
+    def point(number):
+        angles = [1.0, 0.3 * number, 0.0, 0.1]
+        return q.PointStruct(id=number, vector={"dense": angles}, payload={"group": f"b{number % 3}/q"})
+
+    await client.upsert(grouped, [point(number) for number in range(30)], wait=True)
+    exactly = q.SearchParams(quantization=q.QuantizationSearchParams(rescore=True, oversampling=2.0))
+    where = must(match("group", "b1/q"))
+
+    found = await nearest(client, grouped, [1.0, 0.0, 0.0, 0.1], using="dense", filter=where, limit=4, params=exactly)
+
+    assert [p.id for p in found] == [1, 4, 7, 10]
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
+async def test_an_index_for_filters_alone_says_that_it_has_no_graphs(client, grouped):
+    filters_alone = q.KeywordIndexParams(type="keyword", enable_hnsw=False)
+
+    await client.create_payload_index(grouped, "document_id", filters_alone, wait=True)
+
+    assert (await client.get_collection(grouped)).payload_schema["document_id"].params.enable_hnsw is False
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)
+async def test_a_payload_index_is_added_to_a_collection_that_has_points(client, filled):
+    assert "score" not in (await client.get_collection(filled)).payload_schema
+
+    await client.create_payload_index(filled, "score", q.FloatIndexParams(type="float"), wait=True)
+    await client.create_payload_index(filled, "score", q.FloatIndexParams(type="float"), wait=True)
+
+    index = (await client.get_collection(filled)).payload_schema["score"]
+    assert (index.data_type, index.points) == (q.PayloadSchemaType.FLOAT, 1)
+    above = must(q.FieldCondition(key="score", range=q.Range(gt=0.4)))
+    assert await ids_of(client, filled, above) == [5]
+
+
 # --- points ---
 
 
@@ -422,6 +494,32 @@ async def test_points_are_listed_by_a_filter_within_a_filter_with_a_vector(clien
 
     assert (found.id, found.payload) == (2, POINTS[1][1])
     assert found.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
+async def test_rarity_within_a_group_does_not_change_with_what_other_groups_write(client, sparse):
+    query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
+    group = must(match("tenant", "a"))
+    within = q.SearchParams(idf=q.IdfCorpusParams(corpus=group))
+
+    async def scores(**more):
+        return [(p.id, p.score) for p in await nearest(client, sparse, query, using="bm25", filter=group, **more)]
+
+    before, before_of_all = await scores(params=within), await scores()
+    common = q.SparseVector(indices=[1], values=[1.0])
+    others = [q.PointStruct(id=i, vector={"bm25": common}, payload={"tenant": "b"}) for i in range(100, 150)]
+    await client.upsert(sparse, others, wait=True)
+
+    assert [identity for identity, _ in before] == [1, 2]
+    assert await scores(params=within) == before
+    assert await scores() != before_of_all
+
+
+@pytest.mark.parametrize("client", WITH_INDEXES, indirect=True)  # local mode has no indexes and warns of parameters
+async def test_rarity_in_all_points_can_be_asked_for_by_name(client, sparse):
+    query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
+    everywhere = q.SearchParams(idf=q.IdfScope.GLOBAL)
+
+    named = await nearest(client, sparse, query, using="bm25", params=everywhere)
+
+    assert [p.score for p in named] == [p.score for p in await nearest(client, sparse, query, using="bm25")]
 
 
 async def test_a_batch_of_queries_is_answered_in_order(client, filled):

@@ -8,11 +8,15 @@ import sys
 import time
 
 import httpx
+import orjson
+import psutil
 import pytest
 from qdrant_client import AsyncQdrantClient
 
 from embedded.ports import free_port
-from embedded.qdrant import process
+from embedded.qdrant import operations, process
+from embedded.qdrant import shard as shard_module
+from embedded.qdrant.shard import Shard
 from embedded.supervisor import Supervisor
 from shared.vectors.index import Index
 
@@ -102,6 +106,8 @@ async def count(http, name="c", condition=None):
 
 # --- replies ---
 
+SMALL = {"vectors": {"size": 2, "distance": "Dot"}}
+
 
 @pytest.mark.parametrize(
     ("method", "path", "body"),
@@ -127,7 +133,12 @@ async def count(http, name="c", condition=None):
         ("POST", "/collections/c/points/count", {"filter": {"must": [{"telepathy": 1}]}}),
         ("PUT", "/collections/c/index", {"field_name": "n"}),
         ("PUT", "/collections/c/index", {"field_name": "n", "field_schema": "geo"}),
-        ("PUT", "/collections/d", {"vectors": {"size": 2, "distance": "Dot"}, "quantization_config": {"scalar": {}}}),
+        ("PUT", "/collections/d", {**SMALL, "quantization_config": {"crystal": {}}}),
+        ("PUT", "/collections/d", {**SMALL, "shard_number": 2}),
+        ("PUT", "/collections/d", {**SMALL, "replication_factor": 2}),
+        ("PUT", "/collections/d", {**SMALL, "write_consistency_factor": 2}),
+        ("PUT", "/collections/d", {**SMALL, "sharding_method": "custom"}),
+        ("POST", "/collections/c/points/query/batch", {"searches": [{"params": {"telepathy": 1}}]}),
     ],
 )
 async def test_what_is_not_supported_is_answered_501_by_name(replies, method, path, body):
@@ -189,6 +200,36 @@ async def test_a_malformed_point_is_refused_with_its_whole_request(replies, poin
 
     assert reply.status_code in (400, 422), reply.text
     assert await count(replies) == 0
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        {"scalar": {"type": "int8", "memory": "pinned"}},
+        {"product": {"compression": "x16"}},
+        {"binary": {"encoding": "two_bits", "query_encoding": "scalar8bits"}},
+        {"turbo": {"bits": "bits1_5"}},
+    ],
+    ids=lambda quantization: next(iter(quantization)),
+)
+async def test_vectors_are_quantized_as_a_collection_or_a_vector_says(replies, quantization):
+    one = {"size": 2, "distance": "Dot", "quantization_config": quantization}
+    body = {"vectors": {"v": one}, "quantization_config": quantization}
+
+    assert (await replies.put("/collections/c", json=body)).status_code == 200
+
+    config = (await replies.get("/collections/c")).json()["result"]["config"]
+    assert config["quantization_config"] == config["params"]["vectors"]["v"]["quantization_config"] == quantization
+
+
+@pytest.mark.parametrize(
+    "quantization", [{}, {"scalar": {}}, {"product": {"compression": "x3"}}, {"scalar": {"type": "int8"}, "turbo": {}}]
+)
+async def test_a_malformed_quantization_is_refused(replies, quantization):
+    reply = await replies.put("/collections/d", json={**SMALL, "quantization_config": quantization})
+
+    assert reply.status_code == 400, reply.text
+    assert (await replies.get("/collections/d/exists")).json()["result"] == {"exists": False}
 
 
 async def test_health_and_version(replies):
@@ -329,6 +370,24 @@ async def test_a_large_collection_is_indexed_in_the_background(http, server):
     assert [path.name for path in sorted((server.directory / "data/collections/c").glob("shard-*"))] == ["shard-1"]
 
 
+async def test_the_graphs_of_groups_are_built_in_the_background(http):
+    graphs = {"m": 0, "payload_m": 8, "ef_construct": 32, "full_scan_threshold": 10}
+    await create(http, optimizers_config=EAGER["optimizers_config"], hnsw_config=graphs)
+    group = {"field_name": "group", "field_schema": {"type": "keyword", "is_tenant": True}}
+    await http.put("/collections/c/index?wait=true", json=group)
+    for first in (1, 501):
+        await upsert(http, points(first, 500, group=f"from {first}"))
+
+    info = await until_green(http)
+
+    assert info["indexed_vectors_count"] >= 1000
+    where = {"must": [{"key": "group", "match": {"value": "from 501"}}]}
+    query = {"searches": [{"query": vector(5), "using": "v", "limit": 20, "filter": where}]}
+    (found,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
+    assert len(found["points"]) == 20
+    assert all(501 <= point["id"] <= 1000 for point in found["points"])
+
+
 async def test_what_is_written_while_optimizing_is_kept_and_survives_kill_9(server):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http, **EAGER)
@@ -368,6 +427,98 @@ async def test_kill_9_while_optimizing(server):
         await nudge(http)
         await until_green(http)
         assert await count(http) == 3050
+
+
+async def test_a_stop_while_optimizing_is_quick_and_loses_nothing(server):
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 64, "ef_construct": 1000})
+        await upsert(http, points(1, 3000))
+        while (await http.get("/collections/c")).json()["result"]["status"] != "yellow":
+            await asyncio.sleep(0.02)
+        await upsert(http, points(10_000, 50))
+        optimizers = await until_optimizing(server)
+    began = time.monotonic()
+    server.stop()
+
+    assert time.monotonic() - began < 3
+    assert not any(optimizer.is_running() for optimizer in optimizers)
+    server.start()
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        assert await count(http) == 3050
+        assert [path.name for path in (server.directory / "data/collections/c").glob("shard-*")] == ["shard-0"]
+
+
+async def until_optimizing(server):
+    serving = psutil.Process(server.supervisor.pids()["qdrant"])
+    while not (children := serving.children(recursive=True)):
+        await asyncio.sleep(0.02)
+    return children
+
+
+async def test_a_load_is_indexed_while_it_goes_on_and_only_what_is_new(http):
+    await create(http, optimizers_config={"indexing_threshold": 100}, hnsw_config={"m": 4, "ef_construct": 4})
+    written, segments = 0, 0
+    while segments < 3 and written < 20_000:
+        await upsert(http, points(written, 100))
+        written += 100
+        segments = (await http.get("/collections/c")).json()["result"]["segments_count"]
+
+    assert segments == 3  # two that are indexed beside that which takes writes
+    assert await count(http) == written
+
+
+async def test_segments_are_joined_in_a_calm(shard, monkeypatch):
+    monkeypatch.setattr(shard_module, "CALM_SECONDS", 0.5)
+    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(shard_module, "MOST_SEGMENTS", 2)
+    for first in (1, 501):
+        await write(shard, points(first, 500))
+        await maintained(shard, lambda first=first: shard.info()["indexed_vectors_count"] >= first + 400)
+    assert shard.info()["segments_count"] == 3
+
+    await maintained(shard, lambda: shard.info()["segments_count"] == 2)
+
+    assert shard.info()["points_count"] == shard.info()["indexed_vectors_count"] == 1000
+
+
+async def test_writes_go_on_while_others_are_replayed(shard, monkeypatch):
+    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
+    await write(shard, points(1, 500))
+    await maintained(shard, lambda: shard.info()["status"] == "yellow")
+    optimization, happened, replay = shard._optimization, [], shard._replay
+    monkeypatch.setattr(shard, "_replay", lambda *given: happened.append("turn") or replay(*given))
+    await write(shard, points(10_000, 64 * 20))
+
+    while not optimization.done():
+        if happened:
+            await write(shard, points(20_000, 1))
+            happened.append("write")
+        await asyncio.sleep(0)
+
+    assert "write" in happened[: len(happened) - happened[::-1].index("turn")]  # before the last turn
+    assert shard.info()["points_count"] == 500 + 64 * 20 + 1
+
+
+@pytest.fixture
+async def shard(tmp_path):
+    vectors = {"v": {"size": DIMENSIONS, "distance": "Cosine"}}
+    Shard.create(tmp_path / "c", {"vectors": vectors, **EAGER})
+    shard = Shard(tmp_path / "c")
+    yield shard
+    await shard.close()
+
+
+async def write(shard, batch):
+    await shard.update(orjson.dumps({"points": batch}), operations.upsert)
+
+
+async def maintained(shard, condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, shard.info()
+        await shard.maintain()
+        await asyncio.sleep(0.02)
 
 
 async def test_a_collection_can_be_deleted_while_it_is_optimized(http):
