@@ -232,21 +232,18 @@ class Deployment:
     def points(self, collection: str = "default") -> int:
         return int(self.client.get(f"/v1/collections/{collection}").raise_for_status().json()["points"])
 
-    def stored_points(self) -> dict[str, dict[str, Any]]:
-        """Every point in Qdrant by its id, hidden ones too, with its payload."""
+    def stored_points(self, index_name: str) -> dict[str, dict[str, Any]]:
+        """Every point of one of Qdrant's collections by its id, hidden ones too, with its payload."""
+        stored, offset = {}, None
         with httpx.Client(base_url=str(self.stack.settings.qdrant_url), trust_env=False, timeout=60) as qdrant:
-            names = [c["name"] for c in qdrant.get("/collections").json()["result"]["collections"]]
-            stored = {}
-            for name in names:
-                offset = None
-                while True:
-                    body = {"limit": 1000, "with_payload": True, "offset": offset}
-                    page = qdrant.post(f"/collections/{name}/points/scroll", json=body).raise_for_status().json()
-                    stored |= {str(p["id"]): p["payload"] for p in page["result"]["points"]}
-                    offset = page["result"]["next_page_offset"]
-                    if offset is None:
-                        break
-        return stored
+            while True:
+                body = {"limit": 1000, "with_payload": True, "offset": offset}
+                reply = qdrant.post(f"/collections/{index_name}/points/scroll", json=body).raise_for_status()
+                page = reply.json()["result"]
+                stored |= {str(p["id"]): p["payload"] for p in page["points"]}
+                offset = page["next_page_offset"]
+                if offset is None:
+                    return stored
 
     def logs(self) -> str:
         paths = sorted((self.data_dir / "logs").glob("*.log"))

@@ -1,13 +1,15 @@
 """How long one request can hold up all others: `python -m bench stalls`.
 
-The API runs as a process whose loop watches itself, and another process asks `/health/live` every 5 ms. Then comes one
-request at a time, the largest that there are. The table has for each how long it took, the longest time in which the
-loop served nobody, and the 99th percentile and the longest of what the health check waited for.
+The API runs as `python -m api` runs it, its loop watches itself, and another process asks `/health/live` every 5 ms.
+Then comes one request at a time, the largest that there are. The table has for each how long it took, the longest time
+in which the loop served nobody (and the longest that was no busy neighbour's), and the 99th percentile and the longest
+of what the health check waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import resource
 import statistics
 import subprocess
@@ -17,14 +19,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import orjson
-import uvicorn
+from fastapi import FastAPI
 
-from api.app import create
+import api.__main__ as api
 from bench.deployment import Deployment, Process, ScriptedProvider, corpus, execute
-from shared.settings import load
+from bench.loopwatch import LoopWatch
 
 DOCUMENTS = 60
 SECTIONS = 10
@@ -35,31 +38,28 @@ JSON_BYTES = 20_000_000
 FILES = 4_096  # two for each listener
 
 _JSON = {"content-type": "application/json"}
-_TICK_SECONDS = 0.002
 _AT_REST = 100  # answers before the request is sent: left out
 
 
 def serve() -> None:
     """The API with one more route, which tells the longest stand of the loop since it was last asked."""
-    settings = load()
-    app = create(settings)
-    stands = [0.0]
-    watches: list[asyncio.Task[None]] = []
+    create = api.create
+    api.create = lambda settings: _watched(create(settings))
+    api.main()
+
+
+def _watched(app: FastAPI) -> FastAPI:
+    watch = LoopWatch()
+    watching: list[asyncio.Task[None]] = []
 
     @app.get("/stand")
-    async def stand() -> float:
-        watches[:] = watches or [asyncio.create_task(_watch(stands))]
-        longest, stands[0] = stands[0], 0.0
+    async def stand() -> tuple[float, float]:
+        watching[:] = watching or [asyncio.create_task(watch.watch())]
+        longest = watch.seconds, watch.wall_seconds
+        watch.seconds = watch.wall_seconds = 0.0
         return longest
 
-    uvicorn.run(app, port=settings.api_port, loop="uvloop", log_config=None, access_log=False, ws="none")
-
-
-async def _watch(stands: list[float]) -> None:
-    while True:
-        before = time.perf_counter()
-        await asyncio.sleep(_TICK_SECONDS)
-        stands[0] = max(stands[0], time.perf_counter() - before - _TICK_SECONDS)
+    return app
 
 
 def probe(url: str) -> None:
@@ -101,11 +101,12 @@ class HealthProbe:
             seconds = time.perf_counter() - before
             time.sleep(0.3)
             waited, _ = probing.communicate()
-        stand = self._client.get("/stand").json()
+        stand, by_the_wall = self._client.get("/stand").json()
         latencies = orjson.loads(waited)[_AT_REST:]
         p99 = statistics.quantiles(latencies, n=100)[98]
         print(
-            f"{name:<30} {outcome:<12} {seconds:6.2f} s   stand {stand * 1000:6.0f} ms"
+            f"{name:<30} {outcome:<12} {seconds:6.2f} s"
+            f"   stand {by_the_wall * 1000:5.0f} ms, ours {stand * 1000:5.0f} ms"
             f"   health p99 {p99 * 1000:6.1f} ms   longest {max(latencies) * 1000:6.0f} ms",
             flush=True,
         )
@@ -122,6 +123,7 @@ def largest_bodies() -> Mapping[str, bytes]:
     keys = b",".join(b'"x%d":1' % n for n in range(90_000))
     return {
         "20 MB of empty lists": b'{"text":"a","metadata":{"a":[' + b"[]," * (JSON_BYTES // 3) + b"[]]}}",
+        "20 MB of base 64": orjson.dumps({"content_base64": base64.b64encode(b"alpha beta\n" * 1_300_000).decode()}),
         "20 MB of text": orjson.dumps({"text": 'Lorem "ipsum", dolor.\n' * (JSON_BYTES // 24)}),
         "20,000 questions with quotes": orjson.dumps({"text": "alpha " * 1000, "questions": questions}),
         "20,000 wrong questions": orjson.dumps({"text": "a", "questions": wrong}),
@@ -155,13 +157,34 @@ def launch(command: Sequence[str], environment: Mapping[str, str], log: Path) ->
     return execute(serving if command[1:] == ["-m", "api"] else command, environment, log)
 
 
+def largest_forms() -> Mapping[str, dict[str, Any]]:
+    """Documents as forms, whose bytes and whose fields are as many as there may be."""
+    questions = orjson.dumps([{"text": f"Who is number {n}?", "quote": "alpha " * 120} for n in range(20_000)])
+    return {
+        "form, 50 MB": {"files": {"file": ("a.txt", b"alpha beta\n" * 4_500_000)}},
+        "form, 20,000 questions": {"files": {"file": ("b.txt", b"alpha")}, "data": {"questions": questions}},
+    }
+
+
+def queries() -> Mapping[str, bytes]:
+    """The query whose reply is the largest, and the one whose filter is."""
+    asked = {"question": "What is topic1x1?", "top_k": 200, "max_tokens": 1_000_000, "explain": True}
+    many = {f"field{n}": {"none": list(range(n, n + 1_000))} for n in range(32)}
+    ids = [str(uuid4()) for _ in range(1_000)]
+    return {
+        "200 chunks explained": orjson.dumps(asked),
+        "32,000 values in a filter": orjson.dumps(asked | {"filter": many}),
+        "1,000 documents": orjson.dumps(asked | {"document_ids": ids}),
+    }
+
+
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     provider = ScriptedProvider()
-    with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder), launch=launch) as api:
-        api.ingest(corpus(DOCUMENTS, SECTIONS))
-        api.wait_until_settled(DOCUMENTS, timeout=600)
-        meter = HealthProbe(f"http://127.0.0.1:{api.port}")
+    with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder), launch=launch) as stack:
+        stack.ingest(corpus(DOCUMENTS, SECTIONS))
+        stack.wait_until_settled(DOCUMENTS, timeout=600)
+        meter = HealthProbe(f"http://127.0.0.1:{stack.port}")
         meter.measure("at rest", _rest)
         path = "/v1/collections/default/"
         questions = orjson.dumps({"questions": labelled()})
@@ -169,11 +192,13 @@ def main() -> None:
         meter.measure("calibration without labels", lambda client: _unlabelled(client, path))
         meter.measure("verify", posting(path + "verify", b"{}"))
         meter.measure("documents, 200 a page", lambda client: str(client.get("/v1/documents?limit=200").status_code))
-        query = orjson.dumps({"question": "What is topic1x1?", "top_k": 200, "max_tokens": 1_000_000, "explain": True})
-        meter.measure("200 chunks explained", posting("/v1/retrieve", query))
+        for name, body in queries().items():
+            meter.measure(name, posting("/v1/retrieve", body))
         for name, body in largest_bodies().items():
             meter.measure(name, posting("/v1/documents", body))
-        meter.measure("1,000 listeners", lambda _: asyncio.run(listen(api.port)))
+        for name, form in largest_forms().items():
+            meter.measure(name, lambda client, form=form: str(client.post("/v1/documents", **form).status_code))
+        meter.measure("1,000 listeners", lambda _: asyncio.run(listen(stack.port)))
     provider.close()
 
 

@@ -76,15 +76,19 @@ async def services(session_services: AllServices) -> AllServices:
 
 async def empty(services: AllServices) -> None:
     """Delete what an earlier test left, and let the services see that it is gone, as if they had just begun."""
-    settings = services.settings
-    assert settings.redis_url is not None
-    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
-        await redis.flushall()
     async with services.database.begin() as connection:
         for table in reversed(metadata.sorted_tables):  # TRUNCATE makes new files for each table and index
             if table is not deployment:  # a ledger keeps its identity
                 await connection.execute(table.delete())
-    shutil.rmtree(settings.data_dir / "uploads", ignore_errors=True)
+    shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
+    await forget(services)
+
+
+async def forget(services: AllServices) -> None:
+    """Let the broker's keys and what services remember of providers and engines be as if they had just begun."""
+    assert services.settings.redis_url is not None
+    async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
+        await redis.flushall()
     for limiter in (services.limiters.llm, services.limiters.embedding):
         assert await limiter._client.refresh(patience_seconds=5)
     services.indexer.embedder.seen = None

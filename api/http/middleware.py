@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.http.problems import log_crash, reply_to
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_AT_ONCE = 100  # requests take some 0.2 ms to begin, and up to 0.4 ms on a busy machine
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -24,11 +26,13 @@ class RequestMiddleware:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        await self._turns.take()
         request_id = _request_id(scope)
         started = False
 
@@ -50,6 +54,23 @@ class RequestMiddleware:
                 if started:
                     raise ConnectionAbortedError("the reply was cut off") from None  # the server closes the connection
                 await reply_to(error, scope["path"])(scope, receive, send_on)
+
+
+class Turns:
+    """Lets so many requests begin in one pass of the loop, and others that came with them in the next ones."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+
+    async def take(self) -> None:
+        while self._begun >= _AT_ONCE:  # noqa: ASYNC110  an event would wake all of them at once
+            await asyncio.sleep(0)
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._end_pass)
+        self._begun += 1
+
+    def _end_pass(self) -> None:
+        self._begun = 0
 
 
 def _request_id(scope: Scope) -> str:

@@ -65,7 +65,7 @@ class Up:
     def child(self, *command):
         return next(c for c in self.children() if c.cmdline()[-len(command) :] == list(command))
 
-    def stop(self, number=signal.SIGINT):
+    def stop(self, number):
         self.process.send_signal(number)
         return self.process.wait(timeout=60)
 
@@ -120,7 +120,7 @@ def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
     assert "1 files: 1 ready" in out
     children = up.children()
 
-    assert up.stop() == 0
+    assert up.stop(signal.SIGTERM) == 0  # as a service manager does
     assert gone(children)
     assert "stopped; the data stays in" in up.log.read_text()
 
@@ -219,13 +219,6 @@ def test_a_busy_port_and_a_busy_folder_are_one_sentence(up):
         assert done.returncode == 1
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
-
-
-def test_what_a_service_manager_sends_stops_it_in_order(up):
-    children = up.children()
-
-    assert up.stop(signal.SIGTERM) == 0
-    assert gone(children)
 
 
 def test_a_second_signal_kills(up):

@@ -20,8 +20,10 @@ class Scale:
         flood_in_flight: calls of each worker meanwhile.
         limited_workers: that ask, against a provider's limit.
         limited_documents: of ten chunks each, that they ask for; more than a minute's worth.
+        limited_per_second: calls that the limit allows; in the short suite what is left for it beside other tests.
         unlimited_documents: the same, where the limit is not declared.
         lease_seconds: how long a claim outlives its worker.
+        executed: whether a rolling restart starts interpreters, which import everything, instead of forks.
         hasty: whether the product waits as `tests.faults.hasty` says.
         minute_seconds: how long the minute then lasts that a limit is declared for.
         minute_used: the share of the limit that must be used within it.
@@ -38,8 +40,10 @@ class Scale:
     flood_in_flight: int
     limited_workers: int
     limited_documents: int
+    limited_per_second: int
     unlimited_documents: int
     lease_seconds: float
+    executed: bool
     hasty: bool
     minute_seconds: float
     minute_used: float
@@ -50,16 +54,18 @@ class Scale:
 
 SCALES = {
     "short": Scale(
-        documents=30,
+        documents=20,
         storm_documents=60,
         storm_kills=4,
         storm_latency_seconds=0.3,
-        flood_documents=32,
+        flood_documents=24,
         flood_in_flight=12,
         limited_workers=4,
-        limited_documents=52,
-        unlimited_documents=20,
+        limited_documents=20,
+        limited_per_second=15,
+        unlimited_documents=14,
         lease_seconds=2,
+        executed=False,
         hasty=True,
         minute_seconds=60 / HASTE,
         minute_used=0.8,
@@ -76,8 +82,10 @@ SCALES = {
         flood_in_flight=64,
         limited_workers=16,
         limited_documents=400,
+        limited_per_second=40,
         unlimited_documents=167,
         lease_seconds=3,
+        executed=True,
         hasty=False,
         minute_seconds=60,
         minute_used=0.9,
@@ -94,8 +102,10 @@ SCALES = {
         flood_in_flight=64,
         limited_workers=16,
         limited_documents=1_000,
+        limited_per_second=40,
         unlimited_documents=333,
         lease_seconds=3,
+        executed=True,
         hasty=False,
         minute_seconds=60,
         minute_used=0.9,

@@ -21,6 +21,7 @@ from bench.deployment import ScriptedProvider
 from shared.vectors.points import question_point_id
 from tests.faults.fleet import Fleet
 
+_INDEX_NAME = "SELECT index_name FROM collections WHERE name = $1"
 SETTLED = ("ready", "degraded", "failed")
 
 
@@ -234,8 +235,12 @@ class Scenario:
         return row
 
     def _stored(self) -> dict[str, dict[str, Any]]:
-        """This scenario's points: those that carry one of its marks."""
-        points = self.fleet.stored_points()
+        """This scenario's points: those of its collection's index that carry one of its marks.
+
+        An index holds one collection, so what other scenarios left need not be read.
+        """
+        (collection,) = self.fleet.query(_INDEX_NAME, self.collection)
+        points = self.fleet.stored_points(collection["index_name"])
         return {id_: point for id_, point in points.items() if f"{self.mark}_" in said(point)}
 
     def _compare(

@@ -6,7 +6,6 @@ import pytest
 
 from tests.faults.fleet import worker
 
-PER_SECOND = 40
 UNDECLARED_PER_MINUTE = 1_200  # less than even a busy machine asks for
 SMALL_WINDOW_SECONDS = 3.0
 IN_FLIGHT = 32
@@ -25,13 +24,12 @@ def fullest(arrivals, seconds):
 
 
 @pytest.mark.long
-@pytest.mark.alone
 def test_a_declared_limit_is_kept_in_every_window_and_used(fleet, provider, begin, scale):
     scenario = begin("9a", f"{scale.limited_workers} workers, a declared limit")
     window = scale.minute_seconds
-    limit = round(PER_SECOND * window)
+    limit = round(scale.limited_per_second * window)
     hire(fleet, scale.limited_workers, llm_model="declared", llm_requests_per_minute=limit)
-    provider.script(latency_seconds=0.3, requests_per_minute=60 * PER_SECOND, window_seconds=window)
+    provider.script(latency_seconds=0.3, requests_per_minute=60 * scale.limited_per_second, window_seconds=window)
 
     scenario.hand_in(scenario.corpus(scale.limited_documents, sections=10))
     scenario.settle(timeout=scale.patience_seconds)

@@ -7,7 +7,7 @@ import pytest
 from api.schemas.queries import QueryReply, RetrieveReply
 from shared.services import build
 from tests.api import calling, work
-from tests.conftest import empty
+from tests.conftest import empty, forget
 
 TEXTS = {
     "leave.md": "# Leave\n\nThe holiday entitlement of staff is thirty working days.",
@@ -27,16 +27,24 @@ async def reranking(settings, provider_process):
         yield services
 
 
-@pytest.fixture
-async def client(services, reranking, provider):
-    """A client of an API with a reranker, over four documents; the provider has counted nothing since."""
+@pytest.fixture(scope="module")
+async def four_documents(session_services, reranking, provider_process):
+    """A client of an API with a reranker, over four documents, which no test changes."""
+    provider_process.restore()
+    await empty(session_services)
     await empty(reranking)
     async with calling(reranking.settings, reranking) as client:
         for name, text in TEXTS.items():
             await client.post("/v1/documents", json={"text": text, "filename": name})
-        await work(services)
-        provider.reset()
+        await work(session_services)
         yield client
+
+
+@pytest.fixture
+async def client(four_documents, reranking, provider):
+    """A client over four documents; nothing is left of what an earlier test did to the provider."""
+    await forget(reranking)
+    return four_documents
 
 
 async def retrieve(client, **change):
@@ -165,18 +173,6 @@ async def test_a_rewriting_that_no_channel_can_search_for_changes_nothing(client
     assert found.metadata.explain.rewritten.queries == ["To be or not to be?"]
 
 
-async def test_the_embedded_model_is_not_asked_to_rewrite(services, settings, provider):
-    async with calling(settings.model_copy(update={"llm_model": "smollm2-135m"})) as client:
-        await client.post("/v1/documents", json={"text": TEXTS["leave.md"], "filename": "leave.md"})
-        await work(services)
-        provider.reset()
-        names, found = await retrieve(client, rewrite={"hyde": True})
-
-    assert names == ["leave.md"]
-    assert found.metadata.skipped == {"rewrite": "no language model is configured that can rewrite a question"}
-    assert provider.stats()["calls"] == 0
-
-
 @pytest.mark.parametrize(
     ("rewrite", "field"),
     [({"queries": 9}, "queries"), ({"queries": -1}, "queries"), ({"budget_ms": 0}, "budget_ms"), ({"hide": 1}, "hide")],
@@ -193,13 +189,16 @@ SHORT = "Kites are flown."
 JUDGED = {"question": "Where are kites flown by wardens?", "top_k": 10}
 
 
-@pytest.fixture
-async def kites(client, services, provider):
+@pytest.fixture(scope="module")
+async def six_documents(four_documents, session_services):
     """Two more documents: the channels find the short one nearer, the reranker the long one."""
     for name, text in {"short.md": SHORT, "long.md": f"Where wardens go, by day: {LONG} kites are seen flown."}.items():
-        await client.post("/v1/documents", json={"text": text, "filename": name, "questions": []})
-    await work(services)
-    provider.reset()
+        await four_documents.post("/v1/documents", json={"text": text, "filename": name, "questions": []})
+    await work(session_services)
+
+
+@pytest.fixture
+async def kites(six_documents, client):
     return client
 
 
@@ -266,3 +265,15 @@ async def test_both_may_fail_at_once(kites, provider):
     assert names[0] == "short.md"
     assert found.metadata.skipped.keys() == {"rewrite", "rerank"}
     assert found.metadata.milliseconds["total"] < 5_000
+
+
+async def test_the_embedded_model_is_not_asked_to_rewrite(services, settings, provider):
+    async with calling(settings.model_copy(update={"llm_model": "smollm2-135m"})) as client:
+        await client.post("/v1/documents", json={"text": TEXTS["leave.md"], "filename": "leave.md"})
+        await work(services)
+        provider.reset()
+        names, found = await retrieve(client, rewrite={"hyde": True})
+
+    assert names == ["leave.md"]
+    assert found.metadata.skipped == {"rewrite": "no language model is configured that can rewrite a question"}
+    assert provider.stats()["calls"] == 0

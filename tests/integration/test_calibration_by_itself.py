@@ -15,6 +15,7 @@ from bench.provider import Script, ScriptedEndpoints
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import InvalidInput
 from shared.domain.records import CollectionOptions, Weights
+from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
 from shared.vectors.filters import visible_points
 from shared.vectors.points import Point
@@ -23,6 +24,7 @@ from workers.loop import WorkerLoop
 from workers.scheduler import reconcile
 from workers.tasks import register
 
+FEW = 40  # chunks from which a collection calibrates itself, here: each costs the provider, Qdrant and PostgreSQL
 COMMON = "the annual inspection of the vessel in the harbour was recorded by the keeper of the register as usual"
 
 
@@ -35,8 +37,10 @@ def question_of(number):
 
 
 @pytest.fixture
-def grow(services, library, provider):
+def grow(services, library, provider, monkeypatch):
     """Index a document with so many chunks, each with one question, from a number on."""
+
+    monkeypatch.setattr(calibrator, "_MIN_CHUNKS", FEW)
 
     async def grow(start, stop):
         await services.ledger.collections.ensure(
@@ -78,20 +82,20 @@ async def calibration(library):
 
 
 async def test_a_collection_that_has_grown_is_calibrated_once(services, library, provider, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     await grown(services)
     first = await calibration(library)
-    assert (first["source"], first["chunks"], first["questions"]) == ("generated", 100, 100)
+    assert (first["source"], first["chunks"], first["questions"]) == ("generated", FEW, FEW)
 
-    await grow(100, 149)
+    await grow(FEW, FEW * 3 // 2 - 1)
     asked = provider.stats()["embedded_inputs"]
     await grown(services)
     assert await calibration(library) == first
     assert provider.stats()["embedded_inputs"] == asked
 
-    await grow(149, 150)
+    await grow(FEW * 3 // 2 - 1, FEW * 3 // 2)
     await grown(services)
-    assert (await calibration(library))["chunks"] == 150
+    assert (await calibration(library))["chunks"] == FEW * 3 // 2
     await due(services)
     asked = provider.stats()["embedded_inputs"]
     await grown(services)
@@ -99,32 +103,32 @@ async def test_a_collection_that_has_grown_is_calibrated_once(services, library,
 
 
 async def test_it_is_not_looked_at_again_before_its_time(services, library, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     assert await services.calibrator.calibrate_grown()
-    await grow(100, 160)
+    await grow(FEW, 2 * FEW)
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() + interval '1 minute'")
 
     assert not await services.calibrator.calibrate_grown()
-    assert (await calibration(library))["chunks"] == 100
+    assert (await calibration(library))["chunks"] == FEW
 
 
 async def test_a_small_collection_is_left_alone(services, library, grow):
-    await grow(0, 99)
+    await grow(0, FEW - 1)
     await grown(services)
 
     assert await calibration(library) is None
 
 
 async def test_the_baseline_similarity_is_measured_and_no_weight_is_chosen(services, library, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     await grown(services)
 
     found = await calibration(library)
     texts = await indexed_texts(services, library)
     vector = ScriptedEndpoints(Script()).vector
-    cosines = np.array([[vector(question_of(q)) @ vector(texts[t]) for t in range(100)] for q in range(100)])
-    expected = cosines[~np.eye(100, dtype=bool)].mean()
+    cosines = np.array([[vector(question_of(q)) @ vector(texts[t]) for t in range(FEW)] for q in range(FEW)])
+    expected = cosines[~np.eye(FEW, dtype=bool)].mean()
     assert expected > 0.2
     assert found["baseline_similarity"] == pytest.approx(expected, abs=1e-4)
     assert Weights(**found["weights"]) == Weights()
@@ -133,7 +137,7 @@ async def test_the_baseline_similarity_is_measured_and_no_weight_is_chosen(servi
 
 
 async def test_a_question_does_not_find_itself(services, library, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     await grown(services)
 
     # Each chunk has one question: without it there is nothing by which the channel could find the chunk.
@@ -141,7 +145,7 @@ async def test_a_question_does_not_find_itself(services, library, grow):
 
 
 async def test_scores_count_above_the_baseline_similarity_from_then_on(services, library, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     query = Query(question_of(7), channels=["text"], top_k=3)
     before = (await services.retriever.retrieve(await library.collection(), query)).chunks
     await grown(services)
@@ -155,14 +159,14 @@ async def test_scores_count_above_the_baseline_similarity_from_then_on(services,
 
 
 async def test_what_was_labelled_stays(services, library, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     stored = await services.index.scroll_points((await library.collection()).index_name, "default")
     labelled = [(question_of(number), {str(stored[0][0].chunk_id)}) for number in range(10)]
     await services.calibrator.calibrate_labelled(await library.collection(), labelled)
     first = await calibration(library)
-    assert (first["source"], first["chunks"]) == ("labelled", 100)
+    assert (first["source"], first["chunks"]) == ("labelled", FEW)
 
-    await grow(100, 250)
+    await grow(FEW, 3 * FEW)
     assert not await services.ledger.calibrations.due()
     await grown(services)
     await services.calibrator.calibrate_unlabelled(await library.collection())
@@ -170,7 +174,7 @@ async def test_what_was_labelled_stays(services, library, grow):
 
 
 async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(services, library, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     await services.ledger.collections.ensure("default", "other", embedding_model="scripted-embedding")
     day = timedelta(days=1)
     claimed = await services.ledger.calibrations.claim(every=timedelta(), lease=day)
@@ -181,7 +185,7 @@ async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(se
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibrating_until = now()")
     await grown(services)
-    assert (await calibration(library))["chunks"] == 100
+    assert (await calibration(library))["chunks"] == FEW
 
 
 async def test_a_worker_whose_claim_has_ended_does_not_end_the_next_workers(services, library):
@@ -197,7 +201,7 @@ async def test_a_worker_whose_claim_has_ended_does_not_end_the_next_workers(serv
 
 
 async def test_a_provider_that_is_down_is_asked_again_later(services, library, provider, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     provider.script(down=True)
     await grown(services)
     assert await calibration(library) is None
@@ -206,7 +210,7 @@ async def test_a_provider_that_is_down_is_asked_again_later(services, library, p
     provider.script(down=False)
     await due(services)
     await grown(services)
-    assert (await calibration(library))["chunks"] == 100
+    assert (await calibration(library))["chunks"] == FEW
 
 
 async def test_too_few_questions_are_refused(services, library, grow):
@@ -231,7 +235,7 @@ async def test_the_scheduler_wakes_for_it_unless_it_is_switched_off(services, li
 
 
 async def test_a_worker_answers_the_ring(services, settings, library, grow):
-    await grow(0, 100)
+    await grow(0, FEW)
     loop = await asyncio.to_thread(WorkerLoop, "index", settings)
     app = celery_app(settings.redis_url.get_secret_value())
     register(app, loop)
@@ -244,11 +248,11 @@ async def test_a_worker_answers_the_ring(services, settings, library, grow):
         await asyncio.to_thread(loop.close)
         app.close()
 
-    assert found["chunks"] == 100
+    assert found["chunks"] == FEW
 
 
 async def test_a_worker_that_ends_gives_its_claim_back(services, settings, library, grow, provider):
-    await grow(0, 100)
+    await grow(0, FEW)
     provider.script(embedding_latency_seconds=30)
     loop = await asyncio.to_thread(WorkerLoop, "index", settings)
     app = celery_app(settings.redis_url.get_secret_value())
@@ -299,7 +303,7 @@ async def accept(services, library, count):
 
 
 async def test_enough_accepted_questions_choose_weights(services, library, provider, grow):
-    await grow(0, 100)
+    await grow(0, 50)
     await accept(services, library, 29)
     await grown(services)
     assert (await calibration(library))["source"] == "generated"
@@ -308,7 +312,7 @@ async def test_enough_accepted_questions_choose_weights(services, library, provi
     await due(services)
     await grown(services)
     first = await calibration(library)
-    assert (first["source"], first["questions"], first["chunks"]) == ("accepted", 30, 100)
+    assert (first["source"], first["questions"], first["chunks"]) == ("accepted", 30, 50)
     assert first["chosen"]["mean"] >= first["equal"]["mean"] > 0
 
     await accept(services, library, 44)

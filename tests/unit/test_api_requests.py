@@ -1,6 +1,8 @@
 """What requests may hold, and what becomes of the rest."""
 
+import asyncio
 import base64
+from collections import Counter
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from api.http import paging
 from api.http.bodies import parse_json, validate_as
+from api.http.middleware import Turns
 from api.http.problems import InvalidFields, MalformedRequest
 from api.intake import content_hash, filename_of, media_type_of
 from api.schemas.collections import CollectionChange
@@ -256,3 +259,21 @@ def test_a_cursor_that_is_none_is_refused(cursor):
 
 def test_the_last_page_has_no_cursor():
     assert paging.split_page([1, 2], 2, lambda row: (row,)) == ([1, 2], None)
+
+
+async def test_requests_that_come_at_one_moment_begin_a_hundred_at_a_time():
+    turns, passes, begun = Turns(), [0], Counter()
+
+    async def request():
+        await turns.take()
+        begun[passes[0]] += 1
+
+    async with asyncio.TaskGroup() as requests:
+        for _ in range(1_000):
+            requests.create_task(request())
+        while begun.total() < 1_000:
+            await asyncio.sleep(0)
+            passes[0] += 1
+
+    assert max(begun.values()) <= 100
+    assert len(begun) <= 12

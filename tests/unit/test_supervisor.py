@@ -118,8 +118,9 @@ def test_a_launcher_ends_with_the_sentence_of_the_part_that_was_given_up(launche
         launcher.wait()
 
 
-def test_a_launcher_that_waits_is_stopped_by_a_signal(launcher):
-    threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGTERM]).start()
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_launcher_that_waits_is_stopped_by_a_signal(launcher, number):
+    threading.Timer(0.05, os.kill, [os.getpid(), number]).start()
 
     with stoppable():
         launcher.wait()
