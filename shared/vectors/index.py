@@ -147,13 +147,18 @@ class Index:
 
         Raises:
             Unavailable: Qdrant did not confirm; some of the points may have been written.
+            Permanent: Qdrant refused one of the points; others may have been written.
         """
         versions = sorted({point.payload["version"] for point in points})
         for version in versions:
             same = [point for point in points if point.payload["version"] == version]
             replaceable = filters.replaceable_points(version, max(point.payload["token"] for point in same))
             condition = replaceable.model_dump(mode="json", exclude_none=True)
-            await asyncio.gather(*(self._upsert(name, body) for body in _bodies(same, condition)))
+            # To the end of each: a request that ended after its chunks were given up would write points of the dead.
+            requests = [self._upsert(name, body) for body in _bodies(same, condition)]
+            for error in await asyncio.gather(*requests, return_exceptions=True):
+                if error is not None:
+                    raise error
 
     async def _upsert(self, name: str, body: bytes) -> None:
         # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.

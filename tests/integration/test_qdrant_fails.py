@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from qdrant_client import models
@@ -11,13 +12,14 @@ from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from shared.domain.errors import Unavailable
+from shared.domain.errors import Permanent, Unavailable
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
-from shared.ingest.index import stage
+from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
 from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import Index
+from shared.vectors.points import Point
 from tests.api import calling, work
 from tests.faults.proxy import REFUSAL, Fault, Link
 
@@ -29,7 +31,7 @@ HARBOUR = "The harbour opens at seven in the morning for all ships."
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Let a worker give a batch back that Qdrant does not take, in the place of holding its vectors for minutes."""
-    monkeypatch.setattr(stage, "_HOLD", timedelta(seconds=0.05))
+    monkeypatch.setattr(writer, "_HOLD", timedelta(seconds=0.05))
 
 
 @pytest.fixture
@@ -142,6 +144,28 @@ async def test_one_who_gives_up_ends_the_check_of_nobody_else(services, index):
     assert first.cancelled()
 
 
+async def test_a_refused_write_ends_with_the_last_of_its_requests(services, monkeypatch):
+    """A request that ended later would write points of chunks that were given up meanwhile."""
+    index, client, ended = services.index, services.index._client.http.client, []
+    request = client.request
+
+    async def slower(**arguments):
+        if b"[0.2," in arguments["content"]:
+            await asyncio.sleep(0.2)
+            ended.append(arguments)
+        return await request(**arguments)
+
+    await index.ensure_collection("many", 3)
+    monkeypatch.setattr(client, "request", slower)
+    points = [Point(str(UUID(int=n)), {"text": [0.1] * 2}, {"version": 1, "token": 1}) for n in range(512)]
+    others = [Point(str(UUID(int=n)), {"text": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(512, 520)]
+
+    with pytest.raises(Permanent):
+        await index.upsert("many", [*points, *others])
+
+    assert len(ended) == 1
+
+
 async def without_bm25(services, library):
     """A collection that refuses each chunk's point, and takes those of its questions."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
@@ -156,7 +180,10 @@ async def test_a_chunk_that_qdrant_refuses_leaves_no_point(services, library, pr
         await work(services)
 
     (chunk,) = await services.ledger.documents.chunks("default", document.id)
-    assert (chunk.state, chunk.error) == ("dead", "Qdrant answered 400; the log has its words at qdrant.answered")
+    assert chunk.state == "dead"
+    assert chunk.error == (
+        "Qdrant refuses the points of this chunk: Qdrant answered 400; the log has its words at qdrant.answered"
+    )
     assert any("bm25" in entry.get("words", "") for entry in logs)
     assert await stored(services, library) == ([], None)
     assert await findings(services, library) == []
