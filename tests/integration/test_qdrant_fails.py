@@ -1,13 +1,15 @@
 """Qdrant reads and refuses writes, or lists its collections and answers no query: what the product does then."""
 
 import asyncio
+import os
+import signal
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from qdrant_client import models
+from qdrant_client import AsyncQdrantClient, models
 from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
@@ -21,7 +23,9 @@ from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 from tests.api import calling, work
+from tests.conftest import Library
 from tests.faults.proxy import REFUSAL, Fault, Link
+from workers import scheduler
 
 WRITES = Fault(refuse="?wait=true")
 QUERIES = Fault(refuse="/points/query/batch")
@@ -239,3 +243,43 @@ async def test_collections_are_nudged_that_qdrant_does_not_have_yet(services, li
     await library.collection()
 
     await services.cleaner.nudge_optimizers()
+
+
+@pytest.fixture
+def nudged(monkeypatch):
+    """The collections that were nudged; Qdrant says of those whose name begins with `grey` that they wait."""
+    get, update, nudged = AsyncQdrantClient.get_collection, AsyncQdrantClient.update_collection, []
+
+    async def waiting(client, name):
+        info = await get(client, name)
+        waits = name.startswith("grey") and name not in nudged
+        return info.model_copy(update={"status": models.CollectionStatus.GREY}) if waits else info
+
+    async def update_collection(client, name, **change):
+        nudged.append(name)
+        return await update(client, name, **change)
+
+    monkeypatch.setattr(AsyncQdrantClient, "get_collection", waiting)
+    monkeypatch.setattr(AsyncQdrantClient, "update_collection", update_collection)
+    return nudged
+
+
+async def test_the_scheduler_nudges_the_collections_that_wait(services, settings, nudged, monkeypatch):
+    monkeypatch.setattr(scheduler, "_NUDGE_EVERY", timedelta(seconds=0.05))
+    names = ("grey-1", "grey-2", "green-1")
+    for number, name in enumerate(names):
+        await services.index.ensure_collection(name, 3)
+        await Library(services, f"t{number}").collection()
+        change = text("UPDATE collections SET index_name = :name WHERE tenant = :tenant")
+        async with services.database.begin() as connection:
+            await connection.execute(change, {"name": name, "tenant": f"t{number}"})
+
+    running = asyncio.create_task(scheduler.run(settings))
+    async with asyncio.timeout(10):
+        while len(nudged) < 2:
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.2)  # for some rounds more
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running
+
+    assert sorted(nudged) == ["grey-1", "grey-2"]
