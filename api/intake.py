@@ -55,7 +55,7 @@ async def receive(
 
     On every error neither a row nor a file is left.
     """
-    with UploadGuard(services.uploads) as guard:
+    async with UploadGuard(services.uploads) as guard:
         raw = await read(request, guard, services.settings)
         new = await validate(raw, tenant, collection_cache)
         return await submit(new, guard, services)
@@ -137,7 +137,7 @@ async def submit(new: NewDocument, guard: UploadGuard, services: ApiServices) ->
     if submission.accepted:
         services.wakeups.wake("parse")
     else:
-        services.uploads.remove(new.upload)
+        await services.uploads.remove([new.upload])
     return submission
 
 

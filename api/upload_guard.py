@@ -9,7 +9,7 @@ from shared.storage.uploads import Upload, Uploads
 
 
 class UploadGuard:
-    """Stores one upload, and removes its bytes when the `with` block ends in an error.
+    """Stores one upload, and removes its bytes when the `async with` block ends in an error.
 
     `disarm` before a row may name the bytes: a row without its bytes cannot be parsed, while bytes without a row are
     removed by the scheduler.
@@ -20,12 +20,12 @@ class UploadGuard:
         self._upload: Upload | None = None
         self._armed = True
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and self._armed and self._upload is not None:
-            self._uploads.remove(self._upload.name)
+            await self._uploads.remove([self._upload.name])
 
     async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
         """Write a stream to disk; it is durable when this returns.

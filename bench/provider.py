@@ -51,6 +51,7 @@ class Script:
     hostile: bool = False  # questions hold a NUL and half of a surrogate pair
     down: bool = False  # everything is answered 503
     status: int = 0  # every chat is answered with this status
+    error: dict[str, Any] = field(default_factory=dict)  # fields of the errors, such as `message` and `code`
     rewriting: dict[str, Any] = field(default_factory=dict)  # fields of the replies to calls that rewrite a question
     rewrite_fault: str = ""  # of those calls: `hang`, `rubbish` or `500`
     rerank_fault: str = ""  # `hang`, `rubbish`, `nan`, `indexes` or `500`
@@ -203,12 +204,16 @@ class ScriptedEndpoints:
         if s.down:
             return _error(503, "the provider is down")
         if s.status:
-            return _error(s.status, "scripted status")
+            return self._refusal(s.status, "scripted status")
         if s.requests_per_minute and not self._admit():
             return _error(429, "rate limit", {"retry-after": str(s.retry_after_seconds)})
         if self._random.random() < s.share_500:
             return _error(500, "scripted failure")
         return None
+
+    def _refusal(self, status: int, message: str) -> web.Response:
+        error = {"message": message, "type": "scripted", "code": None} | self.script.error
+        return _json({"error": error}, status)
 
     def _admit(self) -> bool:
         """A sliding window that counts refused requests too, as providers do."""
@@ -290,7 +295,7 @@ class ScriptedEndpoints:
         if s.down:
             return _error(503, "the provider is down")
         if s.refuse_containing and any(s.refuse_containing in text for text in inputs):
-            return _error(400, "an input cannot be embedded")
+            return self._refusal(400, "an input cannot be embedded")
         self.stats.embedded_inputs += len(inputs)
         encoded = body.get("encoding_format") == "base64"
         data = []

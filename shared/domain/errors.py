@@ -5,7 +5,7 @@ ForeaskError
 │   ├── RateLimited          a provider said 429
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
-│   │   └── KeyRefused       it does not accept our key, so every call fails
+│   │   └── Misconfigured    it does not accept our key or has no such model, so every call fails
 │   ├── LeaseLost            this process may no longer hold the work: another one may do it
 │   └── Stopping             this process ends: another one does the work
 ├── Permanent     a dead letter, with a reason that a person can read
@@ -89,8 +89,8 @@ class TimedOut(Unavailable):
     """A provider did not answer in time."""
 
 
-class KeyRefused(Unavailable):
-    """A provider does not accept the key: every call fails until a person changes it."""
+class Misconfigured(Unavailable):
+    """A provider does not accept the key or has no such model: every call fails until a person changes it."""
 
 
 class LeaseLost(Transient):

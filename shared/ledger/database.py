@@ -12,6 +12,7 @@ from typing import Any
 
 import asyncpg
 import orjson
+import structlog
 import tenacity
 from sqlalchemy import event, exc, text
 from sqlalchemy.engine import make_url
@@ -41,6 +42,7 @@ _LOST = (
 _SET_BOUND = """
 SELECT set_config('transaction_timeout', $1, false) WHERE current_setting('server_version_num')::int >= 170000
 """
+log = structlog.get_logger()
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 # Wait for a lock, which the end of the transaction releases.
@@ -167,9 +169,9 @@ async def try_lock(connection: AsyncConnection, which: AdvisoryLock) -> bool:
 def _unavailable(error: BaseException) -> Unavailable:
     cause = error.orig.__cause__ if isinstance(error, exc.DBAPIError) and error.orig else None
     if isinstance(cause, asyncpg.InsufficientResourcesError):
-        message = f"the ledger (PostgreSQL) is short of something: {cause}"  # these messages quote no row of ours
-    else:
-        message = f"the ledger (PostgreSQL) is not available: {type(cause or error).__name__}"
+        # Its own words quote no row of ours, but name files and roles of the server: they are for the log alone.
+        log.warning("ledger.answered", kind=type(cause).__name__, words=str(cause)[:300])
+    message = f"the ledger (PostgreSQL) is not available: {type(cause or error).__name__}"
     return Unavailable(message, component="ledger", retry_after=_RETRY_AFTER)
 
 

@@ -266,7 +266,7 @@ INSERT_SWEEPS = text(f"""
     INSERT INTO sweeps (index_name, tenant, document_id, below_version, again, due_at)
     SELECT l.index_name, d.tenant, d.id, v.version, true, now()
     FROM {_rows(_VERSION)} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
-    RETURNING id
+    RETURNING document_id, id
 """)
 
 # Have chunks swept that a late writer has written or may still write. A version without the chunk is nobody's.

@@ -137,14 +137,22 @@ async def begin_anew(connection: AsyncConnection, documents: Sequence[UUID]) -> 
     return {row.id: row.version for row in begun}
 
 
-async def supersede(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+async def supersede(connection: AsyncConnection, documents: Sequence[UUID]) -> dict[UUID, int]:
     """Let nobody work on versions of locked documents that are neither live nor newest; `purge` deletes them.
 
     Their points are swept.
+
+    Returns:
+        The sweeps by document; documents without such points have none.
     """
     written = (await connection.execute(_SUPERSEDE, {"ids": list(documents)})).all()
-    if written:
-        await connection.execute(INSERT_SWEEPS, version_rows((row.id, row.version) for row in written))
+    return await insert_sweeps(connection, [(row.id, row.version) for row in written]) if written else {}
+
+
+async def insert_sweeps(connection: AsyncConnection, below: Sequence[tuple[UUID, int]]) -> dict[UUID, int]:
+    """Have documents swept below a version; return the sweeps by document."""
+    inserted = await connection.execute(INSERT_SWEEPS, version_rows(below))
+    return {row.document_id: row.id for row in inserted}
 
 
 async def purge(database: Database) -> list[str]:

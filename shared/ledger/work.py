@@ -288,9 +288,9 @@ class Work:
     async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> None:
         """Delete the rows of documents whose points are gone."""
         async with self._database.begin() as connection:
-            deleted = rows.version_rows((d.id, d.version) for d in documents)
-            inserted = (await connection.execute(sql.INSERT_SWEEPS, deleted)).scalars().all()
-            await connection.execute(sql.REPEAT_SWEEPS, {"ids": inserted, "after": self._no_lease_holds})
+            inserted = await versions.insert_sweeps(connection, [(d.id, d.version) for d in documents])
+            again = {"ids": list(inserted.values()), "after": self._no_lease_holds}
+            await connection.execute(sql.REPEAT_SWEEPS, again)
             await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
 
     async def purge_versions(self) -> list[str]:
@@ -315,15 +315,17 @@ class Work:
         """Hold claims for another lease from now on; return the tokens of those that held: a lost lease stays lost."""
         async with self._database.begin() as connection:
             held = await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
-            tokens = [lease.token for lease in leases]
-            await connection.execute(sql.EXTEND_CALLS, {"tokens": tokens, "lease": self.lease})
+            if table == "chunks":
+                tokens = [lease.token for lease in leases]
+                await connection.execute(sql.EXTEND_CALLS, {"tokens": tokens, "lease": self.lease})
             return set(held.scalars())
 
     async def give_back(self, table: str, leases: Sequence[Lease]) -> None:
         """End claims without an attempt: the rows are due at once."""
         async with self._database.begin() as connection:
             await connection.execute(sql.GIVE_BACK[table], rows.lease_rows(leases))
-            await connection.execute(sql.END_CALLS, {"tokens": [lease.token for lease in leases]})
+            if table == "chunks":
+                await connection.execute(sql.END_CALLS, {"tokens": [lease.token for lease in leases]})
 
     async def due(self) -> list[WorkQueue]:
         """Return the queues whose stages have work that is due."""
@@ -366,9 +368,11 @@ class Work:
 
 async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:
     """Give older versions up, and have the points of documents swept."""
-    await versions.supersede(connection, [document_id for document_id, _ in replacing])
-    inserted = (await connection.execute(sql.INSERT_SWEEPS, rows.version_rows(replacing))).scalars().all()
-    return await _due_sweeps(connection, inserted, len(inserted))
+    inserted = await versions.supersede(connection, [document_id for document_id, _ in replacing])
+    others = [(document_id, version) for document_id, version in replacing if document_id not in inserted]
+    if others:
+        inserted |= await versions.insert_sweeps(connection, others)
+    return await _due_sweeps(connection, list(inserted.values()), len(inserted))
 
 
 async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex]) -> None:

@@ -43,8 +43,7 @@ class Cleaner:
 
     async def purge_versions(self) -> None:
         """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""
-        for upload in await self.work.purge_versions():
-            self.uploads.remove(upload)
+        await self.uploads.remove(await self.work.purge_versions())
 
     async def delete_documents(self) -> None:
         """Delete the points of deleted documents, then their rows."""

@@ -83,16 +83,15 @@ class Orphans:
         """
         census = await self.count()
         going = () if census.too_many and not told else census.due
-        await asyncio.to_thread(self._delete, census, going)
+        await self.uploads.remove(going)
+        await asyncio.to_thread(self._remember, census)
         if going:
             log.info("uploads.tidied", deleted=len(going), files=census.files)
         elif census.too_many:
             log.error("uploads.kept", due=len(census.due), files=census.files, see="foreask uploads check")
         return Census(census.files, census.orphans, census.due, len(going))
 
-    def _delete(self, census: Census, going: tuple[str, ...]) -> None:
-        for name in going:
-            self.uploads.remove(name)
+    def _remember(self, census: Census) -> None:
         left = {name: first for name, first in census.orphans.items() if self.uploads.path(name).exists()}
         _write(self.uploads.folder / _SEEN, left)
 

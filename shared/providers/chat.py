@@ -112,7 +112,7 @@ def _completion(reply: Mapping[str, Any]) -> Completion:
     billed = reply.get("usage") or {}
     usage = Usage(int(billed.get("prompt_tokens") or 0), int(billed.get("completion_tokens") or 0))
     if message.get("refusal"):
-        raise Refused(f"the model refused: {str(message['refusal'])[:300]}", usage=usage)
+        raise Refused("the model refuses to write about this text", usage=usage)
     if finish_reason == "content_filter":
         raise Refused("the provider's content filter stopped the reply", usage=usage)
     return Completion(text=message.get("content") or "", finish_reason=finish_reason, usage=usage)

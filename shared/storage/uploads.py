@@ -126,7 +126,7 @@ class Uploads:
     async def _store_and_remove(self) -> None:
         try:
             upload = await self.store_bytes(b"ready", max_bytes=5)
-            await asyncio.to_thread(self.remove, upload.name)
+            await self.remove([upload.name])
             self._proved = time.monotonic()
         except Unavailable as error:
             if error.component == "uploads":  # the ledger is another check's
@@ -212,12 +212,17 @@ class Uploads:
             await asyncio.to_thread(_finish, None, content, path)
         return Upload(name, len(content), hashlib.sha256(content).digest())
 
-    def remove(self, name: str) -> None:
-        """Remove a file that nobody needs; where that fails it stays until the folder is tidied."""
-        try:
-            self.path(name).unlink(missing_ok=True)
-        except OSError as error:
-            log.warning("upload.not_removed", upload=name, reason=error.strerror or type(error).__name__)
+    async def remove(self, names: Sequence[str]) -> None:
+        """Remove files that nobody needs; one that cannot be removed stays until the folder is tidied."""
+        if names:
+            await asyncio.to_thread(self._remove, names)
+
+    def _remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            try:
+                self.path(name).unlink(missing_ok=True)
+            except OSError as error:
+                log.warning("upload.not_removed", upload=name, reason=error.strerror or type(error).__name__)
 
     async def pages(self) -> AsyncIterator[list[str]]:
         """Yield the names of all files, some at a time; a crash left those that no document needs.

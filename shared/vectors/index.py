@@ -149,10 +149,15 @@ class Index:
 
         Raises:
             Unavailable: Qdrant did not confirm; some of the points may have been written.
+            Permanent: Qdrant refused one of the points; others may have been written.
         """
         replaceable = filters.replaceable_points(max((point.payload["token"] for point in points), default=0))
         condition = replaceable.model_dump(mode="json", exclude_none=True)
-        await asyncio.gather(*(self._upsert(name, body) for body in _bodies(points, condition)))
+        # To the end of each: a request that ended after its chunks were given up would write points of the dead.
+        requests = [self._upsert(name, body) for body in _bodies(points, condition)]
+        for error in await asyncio.gather(*requests, return_exceptions=True):
+            if error is not None:
+                raise error
 
     async def _upsert(self, name: str, body: bytes) -> None:
         # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.

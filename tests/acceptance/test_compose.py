@@ -40,10 +40,24 @@ async def main():
 
 asyncio.run(main())
 """
+# Run a command that can write only to these folders, as a container with a read-only root.
+READ_ONLY = """
+while [ "$1" != -- ]; do mount --bind "$1" "$1"; shift; done; shift
+for folder in / /tmp /var/tmp /home; do ! mountpoint -q $folder || mount -o remount,bind,ro $folder || exit; done
+exec "$@"
+"""
 WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
 LEAVE = (
     "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Travel\n\nTrains are booked by the office in Bergen.\n"
 )
+
+
+def read_only(folders):
+    """What runs a command with a read-only root but for these folders; nothing where this user may not mount."""
+    become_root = ["--user", "--map-root-user"] if os.geteuid() else []
+    wrapper = ["unshare", *become_root, "--mount", "sh", "-c", READ_ONLY, "sh", *map(str, folders), "--"]
+    permitted = subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0
+    return wrapper if permitted else []
 
 
 class Composed(Deployment):
@@ -59,7 +73,17 @@ class Composed(Deployment):
 
     def service(self, name, number=1):
         # What the image's entry point is to a service's command, `python -m cli` is here.
-        return self.run(f"{name}-{number}", [sys.executable, "-m", "cli", *SERVICES[name]["command"]])
+        command = [sys.executable, "-m", "cli", *SERVICES[name]["command"]]
+        return self.run(f"{name}-{number}", self.confined(name, command))
+
+    def confined(self, name, command):
+        """The command with the folders that it may write in a container: the service's volumes and tmpfs."""
+        data, temporary = self.data_dir / "image" / "data", self.data_dir / "image" / name
+        folders = [data / "uploads", *([temporary] if "tmpfs" in SERVICES[name] else [])]
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        variables = [f"FOREASK_DATA_DIR={data}", f"HOME={data}", f"TMPDIR={temporary}"]
+        return [*read_only(folders), "env", *variables, *command]
 
     @contextmanager
     def alive(self):
@@ -90,6 +114,31 @@ def test_a_document_becomes_ready_by_the_commands_of_compose(composed):
     assert document["state"] == "ready"
     found = composed.client.post("/v1/retrieve", json={"question": "How many days of leave are there?"}).json()
     assert "thirty days" in found["chunks"][0]["text"]
+
+
+def test_a_pdf_is_read_where_parsers_alone_have_a_temporary_folder(composed):
+    content = (ROOT / "tests/files/good/docling_right_to_left.pdf").read_bytes()
+    composed.client.post("/v1/documents", files={"file": ("a.pdf", content)}, data={"collection": "files"})
+
+    (document,) = composed.wait_until_settled(1, "files")
+
+    assert document["state"] == "ready"
+
+
+def test_services_of_ours_can_write_to_their_folders_alone(tmp_path):
+    for name, service in SERVICES.items():
+        if name in ENGINES:
+            continue
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service.get("cap_add", []) == (["CHOWN", "DAC_READ_SEARCH"] if name == "uploads" else [])
+    (tmp_path / "uploads").mkdir()
+    if not (wrapper := read_only([tmp_path / "uploads"])):
+        pytest.skip("this user may not mount anything")
+    for folder, code in ((tmp_path / "uploads", 0), (tmp_path, 1), (ROOT, 1)):
+        done = subprocess.run([*wrapper, "touch", folder / "x"], capture_output=True, check=False)
+        assert done.returncode == code, (folder, done.stderr)
 
 
 def test_two_ask_workers_share_the_work_and_pay_once(composed, provider):

@@ -494,6 +494,8 @@ async def test_points_are_listed_by_a_filter_within_a_filter_with_a_vector(clien
 
     assert (found.id, found.payload) == (2, POINTS[1][1])
     assert found.vector["question"] == pytest.approx([0.9939, 0.1104, 0.0], abs=1e-4)
+
+
 async def test_rarity_within_a_group_does_not_change_with_what_other_groups_write(client, sparse):
     query = q.SparseVector(indices=[1, 2], values=[1.0, 1.0])
     group = must(match("tenant", "a"))

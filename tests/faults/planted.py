@@ -286,7 +286,7 @@ BUGS = (
         "the points of a version that is given up stay",
         HISTORIES,
         "shared/ledger/versions.py",
-        (("    if written:", "    if not written:"),),
+        (("if written else {}", "if not written else {}"),),
     ),
     Bug(
         "users' questions of a live version wait for an edit that failed",

@@ -153,7 +153,10 @@ def test_a_run_that_failed_goes_on_where_it_was(foreask, provider, tmp_path, mon
     foreask("eval", tmp_path / "set", "--strategies", "text")  # the texts and the questions of users
     provider.script(down=True)
     code, _, err = foreask("eval", tmp_path / "set")
-    assert (code, err) == (1, "the embedding provider answered 503: the provider is down\n")
+    assert (code, err) == (
+        1,
+        "the embedding provider answered 503: it failed; the log has its words at provider.answered\n",
+    )
     provider.restore()
 
     assert foreask("eval", tmp_path / "set", "--strategies", "questions,text")[0] == 0

@@ -4,12 +4,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from qdrant_client import models
 from qdrant_client.http.exceptions import UnexpectedResponse
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from shared.domain.errors import LeaseLost
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
-from shared.ingest.index import stage
+from shared.domain.retry import Dead
+from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch, index_stage
 from shared.ledger import Work
 from tests.api import as_tenant, calling, with_keys, work
@@ -77,7 +80,7 @@ def refuse_writes(services, monkeypatch):
         monkeypatch.setattr(client, "request", answer)
         return left
 
-    monkeypatch.setattr(stage, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
     return refuse
 
 
@@ -109,8 +112,8 @@ async def test_held_vectors_are_let_go_with_the_lease(services, library, refuse_
 
 
 async def test_a_collection_that_takes_no_write_holds_up_no_other(services, provider, monkeypatch):
-    monkeypatch.setattr(stage, "_FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(stage, "_HOLD_BESIDE_OTHERS", timedelta(seconds=0.05))
+    monkeypatch.setattr(writer, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(writer, "_HOLD_BESIDE_OTHERS", timedelta(seconds=0.05))
     for tenant in ("refused", "taken"):
         await Library(services, tenant).add("The keeper lives alone.", questions=["Who lives alone?"])
     await work(services, "parse")
@@ -123,6 +126,109 @@ async def test_a_collection_that_takes_no_write_holds_up_no_other(services, prov
     (taken,) = [outcome for outcome in outcomes if isinstance(outcome, IndexOutcome)]
     assert not refused.decision.burns_attempt
     assert taken.chunk.tenant == "taken"
+
+
+class OddEmbedder:
+    """An embedder that gives some texts a vector that is too short for their collection."""
+
+    def __init__(self, embedder, odd):
+        self.embedder = embedder
+        self.odd = odd
+
+    async def dimensions(self):
+        return await self.embedder.dimensions()
+
+    async def embed(self, texts):
+        vectors = await self.embedder.embed(texts)
+        return [v[:5] if any(word in text for word in self.odd) else v for text, v in zip(texts, vectors, strict=True)]
+
+
+@pytest.fixture
+def upserts(services, monkeypatch):
+    """The upserts that Qdrant is sent."""
+    client, sent = services.index._client.http.client, []
+    request = client.request
+
+    async def counted(**arguments):
+        if arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
+            sent.append(arguments)
+        return await request(**arguments)
+
+    monkeypatch.setattr(client, "request", counted)
+    return sent
+
+
+async def collection_with(services, library, *names):
+    """A collection that lacks some of the vectors of our points."""
+    vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
+    name = (await library.collection()).index_name
+    await services.index._client.create_collection(
+        name,
+        vectors_config={each: vector for each in names if each != "bm25"},
+        sparse_vectors_config={"bm25": models.SparseVectorParams()} if "bm25" in names else None,
+    )
+    return name
+
+
+async def texts_of_points(services, library):
+    name = (await library.collection()).index_name
+    points, _ = await services.index._client.scroll(name, limit=1000)
+    return {point.payload["text"] for point in points if "text" in point.payload}, len(points)
+
+
+@pytest.mark.parametrize("odd", [("number 17.",), ("number 0.", "number 13.", "number 14.", "number 31.")])
+async def test_a_chunk_whose_points_are_refused_takes_no_other_along(services, library, provider, upserts, odd):
+    for number in range(32):
+        await library.add(f"Text number {number}.", questions=[])
+    await work(services, "parse")
+    indexer = replace(services.indexer, embedder=OddEmbedder(services.indexer.embedder, odd))
+    batch = await indexer.work.claim_to_index(32)
+
+    with capture_logs() as logs:
+        outcomes = await index_batch(indexer, batch)
+
+    refused = [outcome for outcome in outcomes if isinstance(outcome, FailedAttempt)]
+    names = {chunk.lease: chunk for chunk in batch}
+    assert len(refused) == len(odd)
+    for failure in refused:
+        assert names[failure.lease].content.text.endswith(odd)
+        assert failure.decision == Dead(
+            "Qdrant refuses the points of this chunk: Qdrant answered 400; the log has its words at qdrant.answered"
+        )
+    texts, count = await texts_of_points(services, library)
+    assert (len(texts), count) == (32 - len(odd), 32 - len(odd))
+    assert len(upserts) <= 1 + 2 * 5 * len(odd)  # two requests for each level of halves
+    named = {entry["chunk_id"] for entry in logs if entry["event"] == "points.refused"}
+    assert named == {str(failure.lease.id) for failure in refused}
+
+
+async def test_a_refused_request_may_have_written_points(services, library, provider):
+    """A server writes the other points of a request of which it refuses one."""
+    await collection_with(services, library, "text", "bm25")
+    for number in range(7):
+        await library.add(f"Text number {number}.", questions=[])
+    refused = await library.add("The keeper lives alone.", questions=["Who lives alone?"])
+
+    await work(services, "parse", "index")
+
+    (chunk,) = await services.ledger.documents.chunks("default", refused.id)
+    assert chunk.state == "dead"
+    assert await texts_of_points(services, library) == ({f"Text number {number}." for number in range(7)}, 7)
+    assert await states(services, "chunks") == [("dead", 1), ("indexed", 7)]
+
+
+async def test_a_collection_that_refuses_every_point_is_soon_given_up(services, library, provider, upserts):
+    await collection_with(services, library, "text", "question")
+    for number in range(32):
+        await library.add(f"Text number {number}.", questions=[])
+    await work(services, "parse")
+
+    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(32))
+
+    (reason,) = {outcome.decision.reason for outcome in outcomes}
+    assert "the points of every chunk" in reason
+    assert len(outcomes) == 32
+    assert len(upserts) == 1 + 2 + 4 + 8
 
 
 async def test_no_more_batches_are_begun_than_there_are_slots(services, provider):

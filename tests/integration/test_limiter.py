@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.domain.errors import KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.domain.errors import Misconfigured, RateLimited, Refused, Stopping, TimedOut, Unavailable
 from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
@@ -221,9 +221,9 @@ async def test_429s_without_a_time_wait_longer_each_time(pool):
 
 async def test_a_key_that_is_not_accepted_pauses_everyone(pool):
     first, second = await pool.process(), await pool.process()
-    refused = KeyRefused("401", component="llm", retry_after=timedelta(seconds=30))
+    refused = Misconfigured("401", component="llm", retry_after=timedelta(seconds=30))
 
-    with pytest.raises(KeyRefused) as caught:
+    with pytest.raises(Misconfigured) as caught:
         await pool.call(first, error=refused)
 
     assert not caught.value.burns_attempt

@@ -1,25 +1,31 @@
 """Qdrant reads and refuses writes, or lists its collections and answers no query: what the product does then."""
 
 import asyncio
+import os
+import signal
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
-from qdrant_client import models
+from qdrant_client import AsyncQdrantClient, models
 from sqlalchemy import text
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from shared.domain.errors import Unavailable
+from shared.domain.errors import Permanent, Unavailable
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.retry import Retry
-from shared.ingest.index import stage
+from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch
 from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import Index
+from shared.vectors.points import Point
 from tests.api import calling, work
+from tests.conftest import Library
 from tests.faults.proxy import REFUSAL, Fault, Link
+from workers import scheduler
 
 WRITES = Fault(refuse="?wait=true")
 QUERIES = Fault(refuse="/points/query/batch")
@@ -29,7 +35,7 @@ HARBOUR = "The harbour opens at seven in the morning for all ships."
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Let a worker give a batch back that Qdrant does not take, in the place of holding its vectors for minutes."""
-    monkeypatch.setattr(stage, "_HOLD", timedelta(seconds=0.05))
+    monkeypatch.setattr(writer, "_HOLD", timedelta(seconds=0.05))
 
 
 @pytest.fixture
@@ -142,6 +148,28 @@ async def test_one_who_gives_up_ends_the_check_of_nobody_else(services, index):
     assert first.cancelled()
 
 
+async def test_a_refused_write_ends_with_the_last_of_its_requests(services, monkeypatch):
+    """A request that ended later would write points of chunks that were given up meanwhile."""
+    index, client, ended = services.index, services.index._client.http.client, []
+    request = client.request
+
+    async def slower(**arguments):
+        if b"[0.2," in arguments["content"]:
+            await asyncio.sleep(0.2)
+            ended.append(arguments)
+        return await request(**arguments)
+
+    await index.ensure_collection("many", 3)
+    monkeypatch.setattr(client, "request", slower)
+    points = [Point(str(UUID(int=n)), {"text": [0.1] * 2}, {"version": 1, "token": 1}) for n in range(512)]
+    others = [Point(str(UUID(int=n)), {"text": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(512, 520)]
+
+    with pytest.raises(Permanent):
+        await index.upsert("many", [*points, *others])
+
+    assert len(ended) == 1
+
+
 async def without_bm25(services, library):
     """A collection that refuses each chunk's point, and takes those of its questions."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
@@ -156,7 +184,10 @@ async def test_a_chunk_that_qdrant_refuses_leaves_no_point(services, library, pr
         await work(services)
 
     (chunk,) = await services.ledger.documents.chunks("default", document.id)
-    assert (chunk.state, chunk.error) == ("dead", "Qdrant answered 400; the log has its words at qdrant.answered")
+    assert chunk.state == "dead"
+    assert chunk.error == (
+        "Qdrant refuses the points of this chunk: Qdrant answered 400; the log has its words at qdrant.answered"
+    )
     assert any("bm25" in entry.get("words", "") for entry in logs)
     assert await stored(services, library) == ([], None)
     assert await findings(services, library) == []
@@ -212,3 +243,43 @@ async def test_collections_are_nudged_that_qdrant_does_not_have_yet(services, li
     await library.collection()
 
     await services.cleaner.nudge_optimizers()
+
+
+@pytest.fixture
+def nudged(monkeypatch):
+    """The collections that were nudged; Qdrant says of those whose name begins with `grey` that they wait."""
+    get, update, nudged = AsyncQdrantClient.get_collection, AsyncQdrantClient.update_collection, []
+
+    async def waiting(client, name):
+        info = await get(client, name)
+        waits = name.startswith("grey") and name not in nudged
+        return info.model_copy(update={"status": models.CollectionStatus.GREY}) if waits else info
+
+    async def update_collection(client, name, **change):
+        nudged.append(name)
+        return await update(client, name, **change)
+
+    monkeypatch.setattr(AsyncQdrantClient, "get_collection", waiting)
+    monkeypatch.setattr(AsyncQdrantClient, "update_collection", update_collection)
+    return nudged
+
+
+async def test_the_scheduler_nudges_the_collections_that_wait(services, settings, nudged, monkeypatch):
+    monkeypatch.setattr(scheduler, "_NUDGE_EVERY", timedelta(seconds=0.05))
+    names = ("grey-1", "grey-2", "green-1")
+    for number, name in enumerate(names):
+        await services.index.ensure_collection(name, 3)
+        await Library(services, f"t{number}").collection()
+        change = text("UPDATE collections SET index_name = :name WHERE tenant = :tenant")
+        async with services.database.begin() as connection:
+            await connection.execute(change, {"name": name, "tenant": f"t{number}"})
+
+    running = asyncio.create_task(scheduler.run(settings))
+    async with asyncio.timeout(10):
+        while len(nudged) < 2:
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.2)  # for some rounds more
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running
+
+    assert sorted(nudged) == ["grey-1", "grey-2"]

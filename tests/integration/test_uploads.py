@@ -1,6 +1,7 @@
 """The folder of uploads: whose it is, whether it takes one, and what leaves it."""
 
 import asyncio
+import threading
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -137,7 +138,7 @@ async def name_it(services, name):
             text("UPDATE document_versions SET upload = :name WHERE document_id = :id"),
             {"name": name, "id": document.id},
         )
-    services.uploads.remove(own)
+    await services.uploads.remove([own])
 
 
 async def test_more_than_a_share_goes_only_if_somebody_says_so(services, monkeypatch):
@@ -207,14 +208,34 @@ async def test_many_who_ask_whether_it_is_ready_share_one_probe(services, monkey
     assert len(probes) == 1
 
 
-def test_a_file_that_cannot_be_removed_is_left_to_tidying(tmp_path):
+async def test_a_file_that_cannot_be_removed_is_left_to_tidying(tmp_path):
     uploads = Uploads(tmp_path, Another())
     Path(tmp_path, "ab").mkdir()
     (tmp_path / "ab" / "abc").mkdir()
+    (tmp_path / "ab" / "abd").touch()
 
-    uploads.remove("abc")
+    await uploads.remove(["abc", "abd"])
 
     assert (tmp_path / "ab" / "abc").is_dir()
+    assert not (tmp_path / "ab" / "abd").exists()
+
+
+async def test_the_loop_goes_on_while_files_are_removed(services, client, wakes, monkeypatch):
+    """A network file system may take its time for each."""
+    unlink, threads = Path.unlink, []
+
+    def seen(path, **arguments):
+        threads.append(threading.current_thread())
+        unlink(path, **arguments)
+
+    monkeypatch.setattr(Path, "unlink", seen)
+    document = {"external_id": "same.txt", "text": "The same text."}
+    for status in (202, 200):
+        assert (await client.post("/v1/documents", json=document)).status_code == status
+    await services.uploads.remove(sorted(await stored(services, 2)))
+
+    assert len(threads) >= 3
+    assert threading.main_thread() not in threads
 
 
 async def test_the_command_line_shows_what_would_go_and_lets_it_go(services, settings, monkeypatch, capsys):

@@ -33,7 +33,7 @@ from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
 from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.stage import generate_stage
-from shared.ingest.index import stage as indexing
+from shared.ingest.index import writer
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.ledger.dead_letters import Choice
@@ -149,7 +149,7 @@ def world(
         }
     )
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        patch.setattr(indexing, "_HOLD", timedelta(0))  # a step comes to its end also where Qdrant is away
+        patch.setattr(writer, "_HOLD", timedelta(0))  # a step comes to its end also where Qdrant is away
         building = build("all", settings)
         services = runner.run(building.__aenter__())
         runner.run(migrate(services.database.engine))

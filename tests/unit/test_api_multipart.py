@@ -62,7 +62,7 @@ def stored(tmp_path):
 
 async def read(uploads, body, size=None, **more):
     limits = {k: more.pop(k) for k in list(more) if k.startswith("max_")}
-    with UploadGuard(uploads) as guard:
+    async with UploadGuard(uploads) as guard:
         return await read_form(request_of(body, size, **more), guard, Settings(_env_file=None, **limits))
 
 

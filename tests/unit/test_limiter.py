@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shared.domain.errors import BadReply, KeyRefused, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.domain.errors import BadReply, Misconfigured, RateLimited, Refused, Stopping, TimedOut, Unavailable
 from shared.domain.rates import UNLIMITED, Rates
 from shared.providers.limiter.limiter import outcome_of
 from shared.providers.limiter.script import CallOutcome, LimiterScript, Terms, provider_id
@@ -45,7 +45,7 @@ def test_what_is_not_declared_is_not_limited():
     ("error", "outcome"),
     [
         (RateLimited("slow"), CallOutcome.LIMITED),
-        (KeyRefused("401", component="llm"), CallOutcome.REFUSED),
+        (Misconfigured("401", component="llm"), CallOutcome.REFUSED),
         (TimedOut("late", component="llm", answered=True), CallOutcome.TIMEOUT),
         (Unavailable("500", component="llm", answered=True), CallOutcome.FAILED),
         (Unavailable("gone", component="llm"), CallOutcome.FAILED),

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.providers.provider import retry_after
+from shared.providers.answers import retry_after
 
 SENT = "Thu, 01 Jan 2026 00:00:00 GMT"  # by the provider's clock
 

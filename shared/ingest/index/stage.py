@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -24,7 +23,7 @@ import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
-from shared.domain.errors import ForeaskError, Permanent, Unavailable
+from shared.domain.errors import ForeaskError, Permanent
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, Lease
 from shared.domain.retry import Dead, RetryPolicy, decide
@@ -32,6 +31,7 @@ from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.index.finish import Finisher
+from shared.ingest.index.writer import PointWriter
 from shared.ledger.work import Work
 from shared.providers.embedding import Embedder, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
@@ -40,9 +40,6 @@ from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, chunk_point_id, points_of, with_questions
 
 _BATCH_CHUNKS = 32
-_HOLD = timedelta(minutes=10)  # how long vectors are held while Qdrant takes no write
-_HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and where other collections of the batch were written
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
 
 log = structlog.get_logger()
 
@@ -164,11 +161,11 @@ async def _try_batch(indexer: Indexer, batch: IndexBatch, require_lease: Callabl
         judged = [_judge(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
         text_vectors = await _text_vectors(indexer, judged)
         points = [_points(*parts) for parts in zip(judged, text_vectors, strict=True)]
-        refused = await _upsert(indexer, list(zip(sound, points, strict=True)), require_lease)
+        errors = await _write(indexer, list(zip(sound, points, strict=True)), require_lease)
     except ForeaskError as error:
         return outcomes + [_failed(indexer, chunk, error) for chunk in sound]
     return outcomes + [
-        _failed(indexer, one.chunk, refused[one.chunk.index_name]) if one.chunk.index_name in refused else _indexed(one)
+        _failed(indexer, one.chunk, errors[one.chunk.lease]) if one.chunk.lease in errors else _indexed(one)
         for one in judged
     ]
 
@@ -312,67 +309,18 @@ def _state(vector: Vectors | Permanent) -> AcceptedState:
     return AcceptedState.REFUSED if isinstance(vector, Permanent) else AcceptedState.INDEXED
 
 
-async def _upsert(
+async def _write(
     indexer: Indexer, chunks: Sequence[tuple[ChunkToIndex, Sequence[Point]]], require_lease: Callable[[], None]
-) -> dict[str, ForeaskError]:
-    """Write the points to their collections, all at once; return the error of each collection that takes none.
-
-    Vectors are paid for, so a write that Qdrant does not take now is tried again while the lease holds. A collection
-    that takes none while others do is given up soon: it must not hold up their chunks.
-    """
-    points: dict[str, list[Point]] = {}
-    for chunk, of_chunk in chunks:
-        points.setdefault(chunk.index_name, []).extend(of_chunk)
-    if not points:
+) -> dict[Lease, ForeaskError]:
+    """Write the points to their collections, all at once; return the errors of chunks whose points are not there."""
+    of_collections: dict[str, list[tuple[ChunkToIndex, Sequence[Point]]]] = {}
+    for chunk, points in chunks:
+        of_collections.setdefault(chunk.index_name, []).append((chunk, points))
+    if not of_collections:
         return {}
-    dimensions = await indexer.embedder.dimensions()
-    writer = _Writer(indexer.index, dimensions, require_lease)
-    written_again: dict[str, list[ChunkToIndex]] = {}
-    for chunk, _ in chunks:
-        if chunk.may_have_points:
-            written_again.setdefault(chunk.index_name, []).append(chunk)
-    errors = await asyncio.gather(
-        *(writer.write(name, of_collection, written_again.get(name, ())) for name, of_collection in points.items())
-    )
-    return {name: error for name, error in zip(points, errors, strict=True) if error is not None}
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Writes the points of one batch; `written` says whether a collection of the batch took its points."""
-
-    index: Index
-    dimensions: int
-    require_lease: Callable[[], None]
-    written: bool = False
-
-    async def write(
-        self, name: str, points: Sequence[Point], written_again: Sequence[ChunkToIndex]
-    ) -> ForeaskError | None:
-        """Write the points of one collection, again and again where it does not take them; return the last error."""
-        began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
-        while True:
-            error = await self._try(name, points, written_again)
-            hold = _HOLD_BESIDE_OTHERS if self.written else _HOLD
-            if not isinstance(error, Unavailable) or time.monotonic() - began > hold.total_seconds():
-                return error
-            log.warning("upsert.delayed", index=name, points=len(points), reason=error.message)
-            await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-
-    async def _try(
-        self, name: str, points: Sequence[Point], written_again: Sequence[ChunkToIndex]
-    ) -> ForeaskError | None:
-        try:
-            self.require_lease()
-            await self.index.ensure_collection(name, self.dimensions)
-            await self.index.upsert(name, points)
-            if written_again:
-                await self.index.delete_leftovers(name, written_again)
-        except ForeaskError as error:
-            return error
-        self.written = True
-        return None
+    writer = PointWriter(indexer.index, await indexer.embedder.dimensions(), require_lease)
+    errors = await asyncio.gather(*(writer.write(name, of_one) for name, of_one in of_collections.items()))
+    return {lease: error for of_one in errors for lease, error in of_one.items()}
 
 
 def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> FailedAttempt:

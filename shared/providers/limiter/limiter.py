@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.domain.errors import ForeaskError, KeyRefused, RateLimited, Stopping, TimedOut, Transient, Unavailable
+from shared.domain.errors import ForeaskError, Misconfigured, RateLimited, Stopping, TimedOut, Transient, Unavailable
 from shared.domain.rates import Bucket, Rates
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down
@@ -283,7 +283,7 @@ def outcome_of(error: ForeaskError) -> CallOutcome:
     match error:
         case RateLimited():
             return CallOutcome.LIMITED
-        case KeyRefused():
+        case Misconfigured():
             return CallOutcome.REFUSED
         case TimedOut():
             return CallOutcome.TIMEOUT

@@ -1,0 +1,116 @@
+"""Writing a batch's points: held while Qdrant takes no write, and divided where it refuses one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from shared.domain.errors import ForeaskError, Permanent, Unavailable
+from shared.domain.records import ChunkToIndex, Lease
+from shared.vectors.index import Index
+from shared.vectors.points import Point
+
+_HOLD = timedelta(minutes=10)  # how long vectors are held while Qdrant takes no write
+_HOLD_BESIDE_OTHERS = timedelta(seconds=5)  # and where other collections of the batch were written
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
+_REFUSALS = 1 + 2 + 4 + 8  # of a collection that took none: it refuses all, halves, quarters and eighths
+
+ChunkPoints = Sequence[tuple[ChunkToIndex, Sequence[Point]]]
+
+log = structlog.get_logger()
+
+
+class _PointsRefused(Permanent):
+    """Qdrant refused a request for some of its points, which ones it does not say; others may have been written."""
+
+
+@dataclass(slots=True)
+class PointWriter:
+    """Writes the points of one batch; `written` says whether a collection of the batch took points."""
+
+    index: Index
+    dimensions: int
+    require_lease: Callable[[], None]
+    written: bool = False
+
+    async def write(self, name: str, chunks: ChunkPoints) -> dict[Lease, ForeaskError]:
+        """Write the points of one collection; return the errors of the chunks whose points are not all there.
+
+        Where Qdrant refuses points, halves are written, and halves of these, until the refused chunks are alone: with
+        n chunks that takes at most 2 log2(n) requests for each of them. A collection that takes none is given up
+        before: the chunks are not at fault.
+        """
+        began = time.monotonic()
+        errors: dict[Lease, ForeaskError] = {}
+        parts, refusals, taken = deque([chunks]), 0, False
+        while parts:
+            part = parts.popleft()
+            error = await self._hold(name, part, began)
+            if error is None:
+                taken = True
+                continue
+            if not isinstance(error, _PointsRefused):
+                return errors | _each(error, part, *parts)
+            if len(part) == 1:
+                errors |= _each(_refused("this chunk", error), part)
+                log.warning("points.refused", index=name, **_named(part[0][0]))
+            else:
+                parts += [part[: len(part) // 2], part[len(part) // 2 :]]
+            refusals += 1
+            if refusals >= _REFUSALS and not taken:
+                return errors | _each(_refused("every chunk of the collection", error), *parts)
+        self.written |= taken
+        return errors
+
+    async def _hold(self, name: str, chunks: ChunkPoints, began: float) -> ForeaskError | None:
+        """Write points, again and again where Qdrant does not take them now; return the last error.
+
+        Vectors are paid for, so they are held while the lease holds. A collection that takes none while others do is
+        given up soon: it must not hold up their chunks.
+        """
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            error = await self._try(name, chunks)
+            hold = _HOLD_BESIDE_OTHERS if self.written else _HOLD
+            if not isinstance(error, Unavailable) or time.monotonic() - began > hold.total_seconds():
+                return error
+            log.warning("upsert.delayed", index=name, chunks=len(chunks), reason=error.message)
+            await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _try(self, name: str, chunks: ChunkPoints) -> ForeaskError | None:
+        written_again = [chunk for chunk, _ in chunks if chunk.may_have_points]
+        try:
+            self.require_lease()
+            await self.index.ensure_collection(name, self.dimensions)
+            await self._upsert(name, [point for _, points in chunks for point in points])
+            if written_again:
+                await self.index.delete_leftovers(name, written_again)
+        except ForeaskError as error:
+            return error
+        return None
+
+    async def _upsert(self, name: str, points: Sequence[Point]) -> None:
+        try:
+            await self.index.upsert(name, points)
+        except Permanent as error:
+            raise _PointsRefused(error.message) from error
+
+
+def _each(error: ForeaskError, *parts: ChunkPoints) -> dict[Lease, ForeaskError]:
+    return {chunk.lease: error for part in parts for chunk, _ in part}
+
+
+def _refused(which: str, error: ForeaskError) -> Permanent:
+    return Permanent(f"Qdrant refuses the points of {which}: {error.message}")
+
+
+def _named(chunk: ChunkToIndex) -> dict[str, str]:
+    return {"chunk_id": str(chunk.lease.id), "document_id": str(chunk.document_id), "tenant": chunk.tenant}

@@ -1,0 +1,109 @@
+"""What providers and engines say of themselves reaches the log, and neither a reply nor a row."""
+
+import asyncio
+from datetime import timedelta
+
+import openai
+import pytest
+from httpx2 import Request
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from shared.domain.errors import Misconfigured, RateLimited, Refused, Unavailable
+from shared.providers.answers import provider_errors
+from shared.providers.provider import Provider
+from tests.api import events_of, serving, work
+
+KEY = "sk-proj-0123456789abcdefghijklmnop"
+OF_ACME = "org-Ymz7 of acme-gpt-eu"
+WORDS = f"Incorrect key {KEY} or sk-pr********mnop: {OF_ACME}"
+SECRETS = ("org-Ymz7", "acme", "sk-p", "mnop")
+HARBOUR = "The harbour opens at seven in the morning for all ships."
+
+
+@pytest.fixture
+async def connection(provider):
+    connection = Provider(component="llm", base_url=provider.url, api_key=SecretStr(KEY), timeout=timedelta(seconds=5))
+    yield connection
+    await connection.aclose()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "said"),
+    [
+        ((400, None), Refused, ("400", "it does not take this request")),
+        ((400, "acme-code"), Refused, ("400", "it does not take this request")),
+        ((400, "context_length_exceeded"), Refused, ("400 (context_length_exceeded)", "the text is too long")),
+        ((400, "content_filter"), Refused, ("400 (content_filter)", "its content filter stops this text")),
+        ((400, "model_not_found"), Misconfigured, ("400 (model_not_found)", "it has no such model")),
+        ((401, None), Misconfigured, ("401", "it does not accept the API key")),
+        ((402, None), RateLimited, ("402", "its quota is used up")),
+        ((404, None), Misconfigured, ("404", "it has no such model")),
+        ((429, None), RateLimited, ("429", "it asks for fewer requests")),
+        ((429, "insufficient_quota"), RateLimited, ("429 (insufficient_quota)", "its quota is used up")),
+        ((500, None), Unavailable, ("500", "it failed")),
+    ],
+)
+async def test_an_error_has_our_sentence_and_the_log_the_words(connection, provider, answer, kind, said):
+    (status, code), (named, meaning) = answer, said
+    provider.script(status=status, error={"message": WORDS, "code": code, "type": "acme-type"})
+
+    with capture_logs() as logs, pytest.raises(kind) as caught:
+        await connection.post("/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "?"}]})
+
+    message = caught.value.message
+    assert type(caught.value) is kind
+    assert message.startswith(f"the llm provider answered {named}: {meaning}")
+    assert message.endswith("; the log has its words at provider.answered")
+    assert not [word for word in SECRETS if word in message]
+    (answered,) = [entry for entry in logs if entry["event"] == "provider.answered"]
+    assert (answered["status"], answered["code"], answered["type"]) == (status, code, "acme-type")
+    assert answered["words"] == f"Incorrect key *** or *** {OF_ACME}"
+
+
+def test_a_stream_that_breaks_off_tells_no_words():
+    with capture_logs() as logs, pytest.raises(Unavailable) as caught, provider_errors("llm", KEY):
+        raise openai.APIError(WORDS, Request("POST", "http://llm"), body={"message": WORDS, "code": "acme-code"})
+
+    assert caught.value.message == "the llm provider broke off its reply; the log has its words at provider.answered"
+    assert logs[0]["words"] == f"Incorrect key *** or *** {OF_ACME}"
+
+
+async def test_no_view_of_a_tenant_has_the_providers_words(services, settings, library, provider):
+    provider.script(status=400, refuse_containing="seven", error={"message": WORDS, "code": "acme-code"})
+    async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
+        events = events_of(stream)
+        seen = [await anext(events)]
+        with capture_logs() as logs:
+            document = await library.add(HARBOUR)
+            await library.add("The keeper lives alone.", questions=["Who lives alone?", "When, at seven?"])
+            await work(services)
+            letters = (await client.get("/v1/dead")).json()["items"]
+            texts = [
+                (await client.get(path)).text
+                for path in (
+                    f"/v1/documents/{document.id}",
+                    f"/v1/documents/{document.id}/chunks",
+                    "/v1/documents",
+                    "/v1/dead",
+                    "/v1/dead/reasons",
+                    *(f"/v1/dead/{letter['id']}" for letter in letters),
+                    "/v1/status",
+                )
+            ]
+            bodies = [
+                {"question": question} | change
+                for question in ("Who lives alone?", "What is at seven?")
+                for change in ({}, {"stream": True}, {"rewrite": {"hyde": True}})
+            ]
+            texts += [(await client.post("/v1/query", json=body)).text for body in bodies]
+            async with asyncio.timeout(5):
+                while not any(name == "document" for name, _ in seen):
+                    seen.append(await anext(events))
+
+    assert letters
+    everything = "".join(map(str, [*texts, *seen]))
+    assert "provider answered 400" in everything
+    assert not [word for word in SECRETS if word in everything]
+    assert OF_ACME in str(logs)
+    assert not [word for word in ("sk-p", "mnop") if word in str(logs)]
