@@ -19,7 +19,7 @@ from shared.settings import Settings
 
 _TIDY_EVERY = timedelta(hours=1)
 _NUDGE_EVERY = timedelta(minutes=1)
-_COSTS_BY_DAY_AFTER = timedelta(days=1)
+_COSTS_BY_DAY_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
 
 log = structlog.get_logger()

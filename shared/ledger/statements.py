@@ -207,8 +207,8 @@ FAIL_DOCUMENTS = text(f"""
 _FAILED_REPLIES = _rows("content_key bytea, dead boolean, replies jsonb")
 
 # Record failed attempts to generate. A chunk without questions goes on to be indexed by its text: it ends dead there,
-# with the reason that is written here. Its replies are forgotten: a retry would read the same from them. Those of other
-# attempts are kept, also where the claim has ended.
+# with the reason that is written here. Its replies are forgotten: a retry makes its calls anew. Those of other attempts
+# are kept, also where the claim has ended.
 FAIL_GENERATING = text(f"""
     WITH kept AS ({_KEEP_REPLIES.format(rows=f"(SELECT * FROM {_FAILED_REPLIES} WHERE NOT v.dead) v")}),
     useless AS (

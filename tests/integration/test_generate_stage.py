@@ -245,6 +245,7 @@ async def test_a_dead_letter_that_is_retried_makes_its_calls_anew(services, libr
     provider.script(malformed_containing="lighthouse")
     document = await library.add(KEEPER, "a.md")
     await work(services)
+    assert ((await row(services)).calls, (await row(services)).replies) == (3, None)
     provider.script(malformed_containing="")
 
     await services.ledger.documents.retry("default", document.id)
