@@ -117,13 +117,13 @@ def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> 
 
 
 def status(health: Json, work: Json | None, collections: list[Json]) -> RenderableType:
-    """Return tables of health, open work and its rate, limits, and collections."""
+    """Return tables of health, open work and its rate, limits, usage, and collections."""
     parts = _table("part", "health")
     for name, state in health.get("components", {}).items():
         parts.add_row(name, _state(state))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        sections += [_stages(work), *_unserved(work), _pace(work), _limits(work["limits"])]
+        sections += [_stages(work), *_unserved(work), _pace(work), _limits(work["limits"]), *_usage(work)]
     return Group(*sections, collections_table(collections))
 
 
@@ -157,6 +157,15 @@ def _limits(limits: list[Json] | None) -> RenderableType:
         ceiling = "" if limit["in_flight_limit"] is None else f" of {limit['in_flight_limit']:,}"
         table.add_row(limit["name"], used, f"{limit['in_flight']:,}{ceiling}", _hold(limit))
     return table
+
+
+def _usage(work: Json) -> list[Table]:
+    table = _table("usage", "model", "calls", "prompt tokens", "completion tokens", "cost")
+    for of in work["usage"]:
+        tokens = (f"{of['prompt_tokens']:,}", f"{of['completion_tokens']:,}")
+        name = f"{of['collection'] or '(gone)'}: {of['kind']}"
+        table.add_row(escape(name), escape(of["model"]), f"{of['calls']:,}", *tokens, f"{of['cost']:,.4f}")
+    return [table] if work["usage"] else []
 
 
 def _hold(limit: Json) -> str:

@@ -251,6 +251,7 @@ class Settings(BaseSettings):
     embedding_model: str | None = None
     embedding_dimensions: PositiveInt | None = Field(None, description="asked of the model where not given")
     embedding_timeout: Duration = timedelta(seconds=120)
+    embedding_price: float = Field(0.0, ge=0, description="price of a million tokens")
     embedding_requests_per_minute: PositiveInt | None = None
     embedding_tokens_per_minute: PositiveInt | None = None
 

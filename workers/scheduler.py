@@ -19,6 +19,8 @@ from shared.settings import Settings
 
 _TIDY_EVERY = timedelta(hours=1)
 _NUDGE_EVERY = timedelta(minutes=1)
+_COSTS_BY_DAY_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
+_FORGET_REPLIES_AFTER = timedelta(days=7)
 
 log = structlog.get_logger()
 
@@ -61,13 +63,18 @@ async def reconcile(services: SchedulerServices) -> None:
 
 
 async def tidy(services: SchedulerServices) -> None:
-    """Delete questions whose retention is over, and uploads that a crash left without a document.
+    """Delete what is needed no more, and add older costs up by day.
+
+    Needed no more are questions whose retention is over, replies whose content nobody asked for again, and uploads that
+    a crash left without a document.
 
     Raises:
         ForeaskError: it was not finished; the next time makes up for it.
         OSError: the folder of uploads cannot be read or written.
     """
     await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
+    await services.ledger.work.forget_replies(_FORGET_REPLIES_AFTER)
+    await services.ledger.costs.fold(_COSTS_BY_DAY_AFTER)
     await services.orphans.tidy()
 
 

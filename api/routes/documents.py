@@ -15,6 +15,7 @@ from api.http import paging
 from api.http.auth import Tenant
 from api.http.openapi import json_or_form, problems, replies
 from api.http.replies import JsonReply
+from api.prices import price
 from api.schemas.common import CollectionName
 from api.schemas.documents import (
     AcceptedDocument,
@@ -30,6 +31,7 @@ from api.schemas.documents import (
 )
 from shared.domain.errors import Transient
 from shared.domain.records import ChunkDetail, Document, DocumentState
+from shared.domain.usage import Usage
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
@@ -133,7 +135,6 @@ async def retry(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Res
 
 def view(document: Document, settings: Settings) -> DocumentView:
     p = document.progress
-    cost = (p.prompt_tokens * settings.llm_input_price + p.completion_tokens * settings.llm_output_price) / 1_000_000
     return DocumentView(
         id=document.id,
         external_id=document.external_id,
@@ -162,7 +163,7 @@ def view(document: Document, settings: Settings) -> DocumentView:
             prompt_tokens=p.prompt_tokens,
             completion_tokens=p.completion_tokens,
             calls=p.calls,
-            cost=round(cost, 8),
+            cost=price(settings, "generate", Usage(p.prompt_tokens, p.completion_tokens)),
         ),
     )
 

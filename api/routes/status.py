@@ -9,10 +9,12 @@ from api.deps import ServicesDep
 from api.http.auth import Tenant
 from api.http.openapi import problems
 from api.http.replies import JsonReply
-from api.schemas.status import LimitView, StageView, StatusView, UnservedView
+from api.prices import price
+from api.schemas.status import LimitView, StageView, StatusView, UnservedView, UsageView
 from shared.domain.errors import Transient
 from shared.domain.records import DocumentState
 from shared.ledger.backlog import Waiting
+from shared.ledger.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
 
@@ -21,10 +23,13 @@ router = APIRouter(prefix="/v1", tags=["status"])
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
 async def status(tenant: Tenant, services: ServicesDep) -> Response:
-    """Show the tenant's open work by stage, its dead letters, its rate, and the limits that slow it.
+    """Show the tenant's open work by stage, its dead letters, its rate, what it has spent, and the limits that slow it.
 
     `unserved` counts the chunks that wait for an index worker with another embedding model than the API's: nothing dies
     of it, but nothing happens to them either until a worker has that `FOREASK_EMBEDDING_MODEL`.
+
+    `usage` counts every call of the ingest that was billed: also of attempts that failed, of replaced versions and of
+    deleted documents. What a query costs is in its reply.
 
     The broker has the limits' counts: `limits` is null while the broker is away. A provider's limits are shared by all
     tenants.
@@ -39,6 +44,7 @@ async def status(tenant: Tenant, services: ServicesDep) -> Response:
             dead=backlog.dead,
             chunks_per_minute=round(backlog.rate, 1),
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
+            usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
             limits=await _limits(services, tenant),
         )
     )
@@ -50,6 +56,18 @@ def _stage(waiting: Waiting) -> StageView:
         in_flight=waiting.in_flight,
         later=waiting.later,
         oldest_seconds=None if waiting.oldest is None else round(waiting.oldest.total_seconds(), 1),
+    )
+
+
+def _usage(services: ApiServices, spent: CostSum) -> UsageView:
+    return UsageView(
+        collection=spent.collection,
+        kind=spent.kind,
+        model=spent.model,
+        prompt_tokens=spent.usage.prompt_tokens,
+        completion_tokens=spent.usage.completion_tokens,
+        calls=spent.calls,
+        cost=price(services.settings, spent.kind, spent.usage),
     )
 
 

@@ -125,6 +125,8 @@ class ChunkCounts(ReplyModel):
 
 
 class IngestUsage(ReplyModel):
+    """What the questions of the newest version have cost; GET /v1/status counts everything."""
+
     prompt_tokens: int
     completion_tokens: int
     calls: int

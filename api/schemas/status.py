@@ -35,6 +35,18 @@ class LimitView(ReplyModel):
     cooldown_seconds: float = Field(description="for how long the provider asked everyone to wait")
 
 
+class UsageView(ReplyModel):
+    """What all calls of a kind to a model have cost for a collection, whatever became of the documents."""
+
+    collection: str | None = Field(description="null: the collection is gone")
+    kind: Literal["generate", "embed"]
+    model: str
+    prompt_tokens: int
+    completion_tokens: int
+    calls: int = Field(description="an embedding request for several collections counts for one of them")
+    cost: float = Field(description="by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and FOREASK_EMBEDDING_PRICE")
+
+
 class StatusView(ReplyModel):
     model_config = example(
         documents={"searchable": 12, "ready": 240},
@@ -47,6 +59,17 @@ class StatusView(ReplyModel):
         dead=1,
         chunks_per_minute=2310.0,
         eta_seconds=23,
+        usage=[
+            {
+                "collection": "handbook",
+                "kind": "generate",
+                "model": "gpt-5-mini",
+                "prompt_tokens": 104200,
+                "completion_tokens": 14350,
+                "calls": 252,
+                "cost": 0.0242,
+            }
+        ],
         limits=[
             {
                 "name": "llm requests",
@@ -66,4 +89,5 @@ class StatusView(ReplyModel):
     dead: int = Field(description="documents that failed and chunks that are dead: GET /v1/dead lists them")
     chunks_per_minute: float = Field(description="chunks that ended in the last minute")
     eta_seconds: int | None = Field(description="how long the open chunks take at that rate")
+    usage: list[UsageView] = Field(description="of the ingest, since the beginning")
     limits: list[LimitView] | None

@@ -17,7 +17,7 @@ from shared.domain.records import (
     PaidReply,
 )
 from shared.domain.retry import Decision
-from shared.domain.usage import Usage
+from shared.domain.usage import Cost, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,50 @@ class GenerateOutcome:
     usage: Usage
     calls: int
 
+    @property
+    def cost(self) -> Cost | None:
+        return generate_cost(self.chunk, self.model, self.usage, self.calls)
+
+
+def generate_cost(chunk: ChunkToGenerate, model: str, usage: Usage, calls: int) -> Cost | None:
+    """Return what an attempt has cost of all that its chunk has; None where it made no call that was billed."""
+    if calls == chunk.calls:
+        return None
+    return Cost(
+        chunk.lease.token,
+        chunk.tenant,
+        chunk.collection_id,
+        chunk.document_id,
+        "generate",
+        model,
+        usage - chunk.usage,
+        calls - chunk.calls,
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
     """A failed attempt and the decision that follows.
 
-    `usage` and `calls` are what the chunk has cost, this attempt included; the next attempt goes on with `replies`.
+    `usage` and `calls` are what the chunk has cost, this attempt included, and `cost` is this attempt's. The next
+    attempt at the content of `content_key` goes on with `replies`.
     """
 
     lease: Lease
     decision: Decision
     usage: Usage = Usage()
     calls: int = 0
+    content_key: bytes | None = None
     replies: Sequence[PaidReply] = ()
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class IndexOutcome:
     """A chunk whose points Qdrant has confirmed.
 
-    `questions` are `{"text", "passed", "reason"}`; `accepted` are users' questions, each with its new state.
+    `questions` are `{"text", "passed", "reason"}`; `accepted` are users' questions, each with its new state; `cost` is
+    the attempt's share of its batch's.
     """
 
     chunk: ChunkToIndex
@@ -70,3 +94,4 @@ class IndexOutcome:
     passed: int
     error: str | None = None
     accepted: Sequence[tuple[AcceptedQuestion, AcceptedState]] = ()
+    cost: Cost | None = None

@@ -225,7 +225,7 @@ class NewChunk:
 
 @dataclass(frozen=True, slots=True)
 class PaidReply:
-    """A model's reply to one of the calls that a chunk needs, kept while its questions are not whole.
+    """A model's reply to one of the calls that a content needs, kept while its questions are not whole.
 
     `request` is a digest of the request that was sent: a reply stands for no other request.
     """
@@ -240,13 +240,14 @@ class PaidReply:
 class ChunkToGenerate:
     """A claimed chunk that waits for its questions.
 
-    `content_key` is that of the request which is sent now. `replies` were paid for by earlier attempts; `usage` and
-    `calls` are what these have cost.
+    `content_key` is that of the request which is sent now. `replies` were paid for by earlier attempts at this content;
+    `usage` and `calls` are what the attempts at this chunk have cost.
     """
 
     lease: Lease
     document_id: UUID
     tenant: str
+    collection_id: UUID
     options: CollectionOptions
     content: ChunkContent
     content_key: bytes

@@ -8,6 +8,7 @@ from shared.ledger.audit import Audit
 from shared.ledger.backlog import Backlogs
 from shared.ledger.calibrations import Calibrations
 from shared.ledger.collections import Collections
+from shared.ledger.costs import Costs
 from shared.ledger.dead_letters import DeadLetters
 from shared.ledger.deployment import DeploymentIdentity
 from shared.ledger.documents import Documents
@@ -28,6 +29,7 @@ class Ledger:
     query_log: QueryLog
     feedback: Feedback
     calibrations: Calibrations
+    costs: Costs
 
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Backlogs",
     "Calibrations",
     "Collections",
+    "Costs",
     "DeadLetters",
     "DeploymentIdentity",
     "Documents",

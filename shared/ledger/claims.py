@@ -124,8 +124,9 @@ _CLAIM_TO_GENERATE = f"""
     SET {_LEASED}
     FROM once, documents d JOIN collections l ON l.id = d.collection_id
     WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
-    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, l.options, w.content, w.content_key,
-              w.attempts, w.lost_leases, w.replies, w.prompt_tokens, w.completion_tokens, w.calls
+    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.options, w.content,
+              w.content_key, w.attempts, w.lost_leases, w.prompt_tokens, w.completion_tokens, w.calls,
+              (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies
 """
 
 _ACCEPTED = f"""

@@ -26,7 +26,7 @@ from shared.domain.records import (
     ReadyQuestion,
 )
 from shared.domain.retry import Dead, Decision
-from shared.domain.usage import Usage
+from shared.domain.usage import Cost, Usage
 from shared.ledger.collections import options_of
 
 
@@ -76,12 +76,13 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
         lease=lease(row),
         document_id=row["document_id"],
         tenant=row["tenant"],
+        collection_id=row["collection_id"],
         options=options_of(row["options"]),
         content=ChunkContent.from_json(row["content"]),
         content_key=row["content_key"],
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
-        replies=tuple(map(_reply, row["replies"] or ())),
+        replies=replies(row["replies"]),
         usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
         calls=row["calls"],
     )
@@ -144,7 +145,7 @@ def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
 def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
     return _rows(
         _lease(outcome.chunk.lease)
-        | _cost(outcome.usage, outcome.calls)
+        | _usage(outcome.usage, outcome.calls)
         | {
             "content_key": _bytes(outcome.chunk.content_key),
             "tenant": outcome.chunk.tenant,
@@ -164,8 +165,9 @@ def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
     )
 
 
-def reply_rows(lease: Lease, replies: Sequence[PaidReply], usage: Usage, calls: int) -> dict[str, str]:
-    return _rows([_lease(lease) | _cost(usage, calls) | {"replies": _replies(replies)}])
+def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usage, calls: int) -> dict[str, str]:
+    kept = {"content_key": _bytes(chunk.content_key), "replies": _replies(replies)}
+    return _rows([_lease(chunk.lease) | _usage(usage, calls) | kept])
 
 
 def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
@@ -183,9 +185,12 @@ def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:
 def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, str]:
     return _rows(
         _lease(failure.lease)
-        | _cost(failure.usage, failure.calls)
+        | _usage(failure.usage, failure.calls)
         | _decision(failure.decision)
-        | {"replies": _replies(failure.replies) or None}
+        | {
+            "content_key": None if failure.content_key is None else _bytes(failure.content_key),
+            "replies": _replies(failure.replies) or None,
+        }
         for failure in failures
     )
 
@@ -217,6 +222,26 @@ def _lease(lease: Lease) -> dict[str, Any]:
     return {"id": lease.id, "version": lease.version, "token": lease.token}
 
 
+def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
+    return _rows(
+        {
+            "token": cost.token,
+            "tenant": cost.tenant,
+            "collection_id": cost.collection_id,
+            "document_id": cost.document_id,
+            "kind": cost.kind,
+            "model": cost.model,
+        }
+        | _usage(cost.usage, cost.calls)
+        for cost in costs
+    )
+
+
+def replies(values: Sequence[Mapping[str, Any]] | None) -> tuple[PaidReply, ...]:
+    """The replies of a row; None: there are none."""
+    return tuple(map(_reply, values or ()))
+
+
 def _reply(value: Mapping[str, Any]) -> PaidReply:
     usage = Usage(value["prompt_tokens"], value["completion_tokens"])
     return PaidReply(value["request"], value["text"], value["finish_reason"], usage)
@@ -235,7 +260,7 @@ def _replies(replies: Sequence[PaidReply]) -> list[dict[str, Any]]:
     ]
 
 
-def _cost(usage: Usage, calls: int) -> dict[str, Any]:
+def _usage(usage: Usage, calls: int) -> dict[str, Any]:
     return {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "calls": calls}
 
 

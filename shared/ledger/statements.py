@@ -13,7 +13,7 @@ from shared.ledger import states
 
 _VERSION = "id uuid, version int"
 _LEASE = "id uuid, version int, token bigint"
-_COST = "prompt_tokens int, completion_tokens int, calls int"
+_USAGE = "prompt_tokens int, completion_tokens int, calls int"
 
 
 def _rows(columns: str) -> str:
@@ -61,8 +61,7 @@ INSERT_CHUNKS = text(f"""
 
 # The columns of a chunk whose questions are there.
 _GENERATED = f"""
-    {states.SETTLE_GENERATED.sets()}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL,
-    replies = NULL"""
+    {states.SETTLE_GENERATED.sets()}, leased_by = NULL, due_at = now(), attempts = 0, lost_leases = 0, error = NULL"""
 
 # Give claimed chunks the key of the request that is sent now: the prompt or the model may have changed since they were
 # parsed. Where another chunk of the new key is in work, the lease ends: no content is paid for twice.
@@ -79,13 +78,28 @@ SET_KEYS = text(f"""
              AS r(id uuid, version int, token bigint, content_key bytea, again boolean)
     ) v
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token
-    RETURNING c.id, c.version, v.taken
+    RETURNING v.token, v.taken,
+              (SELECT p.replies FROM paid_replies p WHERE p.content_key = c.content_key) AS replies
 """)
 
+# Keep replies for whoever needs their content next, its own chunk or that of the next version. Late writers have fewer
+# of them, or the same. With the questions they are needed no more.
+_KEEP_REPLIES = """
+    INSERT INTO paid_replies AS p (content_key, replies)
+    SELECT DISTINCT ON (v.content_key) v.content_key, v.replies
+    FROM {rows}
+    WHERE jsonb_array_length(v.replies) > 0
+      AND NOT EXISTS (SELECT 1 FROM completions c WHERE c.content_key = v.content_key)
+    ORDER BY v.content_key, jsonb_array_length(v.replies) DESC
+    ON CONFLICT (content_key) DO UPDATE SET replies = excluded.replies, written_at = now()
+    WHERE jsonb_array_length(excluded.replies) >= jsonb_array_length(p.replies)"""
+
 # Keep the replies of a chunk whose questions need more calls, and add what they cost.
+_REPLIES = _rows(_LEASE + ", content_key bytea, replies jsonb, " + _USAGE)
 KEEP_REPLIES = text(f"""
-    UPDATE chunks c SET replies = v.replies, {_spent("c")}
-    FROM {_rows(_LEASE + ", replies jsonb, " + _COST)}
+    WITH kept AS ({_KEEP_REPLIES.format(rows=_REPLIES)})
+    UPDATE chunks c SET {_spent("c")}
+    FROM {_REPLIES}
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND c.leased_by IS NOT NULL
       AND {states.SETTLE_GENERATED.applies("c")}
     RETURNING c.id
@@ -107,11 +121,14 @@ SETTLE_PAID_BEFORE = text(f"""
     RETURNING content_key
 """)
 
-# Write the questions that were paid for.
+# Write the questions that were paid for, which need no single replies any more.
+_COMPLETION = "content_key bytea, tenant text, model text, questions text[]"
 INSERT_COMPLETIONS = text(f"""
-    INSERT INTO completions (content_key, tenant, model, questions, prompt_tokens, completion_tokens, calls)
-    SELECT v.content_key, v.tenant, v.model, v.questions, v.prompt_tokens, v.completion_tokens, v.calls
-    FROM {_rows("content_key bytea, tenant text, model text, questions text[], " + _COST)}
+    WITH whole AS (
+        DELETE FROM paid_replies p USING {_rows(_COMPLETION)} WHERE p.content_key = v.content_key
+    )
+    INSERT INTO completions (content_key, tenant, model, questions)
+    SELECT v.content_key, v.tenant, v.model, v.questions FROM {_rows(_COMPLETION)}
     ON CONFLICT DO NOTHING
 """)
 
@@ -120,7 +137,7 @@ SETTLE_PAID = text(f"""
     UPDATE chunks c
     SET {_GENERATED},
         {_spent("c")}
-    FROM {_rows(_LEASE + ", " + _COST)}
+    FROM {_rows(_LEASE + ", " + _USAGE)}
     WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_GENERATED.applies("c")}
 """)
 
@@ -164,7 +181,7 @@ _DUE = "now() + make_interval(secs => v.after_seconds)"
 
 # The failed attempts whose claims still hold, and which are not recorded yet.
 _FAILURES = f"""
-    FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, replies jsonb, " + _COST)}
+    FROM {_rows(_LEASE + ", error text, dead boolean, after_seconds float, burned int, " + _USAGE)}
     WHERE t.id = v.id AND t.version = v.version AND t.lease_token = v.token AND t.leased_by IS NOT NULL
 """
 
@@ -180,14 +197,21 @@ FAIL_DOCUMENTS = text(f"""
     RETURNING t.id
 """)
 
+# The replies of failed attempts.
+_FAILED_REPLIES = _rows("content_key bytea, dead boolean, replies jsonb")
+
 # Record failed attempts to generate. A chunk without questions goes on to be indexed by its text: it ends dead there,
-# with the reason that is written here.
+# with the reason that is written here. Its replies are forgotten: a retry makes its calls anew. Those of other attempts
+# are kept, also where the claim has ended.
 FAIL_GENERATING = text(f"""
+    WITH kept AS ({_KEEP_REPLIES.format(rows=f"(SELECT * FROM {_FAILED_REPLIES} WHERE NOT v.dead) v")}),
+    useless AS (
+        DELETE FROM paid_replies p USING {_FAILED_REPLIES} WHERE v.dead AND p.content_key = v.content_key
+    )
     UPDATE chunks t
     SET {states.FAIL_GENERATING.sets("v.dead")}, error = v.error,
         attempts = CASE WHEN v.dead THEN 0 ELSE t.attempts + v.burned END, history = {_HISTORY},
         due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES},
-        replies = CASE WHEN v.dead THEN NULL ELSE coalesce(v.replies, t.replies) END,
         {_spent("t")}
     {_FAILURES} AND {states.FAIL_GENERATING.applies("t")}
 """)
@@ -324,6 +348,13 @@ _TABLES = ("documents", "chunks")
 EXTEND = {
     name: text(f"UPDATE {name} t SET due_at = now() + :lease {_LEASES} RETURNING t.lease_token") for name in _TABLES
 }
+
+# Forget replies whose content nobody has asked for since.
+FORGET_REPLIES = text("""
+    DELETE FROM paid_replies WHERE content_key = ANY(ARRAY(
+        SELECT content_key FROM paid_replies WHERE written_at <= now() - CAST(:age AS interval) LIMIT :limit))
+    RETURNING 1
+""")
 
 # Have others wait on for the replies to calls whose chunks were given up.
 EXTEND_CALLS = text(

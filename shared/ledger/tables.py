@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Date,
     DateTime,
     ForeignKey,
     Index,
@@ -164,7 +165,6 @@ chunks = Table(
     Column("points_token", BigInteger),  # of the claim that wrote the points which Qdrant has confirmed
     Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what its own model serves
     Column("ready_questions", ARRAY(Text)),
-    Column("replies", JSONB(none_as_null=True)),  # paid for, while the chunk's questions are not whole
     Column("questions", JSONB(none_as_null=True)),  # each with whether it passed, and why not
     Column("questions_passed", Integer, nullable=False, server_default="0"),
     Column("prompt_tokens", Integer, nullable=False, server_default="0"),
@@ -222,10 +222,48 @@ completions = Table(
     Column("tenant", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("questions", ARRAY(Text), nullable=False),
+    _now(),
+)
+
+# Replies that were paid for while a content's questions are not whole: whoever needs that content goes on with them.
+paid_replies = Table(
+    "paid_replies",
+    metadata,
+    Column("content_key", LargeBinary, primary_key=True),
+    Column("replies", JSONB, nullable=False),  # in the order of their calls
+    Column("written_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+# What attempts have cost: a row for each one whose calls were billed, whatever became of it. No foreign keys: the rows
+# outlive what they paid for. A row goes into `spent_by_day` when no settlement can write it again.
+spent = Table(
+    "spent",
+    metadata,
+    Column("token", BigInteger, primary_key=True, autoincrement=False),  # of the attempt's lease
+    Column("tenant", Text, nullable=False),
+    Column("collection_id", Uuid, nullable=False),
+    Column("document_id", Uuid),
+    Column("kind", Text, nullable=False),
+    Column("model", Text, nullable=False),
     Column("prompt_tokens", Integer, nullable=False),
     Column("completion_tokens", Integer, nullable=False),
     Column("calls", Integer, nullable=False),
-    _now(),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index("ix_spent_tenant", "tenant"),
+)
+
+# The sums of older rows of `spent`, by the day in UTC.
+spent_by_day = Table(
+    "spent_by_day",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("collection_id", Uuid, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("calls", BigInteger, nullable=False),
 )
 
 # Calls that were under way when their chunk's version was given up: whoever needs the same content waits for the reply.

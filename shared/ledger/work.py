@@ -16,7 +16,7 @@ from sqlalchemy import TextClause, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import LeaseLost
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome, generate_cost
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.rates import Rates
 from shared.domain.records import (
@@ -30,8 +30,8 @@ from shared.domain.records import (
     Sweep,
 )
 from shared.domain.retry import Dead
-from shared.domain.usage import Usage
-from shared.ledger import claims, feedback, rows, versions
+from shared.domain.usage import Cost, Usage
+from shared.ledger import claims, costs, feedback, rows, versions
 from shared.ledger import statements as sql
 from shared.ledger.database import Collided, Database, again_after_collision
 
@@ -171,19 +171,34 @@ class Work:
         parameters = {"keys": list(keys), "worker": self._worker, "limit": _MOST_TWINS}
         return set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars())
 
-    async def keep_replies(self, lease: Lease, replies: Sequence[PaidReply], usage: Usage, calls: int) -> None:
+    async def keep_replies(
+        self, chunk: ChunkToGenerate, model: str, replies: Sequence[PaidReply], usage: Usage, calls: int
+    ) -> None:
         """Commit the replies of a chunk that needs more calls, and what it has cost until now.
 
         Raises:
-            LeaseLost: the chunk is another worker's, or has gone.
+            LeaseLost: the chunk is another worker's, or has gone. The replies and their cost are committed even so.
         """
         async with self._database.begin() as connection:
-            kept = await connection.execute(sql.KEEP_REPLIES, rows.reply_rows(lease, replies, usage, calls))
-            if not kept.scalars().all():
-                raise LeaseLost("the lease on the chunk has ended")
+            kept = await connection.execute(sql.KEEP_REPLIES, rows.reply_rows(chunk, replies, usage, calls))
+            held = kept.scalars().all()
+            await costs.record(connection, [generate_cost(chunk, model, usage, calls)])
+        if not held:
+            raise LeaseLost("the lease on the chunk has ended")
+
+    async def forget_replies(self, age: timedelta) -> None:
+        """Delete replies that are older, and whose questions never became whole."""
+        parameters = {"age": age, "limit": _SLICE_CHUNKS}
+        deleted = _SLICE_CHUNKS
+        while deleted == _SLICE_CHUNKS:
+            async with self._database.begin() as connection:
+                deleted = len((await connection.execute(sql.FORGET_REPLIES, parameters)).all())
 
     async def settle_generated(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
-        """Commit the questions that were paid for, before anything is done with them, and record the failures."""
+        """Commit the questions that were paid for, before anything is done with them, and record the failures.
+
+        What they have cost is recorded also where a claim no longer holds.
+        """
         paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
         failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
         async with self._database.begin() as connection:
@@ -194,6 +209,7 @@ class Work:
                 await connection.execute(sql.SETTLE_TWINS, {"keys": keys, "limit": _MOST_TWINS})
             if failed:
                 await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
+            await costs.record(connection, [o.cost for o in outcomes])
             ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
             await connection.execute(sql.END_CALLS, {"tokens": ended})
 
@@ -231,6 +247,7 @@ class Work:
         """
         async with self._database.begin() as connection:
             await feedback.hold_documents(connection, outcomes)
+            await costs.record(connection, [o.cost for o in outcomes])
             texts = [o.chunk for o in outcomes if o.chunk.text_only]
             whole = [o for o in outcomes if not o.chunk.text_only]
             changed = list((await connection.execute(sql.SETTLE_TEXT, rows.written_rows(texts))).all()) if texts else []
@@ -251,6 +268,7 @@ class Work:
         """Record failed attempts to index; return the documents of these chunks."""
         async with self._database.begin() as connection:
             documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_rows(failures))).scalars())
+            await costs.record(connection, [f.cost for f in failures])
             await feedback.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
         return documents
 
@@ -320,9 +338,10 @@ class Work:
                 await connection.execute(sql.EXTEND_CALLS, {"tokens": tokens, "lease": self.lease})
             return set(held.scalars())
 
-    async def give_back(self, table: str, leases: Sequence[Lease]) -> None:
-        """End claims without an attempt: the rows are due at once."""
+    async def give_back(self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = ()) -> None:
+        """End claims without an attempt: the rows are due at once. `spent` is what was paid for them all the same."""
         async with self._database.begin() as connection:
+            await costs.record(connection, spent)
             await connection.execute(sql.GIVE_BACK[table], rows.lease_rows(leases))
             if table == "chunks":
                 await connection.execute(sql.END_CALLS, {"tokens": [lease.token for lease in leases]})
@@ -418,9 +437,13 @@ async def _set_keys(
     changed = [(chunk, key) for chunk in chunks if (key := key_of(chunk)) != chunk.content_key]
     if not changed:
         return []
-    found = await connection.execute(sql.SET_KEYS, rows.key_rows(changed))
-    taken = {(row.id, row.version): row.taken for row in found}
-    keys = {chunk.lease: key for chunk, key in changed}
-    renewed = [replace(chunk, content_key=keys.get(chunk.lease, chunk.content_key)) for chunk in chunks]
-    chunks[:] = [chunk for chunk in renewed if not taken.get((chunk.lease.id, chunk.lease.version))]
-    return [chunk for chunk in renewed if taken.get((chunk.lease.id, chunk.lease.version))]
+    found = {row.token: row for row in await connection.execute(sql.SET_KEYS, rows.key_rows(changed))}
+    keys = {chunk.lease.token: key for chunk, key in changed}
+    renewed = [
+        replace(chunk, content_key=keys[token], replies=rows.replies(found[token].replies)) if token in found else chunk
+        for chunk in chunks
+        for token in [chunk.lease.token]
+    ]
+    taken = {token for token, row in found.items() if row.taken}
+    chunks[:] = [chunk for chunk in renewed if chunk.lease.token not in taken]
+    return [chunk for chunk in renewed if chunk.lease.token in taken]

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from shared.domain.errors import Permanent, Refused, Unavailable
+from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider
 
 _CHARS_PER_TOKEN = 3  # English has about 4; packing needs an estimate on the safe side
+
+
+Bill = Callable[[Usage], None]
+
+
+def free(_: Usage) -> None:
+    """Stand for a bill that nobody counts."""
 
 
 class Embedder(Protocol):
@@ -31,8 +39,12 @@ class Embedder(Protocol):
         """
         ...
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], billed: Bill = free) -> Vectors:
         """Embed at most one request's worth of texts.
+
+        Args:
+            texts: what to embed.
+            billed: is told what the provider says it billed, also where its reply holds no vectors.
 
         Returns:
             Shape `(n, dimensions)`, unit length; row i belongs to text i.
@@ -63,11 +75,12 @@ class OpenAIEmbedder:
         assert self._seen is not None
         return self._seen
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], billed: Bill = free) -> Vectors:
         body: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "base64"}
         if self._shortened is not None:
             body["dimensions"] = self._shortened
         reply = await self._provider.post("/embeddings", body)
+        billed(Usage(int((reply.get("usage") or {}).get("prompt_tokens") or 0)))
         vectors = _vectors(reply, len(texts))
         self._seen = vectors.shape[1]
         return vectors
@@ -119,7 +132,7 @@ def pack(texts: Sequence[str], *, max_inputs: int, max_tokens: int) -> Iterator[
         yield range(start, len(texts))
 
 
-async def embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors | Permanent]:
+async def embed_each(embedder: Embedder, texts: Sequence[str], billed: Bill = free) -> list[Vectors | Permanent]:
     """Embed one request's worth of texts; a text that the provider refuses fails alone, found by bisection.
 
     Returns:
@@ -129,9 +142,10 @@ async def embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors |
         Transient: nothing was embedded; worth another attempt later.
     """
     try:
-        return list(await embedder.embed(texts))
+        return list(await embedder.embed(texts, billed))
     except Refused as refusal:
         if len(texts) == 1:
             return [refusal]
         middle = len(texts) // 2
-        return await embed_each(embedder, texts[:middle]) + await embed_each(embedder, texts[middle:])
+        first = await embed_each(embedder, texts[:middle], billed)
+        return first + await embed_each(embedder, texts[middle:], billed)

@@ -15,6 +15,7 @@ from shared.ledger import (
     Backlogs,
     Calibrations,
     Collections,
+    Costs,
     DeadLetters,
     DeploymentIdentity,
     Documents,
@@ -69,6 +70,7 @@ class Parts:
             query_log=QueryLog(database),
             feedback=Feedback(database),
             calibrations=Calibrations(database),
+            costs=Costs(database),
         )
 
     @cached_property

@@ -95,3 +95,18 @@ async def test_limits_are_shown_with_their_use(client, services):
     assert limits["llm requests"].used >= 1
     assert limits["llm requests"].breaker == "closed"
     assert "embedding requests" in limits
+
+
+async def test_usage_is_shown_by_collection_with_its_price(services, settings, provider):
+    prices = {"llm_input_price": 2.0, "llm_output_price": 8.0, "embedding_price": 0.5}
+    await Library(services, "alice").add("A text about a lighthouse and its keeper.")
+    await work(services)
+
+    async with calling(with_keys(settings.model_copy(update=prices)), services) as client:
+        generated, embedded = (await status(client)).usage
+        assert (await status(client, "bob")).usage == []
+
+    assert (generated.collection, generated.kind, generated.calls) == ("default", "generate", 1)
+    assert generated.cost == (2 * generated.prompt_tokens + 8 * generated.completion_tokens) / 1_000_000 > 0
+    assert (embedded.collection, embedded.kind) == ("default", "embed")
+    assert embedded.cost == embedded.prompt_tokens / 2_000_000 > 0

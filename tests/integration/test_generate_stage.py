@@ -55,9 +55,12 @@ async def claimed(services):
     return chunk
 
 
-async def row(services, columns="calls, prompt_tokens, attempts, jsonb_array_length(replies) AS replies, leased_by"):
+REPLIES = "(SELECT jsonb_array_length(r.replies) FROM paid_replies r WHERE r.content_key = c.content_key)"
+
+
+async def row(services, columns=f"calls, prompt_tokens, attempts, {REPLIES} AS replies, leased_by"):
     async with services.database.begin() as connection:
-        return (await connection.execute(text(f"SELECT {columns} FROM chunks"))).one()
+        return (await connection.execute(text(f"SELECT {columns} FROM chunks c"))).one()
 
 
 async def make_due(services):
@@ -180,6 +183,77 @@ async def test_a_kill_between_two_calls_costs_the_call_in_flight_alone(
     assert done.calls == provider.stats()["calls"] == len(outcome.questions)
 
 
+async def test_an_edit_between_two_calls_pays_for_none_of_the_same_content_again(
+    services, library, provider, question_by_question
+):
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    interrupted = Interrupted(services.generator.model, 3)
+    stage = generate_stage(replace(question_by_question, model=interrupted))
+    (chunk,) = await stage.claim(1)
+    in_work = asyncio.create_task(stage.work(chunk, lambda: None))
+    await interrupted.reached.wait()
+    await library.add(f"{KEEPER}\n", "a.md")
+    in_work.cancel()
+    await stage.give_back([chunk.lease])
+
+    await work(services, "parse")
+    stage = generate_stage(question_by_question)
+    (again,) = await stage.claim(1)
+    outcome = await stage.work(again, lambda: None)
+
+    assert again.lease.version == 2
+    assert provider.stats()["calls"] == len(outcome.questions)
+
+
+async def test_replies_that_come_after_an_edit_are_kept_for_the_same_content(
+    services, library, provider, question_by_question
+):
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
+    stage = generate_stage(replace(question_by_question, model=interrupted))
+    (chunk,) = await stage.claim(1)
+    outcome = await stage.work(chunk, lambda: None)
+    await library.add(f"{KEEPER}\n", "a.md")
+    async with services.database.begin() as connection:
+        await connection.execute(text("DELETE FROM paid_replies"))  # as if none had been kept before the edit
+    await services.ledger.work.settle_generated([outcome])
+
+    await work(services, "parse")
+    stage = generate_stage(question_by_question)
+    (again,) = await stage.claim(1)
+    outcome = await stage.work(again, lambda: None)
+
+    assert provider.stats()["calls"] == len(outcome.questions)
+
+
+async def test_replies_whose_content_nobody_asks_for_again_are_forgotten(services, library, question_by_question):
+    chunk = await one_chunk(services, library)
+    interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
+    await services.ledger.work.settle_generated(
+        [await generate(replace(question_by_question, model=interrupted), chunk)]
+    )
+
+    await services.ledger.work.forget_replies(timedelta(days=1))
+    assert (await row(services)).replies == 2
+    await services.ledger.work.forget_replies(timedelta())
+    assert (await row(services)).replies is None
+
+
+async def test_a_dead_letter_that_is_retried_makes_its_calls_anew(services, library, provider):
+    provider.script(malformed_containing="lighthouse")
+    document = await library.add(KEEPER, "a.md")
+    await work(services)
+    assert ((await row(services)).calls, (await row(services)).replies) == (3, None)
+    provider.script(malformed_containing="")
+
+    await services.ledger.documents.retry("default", document.id)
+    await work(services)
+
+    assert (await services.ledger.documents.get("default", document.id)).state is DocumentState.READY
+
+
 async def test_an_orderly_stop_pays_for_nothing_twice_and_counts_it(services, library, provider, question_by_question):
     await library.add(KEEPER, "a.md")
     await work(services, "parse", "index")
@@ -229,7 +303,7 @@ async def test_replies_of_a_chunk_that_another_worker_holds_are_not_kept(service
     await claimed(services)
 
     with pytest.raises(LeaseLost):
-        await services.ledger.work.keep_replies(chunk.lease, (), chunk.usage, 1)
+        await services.ledger.work.keep_replies(chunk, "scripted", (), Usage(100, 10), 1)
 
 
 async def test_no_call_is_made_once_the_lease_may_have_ended(services, library, provider):

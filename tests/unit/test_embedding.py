@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from shared.domain.errors import Refused, Unavailable
-from shared.providers.embedding import embed_each, pack
+from shared.providers.embedding import embed_each, free, pack
 
 
 class Picky:
@@ -17,7 +17,7 @@ class Picky:
     async def dimensions(self) -> int:
         return 1
 
-    async def embed(self, texts):
+    async def embed(self, texts, billed=free):
         self.requests.append(list(texts))
         if self._refused in texts:
             raise Refused("not this one")
@@ -50,7 +50,7 @@ async def test_a_refused_text_fails_alone():
 
 async def test_an_unavailable_provider_is_not_bisected():
     class Away(Picky):
-        async def embed(self, texts):
+        async def embed(self, texts, billed=free):
             await super().embed(texts)
             raise Unavailable("away", component="embedding")
 

@@ -11,7 +11,7 @@ from functools import partial
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError
-from shared.domain.outcomes import FailedAttempt, GenerateOutcome
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, generate_cost
 from shared.domain.records import ChunkToGenerate
 from shared.domain.retry import RetryPolicy, decide
 from shared.ingest.drain import Stage
@@ -90,13 +90,14 @@ async def generate(
 ) -> GenerateOutcome | FailedAttempt:
     """Have a chunk's questions written; `require_lease` ends the attempt before a call whose lease may have ended."""
     model = LimitedChat(generator.model, generator.limiter, chunk.tenant, before_call=require_lease)
-    paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk.lease))
+    paid = PaidReplies(model, chunk, partial(generator.work.keep_replies, chunk, generator.model.name))
     try:
         poison.check(chunk.lost_leases)
         generated = await generate_questions(paid, chunk.content, _options(generator, chunk))
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, generator.policy, random.random)
-        return FailedAttempt(chunk.lease, decision, paid.usage, paid.calls, paid.replies)
+        cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls)
+        return FailedAttempt(chunk.lease, decision, paid.usage, paid.calls, chunk.content_key, paid.replies, cost)
     return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls)
 
 

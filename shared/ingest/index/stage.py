@@ -30,6 +30,7 @@ from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.vectors import Vectors
 from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
+from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher
 from shared.ingest.index.writer import PointWriter
 from shared.ledger.work import Work
@@ -88,18 +89,19 @@ Outcomes = Sequence[IndexOutcome | FailedAttempt]
 
 def index_stage(indexer: Indexer) -> Stage[IndexBatch, Outcomes]:
     work = indexer.work
+    costs = EmbeddingCosts(indexer.embedder.name)
     return Stage(
         name="index",
         slots=indexer.settings.tuning.embedding_max_in_flight,
         linger=timedelta(milliseconds=200),
         claim=partial(_claim, indexer),
         claim_suspect=partial(_claim_suspect, indexer),
-        work=partial(index_batch, indexer),
+        work=partial(index_batch, indexer, costs=costs),
         settle=partial(_settle, indexer),
         leases_of=lambda batch: [chunk.lease for chunk in batch],
         describe=_describe,
         extend=partial(work.extend, "chunks"),
-        give_back=partial(work.give_back, "chunks"),
+        give_back=partial(_give_back, indexer, costs),
         full=lambda: indexer.wakeups.wake("index"),
     )
 
@@ -133,13 +135,26 @@ def _held() -> None:
     """Stand for leases that hold, where no drain holds them."""
 
 
-async def index_batch(indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None] = _held) -> Outcomes:
+async def index_batch(
+    indexer: Indexer,
+    batch: IndexBatch,
+    require_lease: Callable[[], None] = _held,
+    costs: EmbeddingCosts | None = None,
+) -> Outcomes:
     """Embed and upsert chunks; a chunk that cannot be indexed fails alone, and so does a collection.
 
     Qdrant may have written points of a request that it refused, so a chunk that ends dead loses its points first.
-    `require_lease` ends the attempt where the leases may have ended.
+    `require_lease` ends the attempt where the leases may have ended. `costs` learns at once what was paid for: a batch
+    that is given back is counted too.
     """
-    outcomes = await _try_batch(indexer, batch, require_lease)
+    costs = costs or EmbeddingCosts(indexer.embedder.name)
+    return costs.charge(await _index_batch(indexer, batch, require_lease, costs))
+
+
+async def _index_batch(
+    indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None], costs: EmbeddingCosts
+) -> Outcomes:
+    outcomes = await _try_batch(indexer, batch, require_lease, costs)
     dead = {o.lease for o in outcomes if isinstance(o, FailedAttempt) and isinstance(o.decision, Dead)}
     if not dead:
         return outcomes
@@ -153,13 +168,15 @@ async def index_batch(indexer: Indexer, batch: IndexBatch, require_lease: Callab
     return outcomes
 
 
-async def _try_batch(indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None]) -> Outcomes:
+async def _try_batch(
+    indexer: Indexer, batch: IndexBatch, require_lease: Callable[[], None], costs: EmbeddingCosts
+) -> Outcomes:
     sound, outcomes = _sound(indexer, batch)
     try:
         filtered = [_filter(chunk) for chunk in sound]
-        vectors = await _embed(indexer, sound, filtered)
+        vectors = await _embed(indexer, sound, filtered, costs)
         judged = [_judge(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
-        text_vectors = await _text_vectors(indexer, judged)
+        text_vectors = await _text_vectors(indexer, judged, costs)
         points = [_points(*parts) for parts in zip(judged, text_vectors, strict=True)]
         errors = await _write(indexer, list(zip(sound, points, strict=True)), require_lease)
     except ForeaskError as error:
@@ -193,7 +210,10 @@ def _filter(chunk: ChunkToIndex) -> list[FilteredQuestion]:
 
 
 async def _embed(
-    indexer: Indexer, chunks: Sequence[ChunkToIndex], filtered: Sequence[Sequence[FilteredQuestion]]
+    indexer: Indexer,
+    chunks: Sequence[ChunkToIndex],
+    filtered: Sequence[Sequence[FilteredQuestion]],
+    costs: EmbeddingCosts,
 ) -> list[list[Vectors | Permanent]]:
     """Embed texts, passed questions and users' questions in as few requests as the limits allow.
 
@@ -210,7 +230,8 @@ async def _embed(
         ]
         for c, qs in zip(chunks, filtered, strict=True)
     ]
-    vectors = iter(await _embed_all(indexer, [text for texts in inputs for text in texts]))
+    flat = [(chunk, text) for chunk, texts in zip(chunks, inputs, strict=True) for text in texts]
+    vectors = iter(await _embed_all(indexer, flat, costs))
     return [
         [*([stored[c.lease]] if c.lease in stored else []), *islice(vectors, len(texts))]
         for c, texts in zip(chunks, inputs, strict=True)
@@ -228,7 +249,7 @@ async def _stored_texts(indexer: Indexer, chunks: Sequence[ChunkToIndex]) -> dic
             point = chunk_point_id(chunk.lease.id, chunk.lease.version)
             of_collections.setdefault(chunk.index_name, {})[point] = chunk.lease
     found = await asyncio.gather(
-        *(indexer.index.text_vectors_of_points(name, list(leases)) for name, leases in of_collections.items())
+        *(_stored_vectors(indexer, name, list(leases)) for name, leases in of_collections.items())
     )
     return {
         leases[point]: vector
@@ -237,11 +258,31 @@ async def _stored_texts(indexer: Indexer, chunks: Sequence[ChunkToIndex]) -> dic
     }
 
 
-async def _embed_all(indexer: Indexer, texts: Sequence[str]) -> list[Vectors | Permanent]:
+async def _stored_vectors(indexer: Indexer, name: str, points: Sequence[str]) -> dict[str, Vectors]:
+    try:
+        return await indexer.index.text_vectors_of_points(name, points)
+    except ForeaskError as error:  # embedded again: a collection that Qdrant refuses holds up no other
+        log.warning("vectors.unread", index=name, points=len(points), reason=error.message)
+        return {}
+
+
+async def _embed_all(
+    indexer: Indexer, of_chunks: Sequence[tuple[ChunkToIndex, str]], costs: EmbeddingCosts
+) -> list[Vectors | Permanent]:
+    """Embed texts, each of a chunk; an error of one request waits for the others, which are billed."""
+    chunks, texts = [chunk for chunk, _ in of_chunks], [text for _, text in of_chunks]
     tuning = indexer.settings.tuning
     ranges = pack(texts, max_inputs=tuning.embedding_batch_size, max_tokens=tuning.embedding_batch_tokens)
-    parts = await asyncio.gather(*(embed_each(indexer.embedder, texts[r.start : r.stop]) for r in ranges))
-    return [vector for part in parts for vector in part]
+    embedding = []
+    for r in ranges:
+        some = texts[r.start : r.stop]
+        embedding.append(embed_each(indexer.embedder, some, partial(costs.bill, chunks[r.start : r.stop], some)))
+    vectors: list[Vectors | Permanent] = []
+    for part in await asyncio.gather(*embedding, return_exceptions=True):
+        if isinstance(part, BaseException):
+            raise part
+        vectors += part
+    return vectors
 
 
 def _judge(
@@ -264,13 +305,16 @@ def _judge(
     return _FilteredChunk(chunk, text, all_questions, with_vectors, list(zip(chunk.accepted, of_users, strict=True)))
 
 
-async def _text_vectors(indexer: Indexer, judged: Sequence[_FilteredChunk]) -> list[Vectors | None]:
+async def _text_vectors(
+    indexer: Indexer, judged: Sequence[_FilteredChunk], costs: EmbeddingCosts
+) -> list[Vectors | None]:
     """The vector that stands for each chunk's text, None where the provider refuses the text.
 
     The provider may refuse a text only with its questions in front, as too long: then the plain text's vector stands.
     """
     longer = [chunk for chunk in judged if chunk.prepends]
-    vectors = iter(await _embed_all(indexer, [with_questions(c.chunk.content.text, c.questions) for c in longer]))
+    texts = [(c.chunk, with_questions(c.chunk.content.text, c.questions)) for c in longer]
+    vectors = iter(await _embed_all(indexer, texts, costs))
     prepended = [next(vectors) if chunk.prepends else chunk.text for chunk in judged]
     chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(judged, prepended, strict=True)]
     return [None if isinstance(vector, Permanent) else vector for vector in chosen]
@@ -325,6 +369,10 @@ async def _write(
 
 def _failed(indexer: Indexer, chunk: ChunkToIndex, error: ForeaskError) -> FailedAttempt:
     return FailedAttempt(chunk.lease, decide(error, chunk.attempts, indexer.policy, random.random))
+
+
+async def _give_back(indexer: Indexer, costs: EmbeddingCosts, leases: Sequence[Lease]) -> None:
+    await indexer.work.give_back("chunks", leases, costs.of(leases))
 
 
 async def _settle(indexer: Indexer, batches: Sequence[Outcomes]) -> None:

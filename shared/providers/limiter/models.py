@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
-from shared.providers.embedding import Embedder, estimated_tokens
+from shared.providers.embedding import Bill, Embedder, estimated_tokens, free
 from shared.providers.limiter.limiter import INGEST, Limiter, Patience
 
 PING = "ping"
@@ -73,9 +73,9 @@ class LimitedEmbedder:
         assert self.seen is not None
         return self.seen
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], billed: Bill = free) -> Vectors:
         async with self.limiter.call(self.tenant, sum(map(estimated_tokens, texts)), 0, self.patience):
-            vectors = await self.embedder.embed(texts)
+            vectors = await self.embedder.embed(texts, billed)
         self.seen = vectors.shape[1]
         return vectors
 

@@ -1,4 +1,4 @@
-"""The ledger: collections, documents and their versions, chunks, completions, queries, accepted questions, sweeps."""
+"""The ledger: collections, documents and their versions, chunks, completions, costs, queries, questions, sweeps."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def upgrade() -> None:
     _document_versions()
     _chunks()
     _completions()
+    _paid_replies()
+    _spent()
     _abandoned_calls()
     _queries()
     _accepted_questions()
@@ -165,7 +167,6 @@ def _chunks() -> None:
         sa.Column("points_token", sa.BigInteger()),
         sa.Column("embedding_model", sa.Text(), nullable=False),
         sa.Column("ready_questions", sa.ARRAY(sa.Text())),
-        sa.Column("replies", JSONB()),
         sa.Column("questions", JSONB()),
         sa.Column("questions_passed", sa.Integer(), server_default="0", nullable=False),
         sa.Column("prompt_tokens", sa.Integer(), server_default="0", nullable=False),
@@ -237,11 +238,48 @@ def _completions() -> None:
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("questions", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("content_key", name="pk_completions"),
+    )
+
+
+def _paid_replies() -> None:
+    op.create_table(
+        "paid_replies",
+        sa.Column("content_key", sa.LargeBinary(), nullable=False),
+        sa.Column("replies", JSONB(), nullable=False),
+        sa.Column("written_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("content_key", name="pk_paid_replies"),
+    )
+
+
+def _spent() -> None:
+    op.create_table(
+        "spent",
+        sa.Column("token", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection_id", sa.Uuid(), nullable=False),
+        sa.Column("document_id", sa.Uuid()),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
         sa.Column("prompt_tokens", sa.Integer(), nullable=False),
         sa.Column("completion_tokens", sa.Integer(), nullable=False),
         sa.Column("calls", sa.Integer(), nullable=False),
-        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
-        sa.PrimaryKeyConstraint("content_key", name="pk_completions"),
+        sa.Column("at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("token", name="pk_spent"),
+    )
+    op.create_index("ix_spent_tenant", "spent", ["tenant"])
+    op.create_table(
+        "spent_by_day",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection_id", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("day", sa.Date(), nullable=False),
+        sa.Column("prompt_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("completion_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("calls", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "collection_id", "kind", "model", "day", name="pk_spent_by_day"),
     )
 
 

@@ -1,0 +1,58 @@
+"""Embedding costs: a request holds the texts of many chunks, and each chunk bears its share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.domain.records import ChunkToIndex, Lease
+from shared.domain.usage import Cost, Usage
+from shared.providers.embedding import estimated_tokens
+
+
+class EmbeddingCosts:
+    """What chunks in work have cost: until their outcomes bear it, or they are given back.
+
+    Args:
+        model: the embedding model.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._costs: dict[int, Cost] = {}  # by the token of the lease
+
+    def bill(self, chunks: Sequence[ChunkToIndex], texts: Sequence[str], usage: Usage) -> None:
+        """Share out what a request has cost, by the estimated tokens of its texts; its first text bears the call.
+
+        Args:
+            chunks: whose the texts are, in their order.
+            texts: what was embedded.
+            usage: what the provider says it billed.
+        """
+        tokens = [estimated_tokens(text) for text in texts]
+        total, before, borne = sum(tokens), 0, 0
+        for place, (chunk, share) in enumerate(zip(chunks, tokens, strict=True)):
+            before += share
+            until = usage.prompt_tokens * before // total  # rounded as a sum, so that the shares add up
+            self._add(chunk, Usage(until - borne), calls=int(place == 0))
+            borne = until
+
+    def _add(self, chunk: ChunkToIndex, usage: Usage, *, calls: int) -> None:
+        token = chunk.lease.token
+        cost = self._costs.get(token) or Cost(
+            token, chunk.tenant, chunk.collection_id, chunk.document_id, "embed", self._model, Usage(), 0
+        )
+        self._costs[token] = replace(cost, usage=cost.usage + usage, calls=cost.calls + calls)
+
+    def charge(self, outcomes: Sequence[IndexOutcome | FailedAttempt]) -> list[IndexOutcome | FailedAttempt]:
+        """Return the outcomes with what their chunks have cost, which they bear from now on."""
+        return [replace(outcome, cost=self._costs.pop(_lease(outcome).token, None)) for outcome in outcomes]
+
+    def of(self, leases: Sequence[Lease]) -> list[Cost]:
+        """Return what chunks have cost that are given back."""
+        return [cost for lease in leases if (cost := self._costs.pop(lease.token, None))]
+
+
+def _lease(outcome: IndexOutcome | FailedAttempt) -> Lease:
+    return outcome.lease if isinstance(outcome, FailedAttempt) else outcome.chunk.lease

@@ -1,0 +1,105 @@
+"""Costs: what attempts have cost, whatever became of them and of what they paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.usage import Cost, CostKind, Usage
+from shared.ledger.database import Database
+from shared.ledger.rows import cost_rows
+
+_BATCH_SIZE = 5_000  # rows of one transaction
+
+# Write what attempts have cost until now. An attempt of several calls is written more than once, as is one whose
+# settlement was repeated: its row has the latest sum.
+_INSERT = text("""
+    INSERT INTO spent AS s (token, tenant, collection_id, document_id, kind, model, prompt_tokens, completion_tokens,
+                            calls)
+    SELECT v.token, v.tenant, v.collection_id, v.document_id, v.kind, v.model, v.prompt_tokens, v.completion_tokens,
+           v.calls
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+         AS v(token bigint, tenant text, collection_id uuid, document_id uuid, kind text, model text,
+              prompt_tokens int, completion_tokens int, calls int)
+    ON CONFLICT (token) DO UPDATE
+    SET prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
+        calls = excluded.calls, at = now()
+    WHERE excluded.calls > s.calls
+""")
+
+# Add rows up by day that are older than an age, of those with the smallest tokens: older rows have smaller ones, except
+# where an attempt took long. The sums of a tenant read 300,000 rows in 0.24 s, and this adds up 19,000 a second.
+_FOLD = text("""
+    WITH gone AS (
+        DELETE FROM spent s USING (SELECT token FROM spent ORDER BY token LIMIT :limit) o
+        WHERE s.token = o.token AND s.at <= now() - CAST(:age AS interval)
+        RETURNING s.*
+    ), added AS (
+        INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, prompt_tokens, completion_tokens, calls)
+        SELECT tenant, collection_id, kind, model, (at AT TIME ZONE 'UTC')::date AS day, sum(prompt_tokens),
+               sum(completion_tokens), sum(calls)
+        FROM gone GROUP BY tenant, collection_id, kind, model, day ORDER BY tenant, collection_id, kind, model, day
+        ON CONFLICT (tenant, collection_id, kind, model, day) DO UPDATE
+        SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
+            completion_tokens = d.completion_tokens + excluded.completion_tokens, calls = d.calls + excluded.calls
+    )
+    SELECT count(*) FROM gone
+""")
+
+# Sum up what a tenant has spent.
+_SUMS = text("""
+    SELECT l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
+           sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
+    FROM (SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent WHERE tenant = :tenant
+          UNION ALL
+          SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent_by_day
+          WHERE tenant = :tenant) s
+    LEFT JOIN collections l ON l.id = s.collection_id
+    GROUP BY s.collection_id, l.name, s.kind, s.model
+    ORDER BY l.name, s.kind DESC, s.model
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class CostSum:
+    """What all calls of a kind to a model have cost for a collection; None: the collection is gone."""
+
+    collection: str | None
+    kind: CostKind
+    model: str
+    usage: Usage
+    calls: int
+
+
+class Costs:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def sums(self, tenant: str) -> list[CostSum]:
+        """Return what a tenant has spent, by collection, kind and model."""
+        async with self._database.begin() as connection:
+            found = (await connection.execute(_SUMS, {"tenant": tenant})).all()
+        return [
+            CostSum(s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls) for s in found
+        ]
+
+    async def fold(self, age: timedelta) -> int:
+        """Add up the costs of attempts that are older, by day; return how many attempts that were."""
+        total = 0
+        while True:
+            async with self._database.begin() as connection:
+                folded: int = (await connection.execute(_FOLD, {"age": age, "limit": _BATCH_SIZE})).scalar_one()
+            total += folded
+            if not folded:
+                return total
+
+
+async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:
+    """Write what attempts have cost, in the transaction of their settlement; it may be refused as late."""
+    known = [cost for cost in costs if cost is not None]
+    if known:
+        await connection.execute(_INSERT, cost_rows(known))

@@ -1,0 +1,271 @@
+"""What was billed is counted once, whatever became of the attempt and of what it paid for."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.errors import Unavailable
+from shared.domain.usage import Usage
+from shared.ingest.generate.stage import generate
+from shared.ingest.index.stage import _settle, index_batch, index_stage
+from tests.api import work
+from tests.conftest import Library
+
+KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
+HARBOUR = "The harbour opens at nine and closes at noon, on Sundays too."
+
+
+class Interrupted:
+    """An embedder whose requests after the first never end, or fail once the first has ended."""
+
+    def __init__(self, embedder, error=None):
+        self.embedder = embedder
+        self.error = error
+        self.reached, self.billed = asyncio.Event(), asyncio.Event()
+
+    @property
+    def name(self):
+        return self.embedder.name
+
+    async def dimensions(self):
+        return await self.embedder.dimensions()
+
+    async def embed(self, texts, billed):
+        if self.reached.is_set():
+            await self.billed.wait() if self.error is None else None
+            if self.error is None:
+                await asyncio.Event().wait()
+            raise self.error
+        self.reached.set()
+        if self.error is not None:
+            await asyncio.sleep(0.05)  # the other requests fail meanwhile
+        vectors = await self.embedder.embed(texts, billed)
+        self.billed.set()
+        return vectors
+
+
+async def spent(services, kind="generate", tenant="default"):
+    """Calls, prompt tokens and completion tokens."""
+    sums = [s for s in await services.ledger.costs.sums(tenant) if s.kind == kind]
+    usage = sum((s.usage for s in sums), Usage())
+    return sum(s.calls for s in sums), usage.prompt_tokens, usage.completion_tokens
+
+
+async def claimed(services):
+    (chunk,) = (await services.ledger.work.claim_to_generate(1)).chunks
+    return chunk
+
+
+async def make_due(services):
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE chunks SET due_at = now()"))
+
+
+async def test_every_call_of_the_ingest_is_counted(services, library, provider):
+    await library.add(KEEPER, "a.md")
+    await library.add(HARBOUR, "b.md")
+    await work(services)
+
+    stats = provider.stats()
+    calls, prompt_tokens, completion_tokens = await spent(services)
+    assert calls == stats["calls"] == 2
+    assert prompt_tokens > completion_tokens > 0
+    embeddings, tokens, none = await spent(services, "embed")
+    assert embeddings == stats["embeddings"]
+    assert tokens > none == 0
+    (generate_sum, embed_sum) = await services.ledger.costs.sums("default")
+    assert (generate_sum.collection, generate_sum.model) == ("default", services.generator.model.name)
+    assert (embed_sum.collection, embed_sum.model) == ("default", services.indexer.embedder.name)
+
+
+async def test_a_settlement_that_comes_too_late_is_counted(services, library, provider):
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    slow = await generate(services.generator, await claimed(services))
+    await make_due(services)
+    quick = await generate(services.generator, await claimed(services))
+
+    await services.ledger.work.settle_generated([quick])
+    await services.ledger.work.settle_generated([slow])
+
+    assert (await spent(services))[0] == provider.stats()["calls"] == 2
+
+
+async def test_a_failure_that_comes_too_late_is_counted(services, library, provider):
+    provider.script(malformed_containing="lighthouse")
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    slow = await generate(services.generator, await claimed(services))
+    await make_due(services)
+    await claimed(services)
+
+    await services.ledger.work.settle_generated([slow])
+
+    assert (await spent(services))[0] == provider.stats()["calls"] == 3
+
+
+@pytest.mark.parametrize("change", ["edit", "delete"])
+async def test_a_call_whose_chunk_goes_meanwhile_is_counted(services, library, provider, change):
+    document = await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    outcome = await generate(services.generator, await claimed(services))
+    if change == "edit":
+        await library.add(HARBOUR, "a.md")
+    else:
+        await services.ledger.documents.delete("default", document.id)
+
+    await services.ledger.work.settle_generated([outcome])
+
+    assert (await spent(services))[0] == provider.stats()["calls"] == 1
+
+
+async def test_what_superseded_versions_have_cost_stays_counted(services, library, provider):
+    document = await library.add(KEEPER, "a.md")
+    await work(services)
+    await library.add(HARBOUR, "a.md")
+    await work(services)
+    await services.ledger.work.purge_versions()
+    assert (await spent(services))[0] == provider.stats()["calls"] == 2
+
+    await services.ledger.documents.delete("default", document.id)
+    await services.cleaner.clean()
+    assert (await spent(services))[0] == 2
+    assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"]
+
+
+async def test_malformed_replies_are_counted(services, library, provider):
+    provider.script(malformed_containing="lighthouse")
+    await library.add(KEEPER, "a.md")
+    await work(services)
+
+    assert (await spent(services))[0] == provider.stats()["calls"] == 3
+
+
+async def test_a_settlement_that_is_repeated_is_counted_once(services, library, provider):
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse")
+    outcome = await generate(services.generator, await claimed(services))
+    for _ in range(2):
+        await services.ledger.work.settle_generated([outcome])
+    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    for _ in range(2):
+        await _settle(services.indexer, [outcomes])
+
+    stats = provider.stats()
+    assert (await spent(services))[:2] == (1, outcome.usage.prompt_tokens)
+    assert (await spent(services, "embed"))[0] == stats["embeddings"]
+
+
+async def test_an_indexing_that_comes_too_late_is_counted(services, library, provider):
+    await library.add(KEEPER, "a.md")
+    await work(services, "parse", "generate")
+    slow = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    once = await _settled(services, slow, late=True)
+
+    await work(services, "index")
+
+    assert once > 0
+    assert await spent(services, "embed") == (provider.stats()["embeddings"], 2 * once, 0)
+
+
+async def _settled(services, outcomes, *, late):
+    """Settle an indexing, after its lease has ended; return the tokens that are counted."""
+    if late:
+        await make_due(services)
+        lost = await services.ledger.work.claim_to_index(10)
+        await services.ledger.work.give_back("chunks", [chunk.lease for chunk in lost])
+    await _settle(services.indexer, [outcomes])
+    return (await spent(services, "embed"))[1]
+
+
+@pytest.fixture
+def text_by_text(services):
+    """An indexer that makes a request for each text."""
+    settings = services.settings
+    tuning = settings.tuning.model_copy(update={"embedding_batch_size": 1})
+    return replace(services.indexer, settings=settings.model_copy(update={"tuning": tuning}))
+
+
+async def test_embeddings_of_a_batch_that_is_given_back_are_counted(services, library, provider, text_by_text):
+    await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
+    await work(services, "parse")
+    interrupted = Interrupted(services.indexer.embedder)
+    stage = index_stage(replace(text_by_text, embedder=interrupted))
+    (batch,) = await stage.claim(1)
+    in_work = asyncio.create_task(stage.work(batch, lambda: None))
+    await interrupted.billed.wait()
+    in_work.cancel()
+    await asyncio.gather(in_work, return_exceptions=True)
+
+    await stage.give_back([chunk.lease for chunk in batch])
+
+    assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"] == 1
+
+
+async def test_embeddings_beside_a_request_that_fails_are_counted(services, library, provider, text_by_text):
+    await library.add(KEEPER, "a.md", questions=["Who lives alone?"])
+    await work(services, "parse")
+    away = Interrupted(services.indexer.embedder, Unavailable("away", component="embedding"))
+    indexer = replace(text_by_text, embedder=away)
+    (chunk,) = await services.ledger.work.claim_to_index(10)
+
+    (outcome,) = await index_batch(indexer, [chunk])
+    await _settle(indexer, [[outcome]])
+
+    assert outcome.cost.calls == 1
+    assert (await spent(services, "embed"))[0] == provider.stats()["embeddings"] == 1
+
+
+async def test_tenants_see_their_own_costs_alone(services, provider):
+    await Library(services, "alice").add(KEEPER)
+    await work(services)
+
+    assert (await spent(services, tenant="alice"))[0] == 1
+    assert await services.ledger.costs.sums("bob") == []
+
+
+async def test_costs_of_older_attempts_are_added_up_by_day(services, library, provider):
+    await library.add(KEEPER, "a.md")
+    await work(services)
+    before = await services.ledger.costs.sums("default")
+    await _grow_old(services)
+    await library.add(HARBOUR, "b.md")
+    await work(services)
+
+    assert await services.ledger.costs.fold(timedelta(days=1)) == 2
+    async with services.database.begin() as connection:
+        young = (await connection.execute(text("SELECT kind FROM spent ORDER BY kind"))).scalars().all()
+        days = (await connection.execute(text("SELECT kind, calls FROM spent_by_day ORDER BY kind"))).all()
+    assert young == ["embed", "generate"]
+    assert days == [(s.kind, s.calls) for s in reversed(before)]
+
+    await _grow_old(services)
+    sums = await services.ledger.costs.sums("default")
+    assert await services.ledger.costs.fold(timedelta(days=1)) == 2
+    assert await services.ledger.costs.sums("default") == sums
+    assert await services.ledger.costs.fold(timedelta(days=1)) == 0
+
+
+async def _grow_old(services):
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE spent SET at = at - interval '25 hours'"))
+
+
+async def test_attempts_that_last_do_not_hold_back_older_costs(services):
+    """The oldest rows by their tokens are young: their attempts began long ago."""
+    async with services.database.begin() as connection:
+        for token, age in enumerate((0, 30, 0, 30)):
+            await connection.execute(
+                text(
+                    "INSERT INTO spent (token, tenant, collection_id, kind, model, prompt_tokens, completion_tokens,"
+                    " calls, at)"
+                    " VALUES (:token, 'default', :id, 'embed', 'm', 1, 0, 1, now() - CAST(:age AS interval))"
+                ),
+                {"token": token, "id": uuid4(), "age": timedelta(days=age)},
+            )
+
+    assert await services.ledger.costs.fold(timedelta(days=1)) == 2

@@ -1,0 +1,45 @@
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from shared.domain.records import Lease
+from shared.domain.usage import Usage
+from shared.ingest.index.embedding_costs import EmbeddingCosts
+
+
+@dataclass
+class Chunk:
+    """What a bill needs to know of a chunk."""
+
+    tenant: str
+    token: int
+    collection_id: UUID = field(default_factory=uuid4)
+    document_id: UUID = field(default_factory=uuid4)
+
+    @property
+    def lease(self):
+        return Lease(self.document_id, 1, self.token)
+
+
+def test_the_shares_of_a_request_add_up_to_what_was_billed():
+    chunks = [Chunk("alice", 1), Chunk("alice", 1), Chunk("bob", 2), Chunk("carol", 3)]
+    costs = EmbeddingCosts("model")
+
+    costs.bill(chunks, ["a" * 300, "b" * 30, "c" * 600, ""], Usage(1001))
+    first, second, third = costs.of([chunk.lease for chunk in chunks])
+
+    assert [cost.tenant for cost in (first, second, third)] == ["alice", "bob", "carol"]
+    assert sum(cost.usage.prompt_tokens for cost in (first, second, third)) == 1001
+    assert 1.7 < second.usage.prompt_tokens / first.usage.prompt_tokens < 1.9
+    assert [cost.calls for cost in (first, second, third)] == [1, 0, 0]
+
+
+def test_the_requests_of_a_chunk_are_added_up():
+    chunk = Chunk("alice", 1)
+    costs = EmbeddingCosts("model")
+
+    for tokens in (10, 20):
+        costs.bill([chunk], ["text"], Usage(tokens))
+
+    (cost,) = costs.of([chunk.lease])
+    assert (cost.usage, cost.calls, cost.kind, cost.model) == (Usage(30), 2, "embed", "model")
+    assert costs.of([chunk.lease]) == []
