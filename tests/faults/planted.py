@@ -289,6 +289,12 @@ BUGS = (
         (("if written else {}", "if not written else {}"),),
     ),
     Bug(
+        "a question of a chunk is one point in all versions",
+        HISTORIES,
+        "shared/vectors/points.py",
+        (('f"{version}/{ordinal}"', 'f"{ordinal}"'),),
+    ),
+    Bug(
         "users' questions of a live version wait for an edit that failed",
         HISTORIES,
         "shared/ledger/work.py",

@@ -98,7 +98,7 @@ def test_bm25_is_a_share_of_what_a_chunk_could_reach():
     terms = query_vector("tide tables harbour")
 
     assert full_bm25(terms, 1_000) == pytest.approx(3 * 2.2 * 0.5 * 7.6, rel=0.01)
-    assert fold("bm25", [Hit("a", 10.0, {})], 100, 20.0).scores == {"a": 0.5}
+    assert fold("bm25", [Hit("1", 10.0, {"chunk_id": "a"})], 100, 20.0).scores == {"a": 0.5}
 
 
 def test_diversity_puts_what_is_like_the_first_behind_what_is_not():
