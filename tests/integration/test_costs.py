@@ -84,7 +84,7 @@ async def test_every_call_of_the_ingest_is_counted(services, library, provider):
 
 async def test_a_settlement_that_comes_too_late_is_counted(services, library, provider):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     slow = await generate(services.generator, await claimed(services))
     await make_due(services)
     quick = await generate(services.generator, await claimed(services))
@@ -98,7 +98,7 @@ async def test_a_settlement_that_comes_too_late_is_counted(services, library, pr
 async def test_a_failure_that_comes_too_late_is_counted(services, library, provider):
     provider.script(malformed_containing="lighthouse")
     await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     slow = await generate(services.generator, await claimed(services))
     await make_due(services)
     await claimed(services)
@@ -111,7 +111,7 @@ async def test_a_failure_that_comes_too_late_is_counted(services, library, provi
 @pytest.mark.parametrize("change", ["edit", "delete"])
 async def test_a_call_whose_chunk_goes_meanwhile_is_counted(services, library, provider, change):
     document = await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     outcome = await generate(services.generator, await claimed(services))
     if change == "edit":
         await library.add(HARBOUR, "a.md")
@@ -147,7 +147,7 @@ async def test_malformed_replies_are_counted(services, library, provider):
 
 async def test_a_settlement_that_is_repeated_is_counted_once(services, library, provider):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     outcome = await generate(services.generator, await claimed(services))
     for _ in range(2):
         await services.ledger.work.settle_generated([outcome])
@@ -236,16 +236,16 @@ async def test_costs_of_older_attempts_are_added_up_by_day(services, library, pr
     await library.add(HARBOUR, "b.md")
     await work(services)
 
-    assert await services.ledger.costs.fold(timedelta(days=1)) == 2
+    assert await services.ledger.costs.fold(timedelta(days=1)) == 3
     async with services.database.begin() as connection:
         young = (await connection.execute(text("SELECT kind FROM spent ORDER BY kind"))).scalars().all()
         days = (await connection.execute(text("SELECT kind, calls FROM spent_by_day ORDER BY kind"))).all()
-    assert young == ["embed", "generate"]
+    assert young == ["embed", "embed", "generate"]
     assert days == [(s.kind, s.calls) for s in reversed(before)]
 
     await _grow_old(services)
     sums = await services.ledger.costs.sums("default")
-    assert await services.ledger.costs.fold(timedelta(days=1)) == 2
+    assert await services.ledger.costs.fold(timedelta(days=1)) == 3
     assert await services.ledger.costs.sums("default") == sums
     assert await services.ledger.costs.fold(timedelta(days=1)) == 0
 

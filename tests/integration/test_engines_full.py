@@ -49,8 +49,8 @@ async def test_the_reason_of_a_full_broker_is_logged(settings, full_broker, caps
 @pytest.mark.parametrize(
     ("cause", "said"),
     [
-        (asyncpg.DiskFullError("could not extend file: No space left on device"), "No space left on device"),
-        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), "too many clients"),
+        (asyncpg.DiskFullError("could not extend file: No space left on device"), "DiskFullError"),
+        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), "TooManyConnectionsError"),
         (asyncpg.AdminShutdownError("terminating connection"), "AdminShutdownError"),
     ],
 )

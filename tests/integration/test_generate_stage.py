@@ -187,7 +187,7 @@ async def test_an_edit_between_two_calls_pays_for_none_of_the_same_content_again
     services, library, provider, question_by_question
 ):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3)
     stage = generate_stage(replace(question_by_question, model=interrupted))
     (chunk,) = await stage.claim(1)
@@ -197,7 +197,7 @@ async def test_an_edit_between_two_calls_pays_for_none_of_the_same_content_again
     in_work.cancel()
     await stage.give_back([chunk.lease])
 
-    await work(services, "parse")
+    await work(services, "parse", "index")
     stage = generate_stage(question_by_question)
     (again,) = await stage.claim(1)
     outcome = await stage.work(again, lambda: None)
@@ -210,7 +210,7 @@ async def test_replies_that_come_after_an_edit_are_kept_for_the_same_content(
     services, library, provider, question_by_question
 ):
     await library.add(KEEPER, "a.md")
-    await work(services, "parse")
+    await work(services, "parse", "index")
     interrupted = Interrupted(services.generator.model, 3, RateLimited("429"))
     stage = generate_stage(replace(question_by_question, model=interrupted))
     (chunk,) = await stage.claim(1)
@@ -220,7 +220,7 @@ async def test_replies_that_come_after_an_edit_are_kept_for_the_same_content(
         await connection.execute(text("DELETE FROM paid_replies"))  # as if none had been kept before the edit
     await services.ledger.work.settle_generated([outcome])
 
-    await work(services, "parse")
+    await work(services, "parse", "index")
     stage = generate_stage(question_by_question)
     (again,) = await stage.claim(1)
     outcome = await stage.work(again, lambda: None)

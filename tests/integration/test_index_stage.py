@@ -133,13 +133,14 @@ class OddEmbedder:
 
     def __init__(self, embedder, odd):
         self.embedder = embedder
+        self.name = embedder.name
         self.odd = odd
 
     async def dimensions(self):
         return await self.embedder.dimensions()
 
-    async def embed(self, texts):
-        vectors = await self.embedder.embed(texts)
+    async def embed(self, texts, billed):
+        vectors = await self.embedder.embed(texts, billed)
         return [v[:5] if any(word in text for word in self.odd) else v for text, v in zip(texts, vectors, strict=True)]
 
 

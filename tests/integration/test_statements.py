@@ -45,8 +45,8 @@ async def test_only_chunks_have_calls_that_were_abandoned(services, library, pro
 async def test_a_version_that_replaces_another_is_swept_once(services, library, provider):
     await library.add(HARBOUR, "harbour.md")
     await work(services)
-    document = await library.add(f"{HARBOUR} It closes at nine.", "harbour.md")
-    await work(services, "parse", "generate")
+    document = await library.add(f"{HARBOUR} It closes at nine.", "harbour.md", questions=["When does it close?"])
+    await work(services, "parse")
 
     with statements(services, "INTO sweeps") as sent:
         await work(services, "index")
