@@ -37,6 +37,7 @@ BROKER = "tests/faults/test_broker_fails.py::"
 QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
+PROVIDER = "tests/faults/test_provider_fails.py::"
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_the_points_of_what_is_live"
 BUGS = (
     Bug(
@@ -275,6 +276,18 @@ BUGS = (
         "tests/faults/test_settings_differ.py::test_a_prompt_changes_while_chunks_wait",
         "shared/ingest/generate/stage.py",
         (("key_of=partial(_key_of, generator)", "key_of=None"),),
+    ),
+    Bug(
+        "a version waits for its questions",
+        PROVIDER + "test_every_text_is_found_while_the_language_model_is_dead",
+        "shared/ledger/statements.py",
+        (("states.is_in(states.TO_INDEX_TEXT, ", "states.is_in(states.OPEN_CHUNKS, "),),
+    ),
+    Bug(
+        "what was written hidden stays so though its version became live",
+        HISTORIES,
+        "shared/ledger/work.py",
+        (("await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])", "pass"),),
     ),
     Bug(
         "the calls of a version that is given up are forgotten",

@@ -167,6 +167,11 @@ class Scenario:
 
         self.fleet.wait_until(came_so_far, f"not every chunk was counted as {state}")
 
+    def is_searchable(self) -> bool:
+        """Whether queries see the newest version of every document."""
+        documents = self.fleet.documents(self.collection)
+        return len(documents) == len(self.documents) and all(d["live_version"] == d["version"] for d in documents)
+
     def settle(self, timeout: float = 120, *, swept: bool = False) -> list[dict[str, Any]]:
         """Wait until every document has ended; with `swept`, until late writers have been swept after too."""
         documents = self.fleet.wait_until_settled(len(self.documents), self.collection, timeout)

@@ -1,5 +1,7 @@
 """The provider answers with errors, not at all, in pieces or with nonsense: every chunk ends all the same."""
 
+import time
+
 
 def test_a_share_of_its_replies_is_of_no_use(fleet, provider, begin, scale):
     scenario = begin("10", "500s, timeouts, truncated, slow")
@@ -21,3 +23,35 @@ def test_a_share_of_its_replies_is_of_no_use(fleet, provider, begin, scale):
     assert len(degraded) == 1
     row = scenario.judge(note="1 dead, retried")
     assert row.calls > row.chunks
+
+
+def test_every_text_is_found_while_the_language_model_is_dead(fleet, provider, begin, scale):
+    scenario = begin("19", "the language model is dead")
+    before = scenario.corpus(scale.documents // 2)
+    scenario.hand_in(before)
+    scenario.settle()
+    provider.script(status=503)
+    began = time.monotonic()
+
+    scenario.hand_in({f"new-{name}": parts for name, parts in scenario.corpus(len(before), version=9).items()})
+    scenario.update(before, changed=1, version=2)
+    fleet.wait_until(scenario.is_searchable, "not every text stood", 60)
+    seconds = time.monotonic() - began
+    not_found = [
+        part.mark for parts in scenario.documents.values() for part in parts if not found_first(fleet, scenario, part)
+    ]
+    questions = sum(document["questions"] for document in fleet.documents(scenario.collection))
+    provider.script(status=0)
+
+    assert not_found == []
+    assert questions > len(before)  # texts that an edit left as they were keep theirs
+    scenario.settle()
+    row = scenario.judge(note=f"all found {seconds:.1f} s after")
+    assert row.paid_twice == 0
+
+
+def found_first(fleet, scenario, part):
+    """Whether a question with the words of a section finds it before all others."""
+    question = {"collection": scenario.collection, "question": part.body[:200], "top_k": 1}
+    reply = fleet.client.post("/v1/retrieve", json=question).raise_for_status().json()
+    return [part.body in chunk["text"] for chunk in reply["chunks"]] == [True]
