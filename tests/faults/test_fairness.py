@@ -27,7 +27,7 @@ def test_a_tenants_few_chunks_overtake_anothers_many(fleet, provider, begin, sca
     ahead = []
     for name, sections in documents.items():
         few.hand_in({name: sections})
-        few.wait_for_chunks("total")
+        few.wait_for_chunks("searchable")
         due = flood.calls()
         few.settle()
         ahead.append(calls_ahead(due))
