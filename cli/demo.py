@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,8 +20,9 @@ from shared.domain.errors import Unavailable
 from shared.settings import Settings, load
 
 COLLECTION = "demo"
-FIRST = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # these have the answers to the questions below
-PATIENCE_SECONDS = 180.0  # for the written questions of these documents, on a slow machine
+AHEAD = tuple(f"packages/{name}" for name in library.PACKAGES[:3])  # these have the answers to the questions below
+FIRST = AHEAD[0]  # this one answers the first question
+PATIENCE_SECONDS = 180.0  # for the written questions of the first document, on a slow machine
 QUESTIONS = (
     "Does HTTPX support HTTP/2?",
     "Does orjson support PyPy?",
@@ -66,18 +68,17 @@ class Show:
 
 
 def _show(show: Show, data_dir: Path) -> None:
-    """Hand in the documents, and ask as soon as those are found that answer."""
+    """Hand in the documents, and ask as soon as the first is found, which answers."""
     first, *others = QUESTIONS
     batch, known = _hand_in(show, library.write(data_dir / "documents"))
     show.ask(first)
     if not known:
         show.say(f"\nFound by its text, {show.seconds} s after the start. Now a model writes what else one may ask:")
         _follow(show, batch)
-        if _stand(batch, "ready"):
+        if _stands(batch, "ready"):
             matched = _matched_question(show.ask(first))
-            show.say(
-                "\nThe same question, " + ("now found by a written one." if matched else "found by its text still.")
-            )
+            by = "now found by a written one." if matched else "found by its text still."
+            show.say(f"\nThe same question, {by}")
         else:
             show.say("This machine is slow or busy: the next start finds more written questions.")
     for question in others:
@@ -86,7 +87,7 @@ def _show(show: Show, data_dir: Path) -> None:
 
 
 def _hand_in(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
-    """Hand in the documents and wait until those are found that have the answers.
+    """Hand in the documents and wait until the first is found.
 
     Returns:
         The documents, and whether all of them were found already.
@@ -96,34 +97,34 @@ def _hand_in(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
     """
     batch = UploadBatch(len(files))
     with Meter(show.console) as meter:
-        for lane in ("interactive", "bulk"):
-            for _ in upload(show.client, _of_lane(files, lane), COLLECTION, lane, batch):
+        for lane, some in _in_turn(files):
+            for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
         known = batch.count().searchable == len(files)
         for count in follow(show.client, batch, "searchable"):
             meter.show(count)
-            if _stand(batch, "searchable"):
+            if _stands(batch, "searchable"):
                 break
     if batch.refused or batch.states()["failed"]:
         output.print_batch(show.console, batch)
-    if not batch.count().searchable:
+    if batch.states()["failed"] == len(batch.documents):
         raise Unavailable("No document could be ingested.", component="demo")
     return batch, known
 
 
 def _follow(show: Show, batch: UploadBatch) -> None:
-    """Follow the documents until all are found, and the answering ones with their questions, if that is soon enough."""
+    """Follow the documents until all are found, and the first with its questions, if that is soon enough."""
     started = time.monotonic()
     with Meter(show.console) as meter:
         for count in follow(show.client, batch):
             meter.show(count)
-            enough = _stand(batch, "ready") or time.monotonic() - started > PATIENCE_SECONDS
+            enough = _stands(batch, "ready") or time.monotonic() - started > PATIENCE_SECONDS
             if enough and not any(batch.waits(name, "searchable") for name in batch.documents):
                 return
 
 
-def _stand(batch: UploadBatch, until: Until) -> bool:
-    """Whether the documents that have the answers are searchable, or ready."""
+def _stands(batch: UploadBatch, until: Until) -> bool:
+    """Whether the first document is searchable, or ready."""
     first = [name for name, document in batch.documents.items() if document["external_id"].startswith(FIRST)]
     return not any(batch.waits(name, until) for name in first)
 
@@ -157,9 +158,12 @@ def _key() -> str | None:
     return os.environ.get("FOREASK_API_KEY")
 
 
-def _of_lane(files: dict[str, Path], lane: str) -> dict[str, Path]:
-    """Return the files of a lane. The documents with the answers are interactive, all others bulk."""
-    return {name: path for name, path in files.items() if name.startswith(FIRST) == (lane == "interactive")}
+def _in_turn(files: dict[str, Path]) -> Iterator[tuple[str, dict[str, Path]]]:
+    """Yield the files and their lanes in the order in which their questions are to be written."""
+    lanes = {name: "interactive" if name.startswith(AHEAD) else "bulk" for name in files}
+    yield "interactive", {name: path for name, path in files.items() if name.startswith(FIRST)}
+    for lane in ("interactive", "bulk"):
+        yield lane, {n: path for n, path in files.items() if lanes[n] == lane and not n.startswith(FIRST)}
 
 
 def _part(launcher: Launcher, data_dir: Path, console: Console, seconds: float) -> None:

@@ -159,10 +159,9 @@ def test_the_demo_has_the_documents_that_answer_its_questions(tmp_path):
 
 def test_the_demo_hands_in_what_answers_its_questions_ahead_of_the_rest(tmp_path):
     files = library.write(tmp_path)
-    first, rest = (demo._of_lane(files, lane) for lane in ("interactive", "bulk"))
-    assert list(first) == list(files)[:3]
-    assert first | rest == files
-    assert not first.keys() & rest.keys()
+    turns = list(demo._in_turn(files))
+    assert [lane for lane, _ in turns] == ["interactive", "interactive", "bulk"]
+    assert [list(some) for _, some in turns] == [list(files)[:1], list(files)[1:3], list(files)[3:]]
 
 
 class DemoServer:
