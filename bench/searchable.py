@@ -70,13 +70,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder)) as deployment:
             deployment.ingest({_SEED: "# Seed\n\nThe text that is copied."}, "others")
             deployment.wait_until_settled(1, "others")
-            report("idle", deployment, uploads)
+            report("idle", deployment, provider, uploads)
             provider.script(latency_seconds=_MODEL_SECONDS)
             asyncio.run(make_backlog(deployment))
-            report(f"{BACKLOG_CHUNKS:,} chunks wait", deployment, uploads)
+            report(f"{BACKLOG_CHUNKS:,} chunks wait", deployment, provider, uploads)
             provider.script(status=503)
             time.sleep(2 * _MODEL_SECONDS)
-            report("and the model is dead", deployment, uploads)
+            report("and the model is dead", deployment, provider, uploads)
     finally:
         provider.close()
 
@@ -95,8 +95,9 @@ async def make_backlog(deployment: Deployment) -> None:
         await database.aclose()
 
 
-def report(name: str, deployment: Deployment, uploads: int) -> None:
+def report(name: str, deployment: Deployment, provider: ScriptedProvider, uploads: int) -> None:
     """Hand documents in one by one; print the seconds until they were found, and of each step."""
+    provider.reset()
     before = deployment.cpu_seconds()
     started = time.perf_counter()
     measured = []
@@ -104,7 +105,8 @@ def report(name: str, deployment: Deployment, uploads: int) -> None:
         measured.append(found_after(deployment, f"{name} {external_id}", f"{body}\n\n{name} {number}"))
         time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
     cpu = sum(deployment.cpu_seconds().values()) - sum(before.values())
-    load = f"load {os.getloadavg()[0]:.1f}, {cpu / (time.perf_counter() - started):.2f} cores used"
+    cores, calls = cpu / (time.perf_counter() - started), provider.stats()["calls"]
+    load = f"load {os.getloadavg()[0]:.1f}, {cores:.2f} cores used, {calls} calls of the model"
     whole = [sum(steps) for steps in measured]
     print(f"{name}: p50 {_percentile(whole, 50):.2f} s, p95 {_percentile(whole, 95):.2f} s ({load})", flush=True)
     for step, seconds in zip(STEPS, zip(*measured, strict=True), strict=True):
