@@ -12,7 +12,7 @@ from rich.console import Console
 
 from cli import library, output
 from cli.client import Client, Json
-from cli.ingestion import Until, UploadBatch, follow, upload
+from cli.ingestion import FOUND, Until, UploadBatch, follow, upload
 from cli.launcher import Launcher, Plan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import Crew
@@ -90,7 +90,7 @@ def _hand_in(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
     """Hand in the documents and wait until the first is found.
 
     Returns:
-        The documents, and whether all of them were found already.
+        The documents, and whether the first was found already, as in a second run.
 
     Raises:
         Unavailable: no document could be ingested.
@@ -100,7 +100,7 @@ def _hand_in(show: Show, files: dict[str, Path]) -> tuple[UploadBatch, bool]:
         for lane, some in _in_turn(files):
             for _ in upload(show.client, some, COLLECTION, lane, batch):
                 meter.show(batch.count("searchable"))
-        known = batch.count().searchable == len(files)
+        known = any(_is_first(document) and document["state"] in FOUND for document in batch.documents.values())
         for count in follow(show.client, batch, "searchable"):
             meter.show(count)
             if _stands(batch, "searchable"):
@@ -125,8 +125,11 @@ def _follow(show: Show, batch: UploadBatch) -> None:
 
 def _stands(batch: UploadBatch, until: Until) -> bool:
     """Whether the first document is searchable, or ready."""
-    first = [name for name, document in batch.documents.items() if document["external_id"].startswith(FIRST)]
-    return not any(batch.waits(name, until) for name in first)
+    return not any(_is_first(document) and batch.waits(name, until) for name, document in batch.documents.items())
+
+
+def _is_first(document: Json) -> bool:
+    return str(document["external_id"]).startswith(FIRST)
 
 
 def _matched_question(reply: Json) -> str | None:

@@ -18,8 +18,8 @@ from shared.domain.errors import ForeaskError, Transient
 
 UPLOADS_AT_ONCE = 8
 _FINAL = frozenset({"ready", "degraded", "failed"})
-_FOUND = frozenset({"searchable", "ready", "degraded"})
-_ENDS = {"ready": _FINAL, "searchable": _FINAL | _FOUND}
+FOUND = frozenset({"searchable", "ready", "degraded"})
+_ENDS = {"ready": _FINAL, "searchable": _FINAL | FOUND}
 _SLICE = 100  # documents of one request
 _SLICES = 10  # requests of one round: a million documents cost a round no more than a thousand
 _SHORTEST_ROUND_SECONDS = 0.5
@@ -73,7 +73,7 @@ class UploadBatch:
         return Count(
             documents=self.total,
             documents_done=sum(states[state] for state in _ENDS[until]) + len(self.refused),
-            searchable=sum(states[state] for state in _FOUND),
+            searchable=sum(states[state] for state in FOUND),
             failed=states["failed"] + len(self.refused),
             chunks=chunks["total"],
             chunks_generated=chunks["generated"],

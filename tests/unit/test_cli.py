@@ -217,6 +217,17 @@ def test_the_demo_waits_for_nothing_where_all_is_found_already(tmp_path, monkeyp
     assert f"{len(library.write(tmp_path))} documents wait for more questions" in shown
 
 
+def test_the_demo_does_not_wait_for_a_page_that_has_changed(tmp_path, monkeypatch):
+    class WithChange(DemoServer):
+        def upload(self, path, name, collection, lane):
+            known = super().upload(path, name, collection, lane)
+            return known if name.startswith("packages/") else known | {"state": "queued"}
+
+    shown = shown_by_the_demo(WithChange("searchable"), tmp_path, monkeypatch)
+
+    assert shown.count("? " + demo.QUESTIONS[0]) == 1
+
+
 def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path):
     for name, value in (
         ("DATABASE_URL", "postgresql://production"),
