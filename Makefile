@@ -21,7 +21,7 @@ help: ## list the commands
 
 install: $(VENV)/.installed ## install foreask with its embedded engines into .venv
 
-demo: install ## start everything, ingest real documents, ask three questions
+demo: install ## start everything, ingest real documents, ask four questions
 	@$(IN) -m cli demo
 
 up: install ## start everything and keep it running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -94,6 +94,11 @@ class Client:
 
     def document(self, document_id: str) -> Json:
         return self._json("GET", f"/v1/documents/{document_id}")
+
+    def documents_of(self, document_ids: Sequence[str]) -> list[Json]:
+        """Return those of up to 100 documents that exist, in any order."""
+        documents: list[Json] = self._json("GET", "/v1/documents", params={"id": document_ids, "limit": _PAGE})["items"]
+        return documents
 
     def chunks(self, document_id: str) -> Iterator[Json]:
         return self._items(f"/v1/documents/{document_id}/chunks", {})

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from itertools import islice
+from math import ceil
 from pathlib import Path
+from typing import Literal
 
 from cli.client import Client, Json
 from cli.meter import Count
 from shared.domain.errors import ForeaskError, Transient
 
 UPLOADS_AT_ONCE = 8
-ACTIVE = ("queued", "parsing", "indexing", "searchable")
 _FINAL = frozenset({"ready", "degraded", "failed"})
-_LOOK_UPS = 200  # documents that one round reads one by one
+FOUND = frozenset({"searchable", "ready", "degraded"})
+_ENDS = {"ready": _FINAL, "searchable": _FINAL | FOUND}
+_SLICE = 100  # documents of one request
+_SLICES = 10  # requests of one round: a million documents cost a round no more than a thousand
 _SHORTEST_ROUND_SECONDS = 0.5
 _ROUND_SHARE = 5  # requests may take a fifth of the time, so that a large corpus does not load the server
 _PATIENCE = 10  # rounds for which the server may be away
+# A document that somebody deleted meanwhile.
+_GONE: Json = {"state": "failed", "chunks": {}, "error": "It was deleted meanwhile."}
+_KEPT = ("external_id", "state", "chunks", "questions", "error")
+
+Until = Literal["searchable", "ready"]
 
 
 @dataclass(slots=True)
@@ -30,29 +39,45 @@ class UploadBatch:
     Args:
         total: files to hand in.
         refused: why the server refused a file, by external id.
-        documents: the newest view of each document, by document id; at first the reply to its upload.
+        documents: what is needed of the newest view of each document, by document id; at first of the reply to its
+            upload, which has no counts.
     """
 
     total: int
     refused: dict[str, str] = field(default_factory=dict)
     documents: dict[str, Json] = field(default_factory=dict)
+    _states: Counter[str] = field(default_factory=Counter)  # kept while documents come: there may be a million
+    _chunks: Counter[str] = field(default_factory=Counter)
+
+    def see(self, document_id: str, document: Json) -> None:
+        """Note the newest view of a document."""
+        before = self.documents.get(document_id)
+        if before is not None:
+            self._states[before["state"]] -= 1
+            self._chunks.subtract(before.get("chunks", {}))
+        self.documents[document_id] = {name: document[name] for name in _KEPT if name in document}
+        self._states[document["state"]] += 1
+        self._chunks.update(document.get("chunks", {}))
 
     def states(self) -> Counter[str]:
-        return Counter(str(document["state"]) for document in self.documents.values())
+        return +self._states
 
-    def unfinished(self) -> list[str]:
-        return [name for name, document in self.documents.items() if document["state"] not in _FINAL]
+    def waits(self, document_id: str, until: Until) -> bool:
+        """Whether a document is still to be followed; the reply to an upload has no counts, so it is."""
+        document = self.documents[document_id]
+        return document["state"] not in _ENDS[until] or "chunks" not in document
 
-    def count(self) -> Count:
-        chunks = [document["chunks"] for document in self.documents.values() if "chunks" in document]
-        states = self.states()
+    def count(self, until: Until = "ready") -> Count:
+        states, chunks = self._states, self._chunks
+        stand = chunks["indexed"] if until == "ready" else chunks["searchable"]
         return Count(
             documents=self.total,
-            documents_done=sum(states[state] for state in _FINAL) + len(self.refused),
+            documents_done=sum(states[state] for state in _ENDS[until]) + len(self.refused),
+            searchable=sum(states[state] for state in FOUND),
             failed=states["failed"] + len(self.refused),
-            chunks=sum(chunk["total"] for chunk in chunks),
-            chunks_generated=sum(chunk["generated"] for chunk in chunks),
-            chunks_done=sum(chunk["indexed"] + chunk["dead"] + chunk.get("discarded", 0) for chunk in chunks),
+            chunks=chunks["total"],
+            chunks_generated=chunks["generated"],
+            chunks_done=stand + chunks["dead"] + chunks["discarded"],
             complete=len(self.documents) + len(self.refused) == self.total and not states["queued"] + states["parsing"],
         )
 
@@ -71,7 +96,7 @@ def upload(
             except (ForeaskError, OSError) as error:
                 batch.refused[name] = error.message if isinstance(error, ForeaskError) else _reason(error)
             else:
-                batch.documents[accepted["document_id"]] = accepted
+                batch.see(accepted["document_id"], accepted)
             yield name
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -80,47 +105,45 @@ def upload(
 def follow(
     client: Client,
     batch: UploadBatch,
-    collection: str,
+    until: Until = "ready",
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Count]:
-    """Yield counts of the batch until each document is in a final state.
+    """Yield counts of the batch until each document is searchable, or in a final state.
+
+    A round reads a part of the documents that still wait, the next round those behind them.
 
     Raises:
         Unavailable: the server was away for more than ten rounds.
     """
     away = 0
+    waiting = deque(name for name in batch.documents if batch.waits(name, until))
     while True:
         started = clock()
         try:
-            _refresh(client, batch, collection)
+            _read_some(client, batch, until, waiting)
             away = 0
         except Transient:
             away += 1
             if away > _PATIENCE:
                 raise
-        yield batch.count()
-        if not batch.unfinished():
+        yield batch.count(until)
+        if not waiting:
             return
         sleep(max(_SHORTEST_ROUND_SECONDS, (clock() - started) * (_ROUND_SHARE - 1)))
 
 
-def _refresh(client: Client, batch: UploadBatch, collection: str) -> None:
-    """Read the batch's documents again: active ones as lists, and one by one those that left the lists."""
-    active = set[str]()
-    for state in ACTIVE:
-        for document in client.documents(collection, state):
-            if document["id"] in batch.documents:
-                batch.documents[document["id"]] = document
-                active.add(document["id"])
-    unseen = (name for name, document in batch.documents.items() if name not in active and not _is_final(document))
-    for name in list(islice(unseen, _LOOK_UPS)):
-        batch.documents[name] = client.document(name)
-
-
-def _is_final(document: Json) -> bool:
-    # The reply to an upload has no counts, so its document is read once even if its state is final.
-    return document["state"] in _FINAL and "chunks" in document
+def _read_some(client: Client, batch: UploadBatch, until: Until, waiting: deque[str]) -> None:
+    """Read the first of the waiting documents again; those that still wait go behind all others."""
+    slices = ceil(len(waiting) / _SLICE)
+    for _ in range(min(slices, _SLICES)):
+        names = list(islice(waiting, _SLICE))
+        documents = {document["id"]: document for document in client.documents_of(names)}
+        for name in names:
+            waiting.popleft()
+            batch.see(name, documents.get(name) or _GONE | {"external_id": batch.documents[name]["external_id"]})
+            if batch.waits(name, until):
+                waiting.append(name)
 
 
 def _reason(error: OSError) -> str:

@@ -19,11 +19,15 @@ _LINE_EVERY_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded."""
+    """Counts of a batch of documents. A chunk is done when it is indexed, dead or discarded.
+
+    `searchable` documents are found, at least by their texts.
+    """
 
     documents: int
     documents_done: int = 0
     failed: int = 0
+    searchable: int = 0
     chunks: int = 0
     chunks_generated: int = 0
     chunks_done: int = 0
@@ -86,12 +90,12 @@ class Meter:
     def show(self, count: Count) -> None:
         if count.chunks:  # chunks that were done before this ingest say nothing about its pace
             self._rate.note(count.chunks_done)
-        failed = f"{count.failed} failed" if count.failed else ""
         if self._bars is None:
-            self._line(count, failed)
+            self._line(count)
             return
         progress, documents, chunks = self._bars
-        progress.update(documents, total=count.documents, completed=count.documents_done, note=failed)
+        note = ", ".join(_notes(count))
+        progress.update(documents, total=count.documents, completed=count.documents_done, note=note)
         progress.update(chunks, total=count.chunks, completed=count.chunks_done, note=self._pace(count))
 
     def _pace(self, count: Count) -> str:
@@ -105,18 +109,24 @@ class Meter:
             parts.append(f"{eta} left" if count.complete else f"at least {eta} left")
         return ", ".join(parts)
 
-    def _line(self, count: Count, failed: str) -> None:
+    def _line(self, count: Count) -> None:
         now = self._clock()
         finished = count.documents_done == count.documents
         if now < self._next_line and not finished:
             return
         self._next_line = now + _LINE_EVERY_SECONDS
-        parts = [f"documents {count.documents_done} of {count.documents}", failed]
+        parts = [f"documents {count.documents_done} of {count.documents}", *_notes(count)]
         parts += [f"chunks {count.chunks_done} of {count.chunks}", self._pace(count)]
         line = ", ".join(part for part in parts if part)
         if line != self._last:
             self._console.print(line, highlight=False, soft_wrap=True)
             self._last = line
+
+
+def _notes(count: Count) -> list[str]:
+    """Say of the documents how many are found already and how many failed."""
+    found = [f"{count.searchable} searchable"] if count.searchable > count.documents_done - count.failed else []
+    return [*found, *([f"{count.failed} failed"] if count.failed else [])]
 
 
 class Stages:

@@ -95,9 +95,10 @@ def print_documents(console: Console, documents: Iterable[Json]) -> None:
         chunks = document["chunks"]
         dead = f", {chunks['dead']} dead" if chunks["dead"] else ""
         error = f"  {document['error']}" if document["error"] else ""
-        counts = f"{chunks['indexed']}/{chunks['total']} chunks{dead}, {document['questions']} questions"
+        found = f", {chunks['searchable']} searchable" if chunks["searchable"] > chunks["indexed"] else ""
+        counts = f"{chunks['indexed']}/{chunks['total']} chunks{found}{dead}, {document['questions']} questions"
         name = f"{document['collection']}/{document['external_id']}"
-        say(console, f"{document['id']}  {document['state']:<8}  {name}  {counts}{error}")
+        say(console, f"{document['id']}  {document['state']:<10}  {name}  {counts}{error}")
 
 
 def print_document(console: Console, document: Json, chunks: Iterator[Json]) -> None:

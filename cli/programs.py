@@ -27,10 +27,10 @@ class Crew:
 
 
 class Programs:
-    """Children that are started, watched and stopped side by side.
+    """Children that are watched and stopped side by side.
 
     Args:
-        children: in any order.
+        children: the first one is started before all others.
         given_up: told of one that ended and did not come back; called from another thread.
     """
 
@@ -39,13 +39,16 @@ class Programs:
         self._supervisors = [Supervisor([child], given_up) for child in children]
 
     def start(self) -> None:
-        """Start all and wait until all are healthy.
+        """Start the first, then all others, and wait until all are healthy.
+
+        The API begins alone: with two cores it answers in a third of the time, and work that it takes in waits.
 
         Raises:
             Unavailable: one did not come up; the message holds the end of its log.
         """
+        self._supervisors[0].start()
         with ThreadPoolExecutor(len(self._supervisors)) as pool:
-            list(pool.map(Supervisor.start, self._supervisors))
+            list(pool.map(Supervisor.start, self._supervisors[1:]))
 
     def stop(self) -> None:
         """Stop all at once: no child waits for a worker that finishes its calls."""

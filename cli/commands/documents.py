@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cli.client import Client
     from cli.files import Selection
-    from cli.ingestion import UploadBatch
+    from cli.ingestion import Until, UploadBatch
 
 # Exit codes of `ingest`; 2 is a usage error.
 NOT_TAKEN = 1
@@ -29,6 +29,12 @@ documents_app = typer.Typer(help="List documents; `show`, `retry` or `delete` on
 class Lane(StrEnum):
     INTERACTIVE = "interactive"
     BULK = "bulk"
+
+
+class Wait(StrEnum):
+    READY = "ready"
+    SEARCHABLE = "searchable"
+    NO = "no"
 
 
 def register(app: typer.Typer) -> None:
@@ -51,13 +57,17 @@ def ingest(
     *,
     collection: Collection = "default",
     lane: Annotated[Lane | None, typer.Option(help="`bulk` waits behind `interactive`.")] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Stay until every document is searchable.")] = True,
+    wait: Annotated[
+        Wait, typer.Option(help="Stay until each document is found with its questions, or by its text.")
+    ] = (Wait.READY),
     include: Annotated[list[str] | None, typer.Option(help="Take only files like this, e.g. '*.pdf'.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Leave out files like this.")] = None,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
-    """Hand in files and follow them until they are searchable.
+    """Hand in files and follow them until their questions are written and searchable, too.
+
+    Documents are found by their texts long before that: `--wait searchable` stays until then.
 
     Hidden files in folders are left out. A file's path from here is its name. An unchanged file costs nothing, and a
     changed file replaces its document. Exit code: 0, 1 when a file was not taken, 3 when a document failed.
@@ -91,17 +101,18 @@ def _ingest(
     *,
     collection: str,
     lane: Lane | None,
-    wait: bool,
+    wait: Wait,
 ) -> None:
     from cli.ingestion import follow, upload
     from cli.meter import Meter
 
     client.health()  # without a server this is one error, not one for each file
+    until: Until = "searchable" if wait is Wait.SEARCHABLE else "ready"
     with Meter(console) as meter:
         for _ in upload(client, selection.files, collection, lane.value if lane else None, batch):
-            meter.show(batch.count())
-        if wait and batch.documents:
-            for count in follow(client, batch, collection):
+            meter.show(batch.count(until))
+        if wait is not Wait.NO and batch.documents:
+            for count in follow(client, batch, until):
                 meter.show(count)
 
 

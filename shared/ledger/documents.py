@@ -78,14 +78,18 @@ _GET = text(f"{_VISIBLE} AND d.id = :id")
 _LOCK = text(f"SELECT state FROM documents WHERE id = :id AND tenant = :tenant AND {states.exists()} FOR UPDATE")
 
 # List documents, the newest first; a filter that is NULL lets everything through.
-_PAGE = text(f"""
-    {_VISIBLE}
+_PAGE_OF = f"""
+    {_VISIBLE} AND {{only}}
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
       AND (CAST(:state AS text) IS NULL OR d.state = :state)
       AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
       AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, CAST(:after AS uuid)))
     ORDER BY d.created_at DESC, d.id DESC LIMIT :limit
-""")
+"""
+_PAGE = text(_PAGE_OF.format(only="TRUE"))
+
+# List some of these documents: a statement of its own, which finds them by their ids.
+_PAGE_OF_IDS = text(_PAGE_OF.format(only="d.id = ANY(CAST(:ids AS uuid[]))"))
 
 # A row has the time at which its transaction began, and is seen when that transaction has ended: within 20 s, the bound
 # of every transaction.
@@ -231,18 +235,23 @@ class Documents:
         self,
         tenant: str,
         *,
+        ids: Sequence[UUID] | None = None,
         collection: str | None = None,
         state: DocumentState | None = None,
         external_id: str | None = None,
         after: tuple[datetime, UUID] | None = None,
         limit: int = 50,
     ) -> list[Document]:
-        """Return documents with their progress, the newest first, from behind `after` on."""
+        """Return documents with their progress, the newest first, from behind `after` on; `ids` are all that may be."""
         at, document_id = after or (None, None)
         filters = {"tenant": tenant, "collection": collection, "state": state, "external_id": external_id}
         parameters = filters | {"at": at, "after": document_id, "limit": limit}
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_PAGE, parameters)).mappings().all()
+            if ids is None:
+                found = await connection.execute(_PAGE, parameters)
+            else:
+                found = await connection.execute(_PAGE_OF_IDS, parameters | {"ids": list(ids)})
+            rows = found.mappings().all()
             return await _with_progress(connection, rows)
 
     async def changes(self, tenant: str, since: datetime | None, *, limit: int = 200) -> Changes:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -17,7 +18,6 @@ from cli.client import Client, Event
 from cli.commands import ask as ask_command
 from cli.commands import dead_letters as dead_commands
 from cli.commands import verify as verify_command
-from cli.ingestion import UploadBatch
 from cli.output import duration
 from shared.domain.errors import InvalidInput
 from shared.settings import ApiKey
@@ -159,19 +159,73 @@ def test_the_demo_has_the_documents_that_answer_its_questions(tmp_path):
 
 def test_the_demo_hands_in_what_answers_its_questions_ahead_of_the_rest(tmp_path):
     files = library.write(tmp_path)
-    first, rest = (demo._of_lane(files, lane) for lane in ("interactive", "bulk"))
-    assert list(first) == list(files)[:3]
-    assert first | rest == files
-    assert not first.keys() & rest.keys()
+    turns = list(demo._in_turn(files))
+    assert [lane for lane, _ in turns] == ["interactive", "interactive", "bulk"]
+    assert [list(some) for _, some in turns] == [list(files)[:1], list(files)[1:3], list(files)[3:]]
 
 
-def test_the_demo_waits_for_its_answers_and_no_longer(tmp_path):
-    names = list(library.write(tmp_path))
-    documents = {name: {"external_id": name, "state": "generating"} for name in names}
-    for name in names[:3]:
-        assert not demo._can_answer(UploadBatch(len(names), documents=documents))
-        documents[name]["state"] = "ready"
-    assert demo._can_answer(UploadBatch(len(names), documents=documents))
+class DemoServer:
+    """A client of a server: texts are found in the first round, questions are written in the second."""
+
+    def __init__(self, *states):
+        self.states = list(states)
+        self.asked = []
+
+    def upload(self, path, name, collection, lane):
+        return {"document_id": name, "external_id": name, "state": "queued" if len(self.states) > 1 else self.states[0]}
+
+    def documents_of(self, names):
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        chunks = {"total": 1, "generated": 0, "indexed": int(state == "ready"), "dead": 0, "discarded": 0}
+        return [{"id": n, "external_id": n, "state": state, "chunks": chunks, "questions": 5} for n in names]
+
+    def query_events(self, question, collection, top_k):
+        self.asked.append((question, self.states[0]))
+        chunk = {"chunk_id": "1", "external_id": "a", "heading_path": [], "score": 1.0, "text": "yes"}
+        chunk["matched_question"] = "What is it?" if self.states[0] == "ready" else None
+        citation = {"number": 1, "chunk_id": "1", "external_id": "a", "heading_path": []}
+        reply = {"chunks": [chunk], "citations": [citation], "form": "extractive", "found": True}
+        yield Event("done", reply | {"metadata": {"skipped": {}}})
+
+
+def shown_by_the_demo(server, folder, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    demo._show(demo.Show(server, console, time.monotonic()), folder)
+    return out.getvalue()
+
+
+def test_the_demo_asks_by_text_and_again_when_questions_are_written(tmp_path, monkeypatch):
+    server = DemoServer("queued", "searchable", "searchable", "ready")
+
+    shown = shown_by_the_demo(server, tmp_path, monkeypatch)
+
+    first, *others = demo.QUESTIONS
+    assert server.asked == [(first, "searchable"), *((question, "ready") for question in (first, *others))]
+    assert "Found by its text" in shown
+    assert "now found by a written one" in shown
+    assert "wait for more questions" not in shown
+
+
+def test_the_demo_waits_for_nothing_where_all_is_found_already(tmp_path, monkeypatch):
+    server = DemoServer("searchable")
+
+    shown = shown_by_the_demo(server, tmp_path, monkeypatch)
+
+    assert [question for question, _ in server.asked] == list(demo.QUESTIONS)
+    assert f"{len(library.write(tmp_path))} documents wait for more questions" in shown
+
+
+def test_the_demo_does_not_wait_for_a_page_that_has_changed(tmp_path, monkeypatch):
+    class WithChange(DemoServer):
+        def upload(self, path, name, collection, lane):
+            known = super().upload(path, name, collection, lane)
+            return known if name.startswith("packages/") else known | {"state": "queued"}
+
+    shown = shown_by_the_demo(WithChange("searchable"), tmp_path, monkeypatch)
+
+    assert shown.count("? " + demo.QUESTIONS[0]) == 1
 
 
 def test_the_demo_uses_nothing_that_the_environment_names(monkeypatch, tmp_path):

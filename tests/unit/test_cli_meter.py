@@ -47,12 +47,14 @@ def lines(*counts, every=1.0):
 
 
 def test_without_a_terminal_a_line_comes_now_and_then_and_at_the_end():
-    counts = [Count(2, chunks=10, chunks_generated=n, chunks_done=n, complete=True) for n in range(8)]
-    shown = lines(*counts, Count(2, 2, 1, 10, 10, 10, complete=True), every=2)
+    counts = [
+        Count(2, searchable=n // 4, chunks=10, chunks_generated=n, chunks_done=n, complete=True) for n in range(8)
+    ]
+    shown = lines(*counts, Count(2, 2, 1, 1, 10, 10, 10, complete=True), every=2)
 
     assert shown == [
         "documents 0 of 2, chunks 0 of 10, 0 generated",
-        "documents 0 of 2, chunks 5 of 10, 5 generated, 0.5/s, 0:00:10 left",
+        "documents 0 of 2, 1 searchable, chunks 5 of 10, 5 generated, 0.5/s, 0:00:10 left",
         "documents 2 of 2, 1 failed, chunks 10 of 10",
     ]
 
@@ -63,82 +65,114 @@ def test_an_eta_over_unread_documents_is_a_lower_bound():
 
 
 def test_what_was_done_before_is_no_pace():
-    shown = lines(Count(2), Count(2, 1, chunks=20, chunks_done=10), Count(2, 1, chunks=20, chunks_done=11), every=10)
+    shown = lines(
+        Count(2),
+        Count(2, 1, searchable=1, chunks=20, chunks_done=10),
+        Count(2, 1, searchable=1, chunks=20, chunks_done=11),
+        every=10,
+    )
     assert "0.1/s" in shown[2]
 
 
 def document(name, state, total=0, indexed=0, dead=0):
-    chunks = {"total": total, "generated": indexed, "indexed": indexed, "dead": dead}
+    chunks = {"total": total, "searchable": indexed, "generated": indexed, "indexed": indexed, "dead": dead}
     return {"id": name, "external_id": name, "state": state, "chunks": chunks, "error": None}
 
 
 class DocumentServer:
-    """A client of a server whose documents move on with each round."""
+    """A client of a server whose documents move on with each request."""
 
     def __init__(self, *rounds):
         self.rounds = list(rounds)
         self.looked_up = []
 
-    def documents(self, collection, state):
-        if state == "queued" and len(self.rounds) > 1:
-            self.rounds.pop(0)
-        if isinstance(self.rounds[0], Exception):
-            raise self.rounds[0]
-        return iter([d for d in self.rounds[0] if d["state"] == state])
-
-    def document(self, name):
-        self.looked_up.append(name)
-        return next(d for d in self.rounds[0] if d["id"] == name)
+    def documents_of(self, names):
+        self.looked_up.append(list(names))
+        documents = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
+        if isinstance(documents, Exception):
+            raise documents
+        return [d for d in documents if d["id"] in names]
 
 
 def batch(*names):
     made = UploadBatch(len(names))
     for name in names:
-        made.documents[name] = {"document_id": name, "external_id": name, "state": "queued"}
+        made.see(name, {"document_id": name, "external_id": name, "state": "queued"})
     return made
 
 
-def test_documents_are_followed_until_each_has_ended():
-    asking = [document("a", "generating", 4, 1), document("b", "queued"), document("theirs", "generating", 100)]
-    ended = [document("a", "ready", 4, 4), document("b", "failed"), document("theirs", "generating", 100)]
-    server = DocumentServer([], asking, ended)
+def follow_at_once(server, followed, until="ready"):
+    return list(follow(server, followed, until, sleep=lambda _: None))
 
-    counts = list(follow(server, batch("a", "b"), "default", sleep=lambda _: None))
+
+def test_documents_are_followed_until_each_has_ended():
+    asking = [document("a", "searchable", 4, 1), document("b", "queued")]
+    ended = [document("a", "ready", 4, 4), document("b", "failed")]
+
+    counts = follow_at_once(DocumentServer(asking, ended), batch("a", "b"))
 
     assert counts == [
-        Count(2, 0, 0, 4, 1, 1, complete=False),
-        Count(2, 2, 1, 4, 4, 4, complete=True),
+        Count(2, 0, 0, 1, 4, 1, 1, complete=False),
+        Count(2, 2, 1, 1, 4, 4, 4, complete=True),
     ]
 
 
-def test_what_was_there_already_is_looked_at_once():
-    server = DocumentServer([], [document("a", "ready", 3, 3)])
-    submitted = batch("a")
-    submitted.documents["a"]["state"] = "ready"
+def test_documents_are_followed_until_each_is_found():
+    server = DocumentServer(
+        [document("a", "searchable", 4), document("b", "indexing", 2)], [document("b", "searchable", 2)]
+    )
 
-    (count,) = follow(server, submitted, "default", sleep=lambda _: None)
+    counts = follow_at_once(server, batch("a", "b"), "searchable")
+
+    assert [(count.documents_done, count.searchable) for count in counts] == [(1, 1), (2, 2)]
+    assert server.looked_up == [["a", "b"], ["b"]]
+
+
+def test_a_round_reads_a_bounded_part_and_the_next_round_those_behind_it():
+    names = [f"d{number}" for number in range(2_500)]
+    server = DocumentServer([document(name, "ready", 1, 1) for name in names])
+
+    counts = follow_at_once(server, batch(*names))
+
+    assert [count.documents_done for count in counts] == [1_000, 2_000, 2_500]
+    assert max(map(len, server.looked_up)) == 100
+    assert [name for names_of_one in server.looked_up for name in names_of_one] == names
+
+
+def test_a_document_that_was_deleted_meanwhile_is_waited_for_no_longer():
+    followed = batch("a")
+    (count,) = follow_at_once(DocumentServer([]), followed)
+    assert (count.failed, followed.documents["a"]["external_id"]) == (1, "a")
+
+
+def test_what_was_there_already_is_looked_at_once():
+    server = DocumentServer([document("a", "ready", 3, 3)])
+    submitted = batch("a")
+    submitted.see("a", {"external_id": "a", "state": "ready"})
+
+    (count,) = follow_at_once(server, submitted)
 
     assert (count.documents_done, count.chunks) == (1, 3)
-    assert server.looked_up == ["a"]
+    assert server.looked_up == [["a"]]
 
 
 def test_a_server_that_is_away_for_a_moment_is_waited_for():
-    server = DocumentServer([], Unavailable("away", component="api"), [document("a", "ready", 1, 1)])
-    *_, last = follow(server, batch("a"), "default", sleep=lambda _: None)
+    server = DocumentServer(Unavailable("away", component="api"), [document("a", "ready", 1, 1)])
+    *_, last = follow_at_once(server, batch("a"))
     assert last.documents_done == 1
 
 
 def test_a_server_that_is_away_now_and_then_is_waited_for_each_time():
-    away, asking = Unavailable("away", component="api"), [document("a", "generating", 1)]
-    server = DocumentServer([], *[away, asking] * 20, [document("a", "ready", 1, 1)])
-    *_, last = follow(server, batch("a"), "default", sleep=lambda _: None)
+    away, asking = Unavailable("away", component="api"), [document("a", "searchable", 1)]
+    server = DocumentServer(*[away, asking] * 20, [document("a", "ready", 1, 1)])
+    *_, last = follow_at_once(server, batch("a"))
     assert last.documents_done == 1
 
 
 def test_a_server_that_stays_away_ends_the_wait():
     server = DocumentServer(Unavailable("away", component="api"))
     with pytest.raises(Unavailable):
-        list(follow(server, batch("a"), "default", sleep=lambda _: None))
+        follow_at_once(server, batch("a"))
 
 
 def test_a_stage_that_takes_long_prints_a_line_now_and_then():

@@ -1,0 +1,137 @@
+"""How long a document takes from its upload until queries find it: `python -m bench searchable`.
+
+A whole deployment as processes, and a scripted model. Documents are handed in one after the other: while nothing else
+is due, while 50,000 chunks of another tenant wait for a model that takes five seconds, and while the model is dead. The
+steps are told apart by the states that a document shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from sqlalchemy import text
+
+from bench.deployment import Deployment, ScriptedProvider, corpus
+from shared.ledger.database import Database
+
+UPLOADS = 20
+BACKLOG_CHUNKS = 50_000
+_CHUNKS_EACH = 10
+_MODEL_SECONDS = 5.0
+_LOOK_SECONDS = 0.01
+_PAUSE_SECONDS = 0.5  # between two uploads, so that the questions of one do not hold up the other
+_PATIENCE_SECONDS = 60.0
+_STATES = ("queued", "parsing", "indexing", "searchable", "ready")
+STEPS = ("upload", "until parsing", "parsing", "until found")
+_SEED = "seed"
+
+# Make a collection of another tenant that has the same name and index.
+_COPY_COLLECTION = text("""
+    INSERT INTO collections (id, tenant, name, options, embedding_model, index_name)
+    SELECT gen_random_uuid(), 'others', name, options, embedding_model, index_name
+    FROM collections WHERE name = :collection
+""")
+
+# Make documents of that tenant whose texts are found.
+_COPY_DOCUMENTS = text("""
+    WITH copies AS (
+        INSERT INTO documents (id, tenant, collection_id, external_id, live_version, state, lane)
+        SELECT gen_random_uuid(), 'others', o.id, 'copy-' || n, 1, 'searchable', 1
+        FROM collections o, generate_series(1, :documents) n
+        WHERE o.tenant = 'others' RETURNING id, external_id
+    )
+    INSERT INTO document_versions (document_id, version, filename, upload, size_bytes, content_hash)
+    SELECT id, 1, 'copy.md', 'none', 1, decode(md5(external_id), 'hex') FROM copies
+""")
+
+# Make chunks of these documents whose questions are to be written.
+_COPY_CHUNKS = text("""
+    INSERT INTO chunks (id, version, document_id, tenant, ordinal, content, content_key, state, embedding_model, lane)
+    SELECT gen_random_uuid(), 1, d.id, d.tenant, n,
+           jsonb_set(c.content, '{text}', to_jsonb((c.content ->> 'text') || ' ' || d.external_id || ' ' || n)),
+           decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', c.embedding_model, 1
+    FROM documents d, generate_series(1, :chunks) n,
+         (SELECT c.* FROM chunks c JOIN documents s ON s.id = c.document_id WHERE s.external_id = :seed LIMIT 1) c
+    WHERE d.tenant = 'others'
+""")
+
+
+def main() -> None:
+    uploads = int(sys.argv[1]) if len(sys.argv) > 1 else UPLOADS
+    provider = ScriptedProvider()
+    try:
+        with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder)) as deployment:
+            deployment.ingest({_SEED: "# Seed\n\nThe text that is copied."}, "others")
+            deployment.wait_until_settled(1, "others")
+            report("idle", deployment, provider, uploads)
+            provider.script(latency_seconds=_MODEL_SECONDS)
+            asyncio.run(make_backlog(deployment))
+            report(f"{BACKLOG_CHUNKS:,} chunks wait", deployment, provider, uploads)
+            provider.script(status=503)
+            time.sleep(2 * _MODEL_SECONDS)
+            report("and the model is dead", deployment, provider, uploads)
+    finally:
+        provider.close()
+
+
+async def make_backlog(deployment: Deployment) -> None:
+    """Write the rows of another tenant's documents whose questions are to be generated."""
+    url = deployment.stack.settings.database_url
+    assert url is not None
+    database = Database(url.get_secret_value())
+    try:
+        async with database.begin() as connection:
+            await connection.execute(_COPY_COLLECTION, {"collection": "others"})
+            await connection.execute(_COPY_DOCUMENTS, {"documents": BACKLOG_CHUNKS // _CHUNKS_EACH})
+            await connection.execute(_COPY_CHUNKS, {"chunks": _CHUNKS_EACH, "seed": _SEED})
+    finally:
+        await database.aclose()
+
+
+def report(name: str, deployment: Deployment, provider: ScriptedProvider, uploads: int) -> None:
+    """Hand documents in one by one; print the seconds until they were found, and of each step."""
+    provider.reset()
+    before = deployment.cpu_seconds()
+    started = time.perf_counter()
+    measured = []
+    for number, (external_id, body) in enumerate(corpus(uploads, sections=3).items()):
+        measured.append(found_after(deployment, f"{name} {external_id}", f"{body}\n\n{name} {number}"))
+        time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
+    cpu = sum(deployment.cpu_seconds().values()) - sum(before.values())
+    cores, calls = cpu / (time.perf_counter() - started), provider.stats()["calls"]
+    load = f"load {os.getloadavg()[0]:.1f}, {cores:.2f} cores used, {calls} calls of the model"
+    whole = [sum(steps) for steps in measured]
+    print(f"{name}: p50 {_percentile(whole, 50):.2f} s, p95 {_percentile(whole, 95):.2f} s ({load})", flush=True)
+    for step, seconds in zip(STEPS, zip(*measured, strict=True), strict=True):
+        print(f"  {step:<14} p50 {_percentile(seconds, 50):.3f} s, p95 {_percentile(seconds, 95):.3f} s", flush=True)
+
+
+def found_after(deployment: Deployment, external_id: str, body: str) -> tuple[float, ...]:
+    """Hand in a document; return the seconds of each step until queries find it, in the order of `STEPS`."""
+    begun = time.perf_counter()
+    (reply,) = deployment.ingest({external_id: body})
+    address = f"/v1/documents/{reply.raise_for_status().json()['document_id']}"
+    reached = [time.perf_counter()]
+    while len(reached) < len(STEPS):
+        state = deployment.client.get(address).raise_for_status().json()["state"]
+        now = time.perf_counter()
+        assert now - begun < _PATIENCE_SECONDS, f"{external_id} is {state}"
+        steps_done = min(_STATES.index(state), len(STEPS) - 1)
+        reached += [now] * (steps_done + 1 - len(reached))
+        time.sleep(_LOOK_SECONDS)
+    return tuple(after - before for before, after in zip([begun, *reached], reached, strict=False))
+
+
+def _percentile(values: list[float] | tuple[float, ...], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+if __name__ == "__main__":
+    main()
