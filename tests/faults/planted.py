@@ -170,7 +170,7 @@ BUGS = (
     ),
     Bug(
         "a chunk is claimed for the index while Qdrant is away",
-        QDRANT + "test_it_is_gone_for_a_while",
+        "tests/integration/test_qdrant_fails.py::test_nothing_is_claimed_while_qdrant_answers_nothing",
         "shared/vectors/index.py",
         (("if self._away:", "if False:"),),
     ),

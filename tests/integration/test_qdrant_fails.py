@@ -109,6 +109,18 @@ async def test_one_collection_that_takes_no_writes_stops_no_other(services, inde
         await index.require()
 
 
+async def test_nothing_is_claimed_while_qdrant_answers_nothing(library, link, index):
+    name = (await library.collection()).index_name
+    link.change(Fault(refuse="/collections"))
+    with pytest.raises(Unavailable):
+        await index.count_points(name, "default")
+    with pytest.raises(Unavailable):
+        await index.require()
+
+    link.change(Fault())
+    await index.require()
+
+
 async def test_ready_asks_what_a_query_asks_and_the_words_stay_in_the_log(services, settings, library, provider, link):
     await library.add(HARBOUR)
     await work(services)
