@@ -18,6 +18,7 @@ BENCHMARKS = {
     "retrieval": [],
     "stalls": [],
     "startup": [],
+    "wal": [],
 }
 
 

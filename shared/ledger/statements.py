@@ -48,15 +48,22 @@ HOLD_PARSING = text(f"""
     SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE
 """)
 
-# Write the chunks of parsed documents.
+# Write the chunks of parsed documents, and what they say.
 INSERT_CHUNKS = text(f"""
-    INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content, content_key, state, ready_questions,
-                        embedding_model)
-    SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content, v.content_key,
-           {states.INSERT_CHUNK.target()}, v.ready_questions, l.embedding_model
-    FROM {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
-    JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
-    ON CONFLICT DO NOTHING
+    WITH v AS MATERIALIZED (
+        SELECT * FROM
+            {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
+    ), inserted AS (
+        INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content_key, state, ready_made,
+                            embedding_model)
+        SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content_key,
+               {states.INSERT_CHUNK.target()}, v.ready_questions IS NOT NULL, l.embedding_model
+        FROM v JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
+        ON CONFLICT DO NOTHING
+        RETURNING id, version
+    )
+    INSERT INTO chunk_contents (chunk_id, version, content, ready_questions)
+    SELECT i.id, i.version, v.content, v.ready_questions FROM inserted i JOIN v ON v.id = i.id
 """)
 
 # The columns of a chunk whose questions are there.
@@ -161,15 +168,22 @@ SETTLE_TEXT = text(f"""
     RETURNING c.id, c.version
 """)
 
-# Record chunks whose points Qdrant has confirmed; a chunk that could not be generated ends dead, with its reason.
+# Record chunks whose points Qdrant has confirmed, and the verdicts on their questions; a chunk that could not be
+# generated ends dead, with its reason.
 SETTLE_INDEXED = text(f"""
-    UPDATE chunks c
-    SET {states.SETTLE_INDEXED.sets("v.error IS NULL")}, error = v.error, questions = v.questions,
-        questions_passed = v.passed, points_token = v.token, leased_by = NULL, attempts = 0, lost_leases = 0,
-        settled_at = now()
-    FROM {_rows(_LEASE + ", error text, questions jsonb, passed int")}
-    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_INDEXED.applies("c")}
-    RETURNING c.id, c.version
+    WITH settled AS (
+        UPDATE chunks c
+        SET {states.SETTLE_INDEXED.sets("v.error IS NULL")}, error = v.error, questions_passed = v.passed,
+            points_token = v.token, leased_by = NULL, attempts = 0, lost_leases = 0, settled_at = now()
+        FROM {_rows(_LEASE + ", error text, questions text[], reasons text[], passed int")}
+        WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_INDEXED.applies("c")}
+        RETURNING c.id, c.version, v.questions, v.reasons
+    ), judged AS (
+        INSERT INTO chunk_questions (chunk_id, version, questions, reasons)
+        SELECT id, version, questions, reasons FROM settled
+        ON CONFLICT (chunk_id, version) DO UPDATE SET questions = excluded.questions, reasons = excluded.reasons
+    )
+    SELECT id, version FROM settled
 """)
 
 # The last twenty failed attempts: a row that waits for an engine may be tried for days.

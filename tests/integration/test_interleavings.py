@@ -461,7 +461,8 @@ async def accepted_of(services, library, words, question):
     """Accept a question for the live chunk that has these words; return what takes it back."""
     collection = await library.collection()
     live = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version"
-    ((chunk,),) = await run(services, f"{live} WHERE c.content ->> 'text' LIKE '%{words}%'")
+    contents = "chunk_contents t ON t.chunk_id = c.id AND t.version = c.version"
+    ((chunk,),) = await run(services, f"{live} JOIN {contents} WHERE t.content ->> 'text' LIKE '%{words}%'")
     entry = QueryLogEntry(uuid4(), "default", collection.id, question, [str(chunk)])
     await services.ledger.query_log.append([entry])
     await services.ledger.feedback.accept("default", entry.id, chunk, most=10)

@@ -337,7 +337,7 @@ async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(ser
     assert (await services.ledger.documents.get("default", document.id)).live_version == 1
     assert len(await work.purge_versions()) == 1
     async with services.database.begin() as connection:
-        kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunks"))).all()
+        kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunk_contents"))).all()
         assert [tuple(row) for row in kept] == [("one", 1)]
 
 
