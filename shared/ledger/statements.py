@@ -260,21 +260,37 @@ _EVERY_TEXT_STANDS = f"""
     NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
                                          AND {states.is_in(states.TO_INDEX_TEXT, "c")})"""
 
-# Lock documents whose texts all stand, or whose chunks have all ended. The choice is random: a document that Qdrant
-# refuses must not stand in front of all others for ever.
+# A document's texts all stand, or its chunks have all ended.
+_MAY_GO_ON = f"""
+    ({states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
+     OR {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP})"""
+
+# Look at open documents, the longest due first, and find those that may go on: their workers died. All are due again
+# when they are a quarter older, or after a minute: a document waits for hours while a model is slow, and the settlement
+# of its last chunk names it.
+LOOK_AT_OPEN = text(f"""
+    WITH due AS (
+        SELECT id FROM documents WHERE {states.is_in(states.OPEN_DOCUMENTS)} AND due_at <= now()
+        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ), looked AS (
+        UPDATE documents d
+        SET due_at = now() + least(greatest((now() - d.updated_at) / 4 - interval '1 second', '0'), '1 minute')
+        FROM due WHERE d.id = due.id
+        RETURNING d.id, {_MAY_GO_ON} AS may_go_on
+    )
+    SELECT id FROM looked WHERE may_go_on
+""")
+
+# Lock documents among these whose texts all stand, or whose chunks have all ended, in one order.
 LOCK_ENDED = text(f"""
     SELECT d.id FROM documents d
-    WHERE d.id IN (SELECT d.id FROM documents d
-                   WHERE (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
-                     AND ({states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
-                          OR {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP})
-                   ORDER BY random() LIMIT :limit)
+    WHERE d.id IN (SELECT d.id FROM documents d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_MAY_GO_ON})
     ORDER BY d.id FOR UPDATE
 """)
 
 # Make the newest version of locked documents the live one, if its texts all stand.
 MAKE_LIVE = text(f"""
-    UPDATE documents d SET {states.MAKE_LIVE.sets()}, live_version = d.version, updated_at = now()
+    UPDATE documents d SET {states.MAKE_LIVE.sets()}, live_version = d.version, due_at = now(), updated_at = now()
     WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
     RETURNING d.id, d.version
 """)

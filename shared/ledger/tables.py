@@ -114,12 +114,9 @@ documents = Table(
         "due_at",
         postgresql_where=text(states.is_in(states.TO_PARSE)),
     ),
-    Index(
-        "ix_documents_open",
-        "state",
-        "due_at",
-        postgresql_where=text(states.is_in((*states.OPEN_DOCUMENTS, DocumentState.DELETING))),
-    ),
+    # Of open documents `due_at` says when the scheduler looks whether a dead worker left them unfinished.
+    Index("ix_documents_open", "due_at", postgresql_where=text(states.is_in(states.OPEN_DOCUMENTS))),
+    Index("ix_documents_deleting", "due_at", postgresql_where=text(f"state = '{DocumentState.DELETING}'")),
     Index(
         "ix_documents_suspects",
         "state",

@@ -100,6 +100,7 @@ def _documents() -> None:
 
 
 def _documents_indexes() -> None:
+    op.create_index("ix_documents_deleting", "documents", ["due_at"], postgresql_where=sa.text("state = 'deleting'"))
     op.create_index(
         "ix_documents_due",
         "documents",
@@ -114,8 +115,8 @@ def _documents_indexes() -> None:
     op.create_index(
         "ix_documents_open",
         "documents",
-        ["state", "due_at"],
-        postgresql_where=sa.text("state IN ('indexing', 'searchable', 'deleting')"),
+        ["due_at"],
+        postgresql_where=sa.text("state IN ('indexing', 'searchable')"),
     )
     op.create_index(
         "ix_documents_suspects",
