@@ -19,6 +19,7 @@ BENCHMARKS = {
     "searchable": [],
     "stalls": [],
     "startup": [],
+    "wal": [],
 }
 
 

@@ -77,7 +77,7 @@ _INDEX_CHUNKS_AGAIN = text(f"""
           AND ({states.INDEX_AGAIN.applies("d")} OR d.state = '{DocumentState.FAILED}'
                OR d.id = ANY(CAST(:reopened AS uuid[])))
           AND {states.INDEX_CHUNK_AGAIN.applies("c")}
-          AND (c.ready_questions IS NOT NULL
+          AND (c.ready_made
                OR EXISTS (SELECT 1 FROM completions p WHERE p.content_key = c.content_key)))
     RETURNING c.id, c.document_id
 """)

@@ -19,6 +19,7 @@ from shared.domain.records import ChunkState, Collection
 from shared.ledger import states
 from shared.ledger.collections import collection_of
 from shared.ledger.database import AdvisoryLock, Database, lock
+from shared.ledger.rows import passed_questions
 
 # Nobody has calibrated the collection by questions whose answers they know.
 _UNLABELLED = "calibration ->> 'source' IS DISTINCT FROM 'labelled'"
@@ -52,7 +53,12 @@ _RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id 
 _COUNT_CHUNKS = text(f"SELECT count(*) {_LIVE}")
 
 # Sample chunks that have questions. Chunk ids are hashes, so their order is a random one that stays the same.
-_SAMPLE = text(f"SELECT c.id, c.version, c.questions {_LIVE} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit")
+_SAMPLE = text(f"""
+    SELECT c.id, c.version, q.questions, q.reasons
+    FROM (SELECT c.id, c.version {_LIVE} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit) c
+    JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
+    ORDER BY c.id
+""")
 
 # Write a calibration; a calibration by labelled questions stays unless it may be replaced.
 _SAVE = text(f"""
@@ -114,8 +120,8 @@ class Calibrations:
     async def sample_questions(self, collection: Collection, limit: int) -> list[PassedQuestion]:
         """Return one passed question of each of up to `limit` chunks; the same sample while the chunks are the same."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_SAMPLE, {"id": collection.id, "limit": limit})).all()
-        return [_one_of(row.id, row.version, [q["text"] for q in row.questions if q["passed"]]) for row in rows]
+            rows = (await connection.execute(_SAMPLE, {"id": collection.id, "limit": limit})).mappings().all()
+        return [_one_of(row["id"], row["version"], passed_questions(row)) for row in rows]
 
     async def save(
         self, collection: Collection, calibration: Mapping[str, Any] | None, *, replace_labelled: bool

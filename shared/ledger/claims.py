@@ -101,6 +101,10 @@ _CLAIM_DOCUMENTS = f"""
               v.media_type, v.ready_questions, w.attempts, w.lost_leases, w.live_version
 """
 
+# What a claimed chunk says: one look into an index for each row, whatever the statistics say.
+_OF_CHUNK = "FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version"
+_CONTENT = f"(SELECT t.content {_OF_CHUNK})"
+
 # Claim chunks whose questions are to be generated. Content that another worker is paying for is left alone, also where
 # its version was given up meanwhile, and one claim takes each content once. OFFSET keeps the looks for such workers
 # from becoming joins: a few rows need one look into the index each.
@@ -124,8 +128,9 @@ _CLAIM_TO_GENERATE = f"""
     SET {_LEASED}
     FROM once, documents d JOIN collections l ON l.id = d.collection_id
     WHERE w.id = once.id AND w.version = once.version AND d.id = w.document_id
-    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.options, w.content,
-              w.content_key, w.attempts, w.lost_leases, w.prompt_tokens, w.completion_tokens, w.calls,
+    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.options,
+              {_CONTENT} AS content, w.content_key, w.attempts, w.lost_leases, w.prompt_tokens, w.completion_tokens,
+              w.calls,
               (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies
 """
 
@@ -137,7 +142,7 @@ _OF_OWN_MODEL = "w.embedding_model = :embedding_model"
 
 # A chunk's questions are still to be written: its text goes first.
 _TEXT_ONLY = """
-    w.ready_questions IS NULL
+    NOT w.ready_made
     AND NOT EXISTS (SELECT 1 FROM completions p WHERE p.content_key = w.content_key OFFSET 0)"""
 
 # Claim chunks to be indexed, with their questions, where these are there, and those that users asked. A worker takes
@@ -162,10 +167,10 @@ _CLAIM_TO_INDEX = f"""
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
       AND v.document_id = w.document_id AND v.version = w.version
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.options, d.external_id, v.filename, v.metadata, w.ordinal, w.content,
+              l.options, d.external_id, v.filename, v.metadata, w.ordinal, {_CONTENT} AS content,
               coalesce(d.live_version <> w.version, false) AS hidden,
-              w.ready_questions IS NOT NULL AS ready_made,
-              coalesce(w.ready_questions,
+              w.ready_made,
+              coalesce((SELECT t.ready_questions {_OF_CHUNK} AND w.ready_made),
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),
                        '{{}}') AS questions,
               ARRAY(SELECT a.id {_ACCEPTED}) AS accepted_ids,

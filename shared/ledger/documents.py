@@ -28,6 +28,7 @@ from shared.domain.records import (
 from shared.ledger import states, versions
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
+from shared.ledger.rows import judged_questions
 
 _REINDEX_SLICE = 5_000  # documents of one transaction: a quarter of a second
 _UPLOADS_PAGE = 10_000
@@ -128,9 +129,11 @@ _PROGRESS = text(f"""
 
 # List the chunks of one version with their questions; before the filter has run those are the model's, unjudged.
 _CHUNKS = text("""
-    SELECT c.id, c.ordinal, c.content, c.state, c.error, c.questions,
-           coalesce(c.ready_questions, p.questions, '{}') AS raw_questions
-    FROM chunks c LEFT JOIN completions p ON p.content_key = c.content_key
+    SELECT c.id, c.ordinal, t.content, c.state, c.error, q.questions, q.reasons,
+           coalesce(t.ready_questions, p.questions, '{}') AS raw_questions
+    FROM chunks c JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+    LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
+    LEFT JOIN completions p ON p.content_key = c.content_key
     WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after
     ORDER BY c.ordinal LIMIT :limit
 """)
@@ -448,9 +451,10 @@ def _document(row: RowMapping, collection: str, progress: Progress | None = None
 
 
 def _chunk(row: RowMapping) -> ChunkDetail:
-    questions = row["questions"]
-    if questions is None:
+    if row["questions"] is None:
         questions = [{"text": question, "passed": None, "reason": None} for question in row["raw_questions"]]
+    else:
+        questions = judged_questions(row)
     return ChunkDetail(
         id=row["id"],
         ordinal=row["ordinal"],

@@ -25,6 +25,7 @@ from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Colle
 from shared.ledger import states
 from shared.ledger.audit import index_again
 from shared.ledger.database import Database, again_after_collision
+from shared.ledger.rows import passed_questions
 
 _MOST_PAIRS = 10_000
 
@@ -33,8 +34,9 @@ _QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id =
 
 # Read a chunk as queries see it, and lock its document.
 _LIVE_CHUNK = text(f"""
-    SELECT c.document_id, c.questions
+    SELECT c.document_id, q.questions, q.reasons
     FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+    LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
     WHERE c.id = :chunk AND d.collection_id = :collection AND {states.exists("d")}
     FOR UPDATE OF d
 """)
@@ -409,7 +411,7 @@ async def _live_chunk(connection: AsyncConnection, collection_id: UUID, chunk_id
 
 def _passed_questions(chunk: RowMapping) -> set[str]:
     """Return the chunk's questions that users did not ask, in plain form."""
-    return {plain(question["text"]) for question in chunk["questions"] or [] if question["passed"]}
+    return set() if chunk["questions"] is None else set(map(plain, passed_questions(chunk)))
 
 
 async def _take_back(connection: AsyncConnection, collection_id: UUID, accepted: UUID) -> bool:

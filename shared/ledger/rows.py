@@ -172,9 +172,25 @@ def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usag
 
 def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
     return _rows(
-        _lease(outcome.chunk.lease) | {"error": outcome.error, "questions": outcome.questions, "passed": outcome.passed}
+        _lease(outcome.chunk.lease)
+        | {
+            "error": outcome.error,
+            "questions": [question["text"] for question in outcome.questions],
+            "reasons": [question["reason"] for question in outcome.questions],
+            "passed": outcome.passed,
+        }
         for outcome in outcomes
     )
+
+
+def judged_questions(row: RowMapping) -> list[dict[str, Any]]:
+    """The questions of a chunk as `{"text", "passed", "reason"}`, those that were dropped included."""
+    judged = zip(row["questions"], row["reasons"], strict=True)
+    return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in judged]
+
+
+def passed_questions(row: RowMapping) -> list[str]:
+    return [question["text"] for question in judged_questions(row) if question["passed"]]
 
 
 def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:

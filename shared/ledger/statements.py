@@ -48,15 +48,22 @@ HOLD_PARSING = text(f"""
     SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE
 """)
 
-# Write the chunks of parsed documents.
+# Write the chunks of parsed documents, and what they say.
 INSERT_CHUNKS = text(f"""
-    INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content, content_key, state, ready_questions,
-                        embedding_model)
-    SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content, v.content_key,
-           {states.INSERT_CHUNK.target()}, v.ready_questions, l.embedding_model
-    FROM {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
-    JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
-    ON CONFLICT DO NOTHING
+    WITH v AS MATERIALIZED (
+        SELECT * FROM
+            {_rows("document_id uuid, id uuid, ordinal int, content jsonb, content_key bytea, ready_questions text[]")}
+    ), inserted AS (
+        INSERT INTO chunks (id, version, document_id, tenant, lane, ordinal, content_key, state, ready_made,
+                            embedding_model)
+        SELECT v.id, d.version, d.id, d.tenant, d.lane, v.ordinal, v.content_key,
+               {states.INSERT_CHUNK.target()}, v.ready_questions IS NOT NULL, l.embedding_model
+        FROM v JOIN documents d ON d.id = v.document_id JOIN collections l ON l.id = d.collection_id
+        ON CONFLICT DO NOTHING
+        RETURNING id, version
+    )
+    INSERT INTO chunk_contents (chunk_id, version, content, ready_questions)
+    SELECT i.id, i.version, v.content, v.ready_questions FROM inserted i JOIN v ON v.id = i.id
 """)
 
 # The columns of a chunk whose questions are there.
@@ -161,15 +168,22 @@ SETTLE_TEXT = text(f"""
     RETURNING c.id, c.version
 """)
 
-# Record chunks whose points Qdrant has confirmed; a chunk that could not be generated ends dead, with its reason.
+# Record chunks whose points Qdrant has confirmed, and the verdicts on their questions; a chunk that could not be
+# generated ends dead, with its reason.
 SETTLE_INDEXED = text(f"""
-    UPDATE chunks c
-    SET {states.SETTLE_INDEXED.sets("v.error IS NULL")}, error = v.error, questions = v.questions,
-        questions_passed = v.passed, points_token = v.token, leased_by = NULL, attempts = 0, lost_leases = 0,
-        settled_at = now()
-    FROM {_rows(_LEASE + ", error text, questions jsonb, passed int")}
-    WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_INDEXED.applies("c")}
-    RETURNING c.id, c.version
+    WITH settled AS (
+        UPDATE chunks c
+        SET {states.SETTLE_INDEXED.sets("v.error IS NULL")}, error = v.error, questions_passed = v.passed,
+            points_token = v.token, leased_by = NULL, attempts = 0, lost_leases = 0, settled_at = now()
+        FROM {_rows(_LEASE + ", error text, questions text[], reasons text[], passed int")}
+        WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_INDEXED.applies("c")}
+        RETURNING c.id, c.version, v.questions, v.reasons
+    ), judged AS (
+        INSERT INTO chunk_questions (chunk_id, version, questions, reasons)
+        SELECT id, version, questions, reasons FROM settled
+        ON CONFLICT (chunk_id, version) DO UPDATE SET questions = excluded.questions, reasons = excluded.reasons
+    )
+    SELECT id, version FROM settled
 """)
 
 # The last twenty failed attempts: a row that waits for an engine may be tried for days.
@@ -246,21 +260,37 @@ _EVERY_TEXT_STANDS = f"""
     NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
                                          AND {states.is_in(states.TO_INDEX_TEXT, "c")})"""
 
-# Lock documents whose texts all stand, or whose chunks have all ended. The choice is random: a document that Qdrant
-# refuses must not stand in front of all others for ever.
+# A document's texts all stand, or its chunks have all ended.
+_MAY_GO_ON = f"""
+    ({states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
+     OR {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP})"""
+
+# Look at open documents, the longest due first, and find those that may go on: their workers died. All are due again
+# when they are a quarter older, or after a minute: a document waits for hours while a model is slow, and the settlement
+# of its last chunk names it.
+LOOK_AT_OPEN = text(f"""
+    WITH due AS (
+        SELECT id FROM documents WHERE {states.is_in(states.OPEN_DOCUMENTS)} AND due_at <= now()
+        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ), looked AS (
+        UPDATE documents d
+        SET due_at = now() + least(greatest((now() - d.updated_at) / 4 - interval '1 second', '0'), '1 minute')
+        FROM due WHERE d.id = due.id
+        RETURNING d.id, {_MAY_GO_ON} AS may_go_on
+    )
+    SELECT id FROM looked WHERE may_go_on
+""")
+
+# Lock documents among these whose texts all stand, or whose chunks have all ended, in one order.
 LOCK_ENDED = text(f"""
     SELECT d.id FROM documents d
-    WHERE d.id IN (SELECT d.id FROM documents d
-                   WHERE (CAST(:ids AS uuid[]) IS NULL OR d.id = ANY(CAST(:ids AS uuid[])))
-                     AND ({states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
-                          OR {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP})
-                   ORDER BY random() LIMIT :limit)
+    WHERE d.id IN (SELECT d.id FROM documents d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_MAY_GO_ON})
     ORDER BY d.id FOR UPDATE
 """)
 
 # Make the newest version of locked documents the live one, if its texts all stand.
 MAKE_LIVE = text(f"""
-    UPDATE documents d SET {states.MAKE_LIVE.sets()}, live_version = d.version, updated_at = now()
+    UPDATE documents d SET {states.MAKE_LIVE.sets()}, live_version = d.version, due_at = now(), updated_at = now()
     WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
     RETURNING d.id, d.version
 """)

@@ -34,6 +34,17 @@ INSERT_CONTENT = f"""
     FROM d RETURNING *
 """
 
+
+def _delete_contents(chunks: str) -> str:
+    """Return the common table expressions that delete what deleted chunks said and were asked."""
+    return f"""
+    contents AS (
+        DELETE FROM chunk_contents t USING {chunks} c WHERE t.chunk_id = c.id AND t.version = c.version
+    ), questions AS (
+        DELETE FROM chunk_questions t USING {chunks} c WHERE t.chunk_id = c.id AND t.version = c.version
+    )"""
+
+
 # Mark the versions of documents that are neither live nor newest, delete their open chunks, write down the calls that
 # are under way for them, and return the documents of which Qdrant may have points of such a version.
 _SUPERSEDE = text(f"""
@@ -46,8 +57,9 @@ _SUPERSEDE = text(f"""
     ), open AS (
         DELETE FROM chunks c USING obsolete o
         WHERE c.document_id = o.document_id AND c.version = o.version AND {states.is_in(states.OPEN_CHUNKS, "c")}
-        RETURNING c.state, c.content_key, c.lease_token, c.leased_by, c.due_at
-    ), called AS (
+        RETURNING c.id, c.version, c.state, c.content_key, c.lease_token, c.leased_by, c.due_at
+    ), {_delete_contents("open")},
+    called AS (
         INSERT INTO abandoned_calls (lease_token, content_key, due_at)
         SELECT lease_token, content_key, due_at FROM open
         WHERE {states.is_in(states.TO_GENERATE)} AND leased_by IS NOT NULL AND due_at > now()
@@ -68,12 +80,15 @@ _THESE = "unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[])) AS o(document_i
 
 # Delete chunks of these versions, up to a number of them.
 _DELETE_CHUNKS = text(f"""
-    DELETE FROM chunks WHERE (id, version) IN (
-        SELECT c.id, c.version FROM {_THESE} CROSS JOIN LATERAL (
-            SELECT c.id, c.version FROM chunks c
-            WHERE c.document_id = o.document_id AND c.version = o.version LIMIT :limit) c
-        LIMIT :limit)
-    RETURNING 1
+    WITH deleted AS (
+        DELETE FROM chunks WHERE (id, version) IN (
+            SELECT c.id, c.version FROM {_THESE} CROSS JOIN LATERAL (
+                SELECT c.id, c.version FROM chunks c
+                WHERE c.document_id = o.document_id AND c.version = o.version LIMIT :limit) c
+            LIMIT :limit)
+        RETURNING id, version
+    ), {_delete_contents("deleted")}
+    SELECT 1 FROM deleted
 """)
 
 # Forget calls whose workers must have died.

@@ -274,8 +274,17 @@ class Work:
 
     # Documents whose chunks have all ended
 
-    async def finish(self, document_ids: Sequence[UUID] | None = None, *, limit: int = 100) -> list[Sweep]:
-        """Make versions live whose chunks have all ended, among `document_ids` or of all, at most `limit`.
+    async def find_ended(self, limit: int = 200) -> list[UUID]:
+        """Return documents that nobody has finished though their texts all stand, or their chunks have all ended.
+
+        A call looks at `limit` documents at most, the longest due first, and at those that are open for longer less
+        often: where documents wait for a model, their number must not make the call long.
+        """
+        async with self._database.begin() as connection:
+            return list((await connection.execute(sql.LOOK_AT_OPEN, {"limit": limit})).scalars())
+
+    async def finish(self, document_ids: Sequence[UUID]) -> list[Sweep]:
+        """Make versions live whose texts all stand, and end documents whose chunks have all ended, among these.
 
         A document that has nothing to show or to delete in Qdrant is finished at once. For every other one this writes
         down a sweep, which outlives a kill and an edit; it is finished by the next call after its sweep.
@@ -283,9 +292,8 @@ class Work:
         Returns:
             The sweeps that are to be done now.
         """
-        ids = None if document_ids is None else list(document_ids)
         async with self._database.begin() as connection:
-            ended = (await connection.execute(sql.LOCK_ENDED, {"ids": ids, "limit": limit})).scalars().all()
+            ended = (await connection.execute(sql.LOCK_ENDED, {"ids": list(document_ids)})).scalars().all()
             if not ended:
                 return []
             live = (await connection.execute(sql.MAKE_LIVE, {"ids": ended})).all()

@@ -169,7 +169,8 @@ async def test_old_versions_are_deleted_in_slices(services, library, provider, m
         await services.cleaner.clean()
 
     assert [size for size in sizes if size] == [4, 4, 2]
-    assert await rows(services, "SELECT DISTINCT version FROM chunks") == [(2,)]
+    for table in ("chunks", "chunk_contents", "chunk_questions"):
+        assert await rows(services, f"SELECT DISTINCT version FROM {table}") == [(2,)]
 
 
 async def test_a_deleted_document_goes_in_slices(services, library, provider, monkeypatch):

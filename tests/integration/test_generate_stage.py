@@ -356,7 +356,7 @@ async def test_a_claim_that_meets_another_of_the_same_content_leaves_it_out_and_
         await connection.execute(
             text(
                 "UPDATE chunks SET leased_by = 'other', due_at = now() + interval '1 hour' WHERE id = "
-                "(SELECT max(id::text)::uuid FROM chunks WHERE content->>'text' LIKE '%lighthouse%')"
+                "(SELECT max(chunk_id::text)::uuid FROM chunk_contents WHERE content->>'text' LIKE '%lighthouse%')"
             )
         )
         claiming = asyncio.create_task(services.ledger.work.claim_to_generate(10))

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.errors import ForeaskError
-from shared.domain.outcomes import FailedAttempt
+from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import DocumentState
 from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
@@ -461,7 +461,8 @@ async def accepted_of(services, library, words, question):
     """Accept a question for the live chunk that has these words; return what takes it back."""
     collection = await library.collection()
     live = "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version"
-    ((chunk,),) = await run(services, f"{live} WHERE c.content ->> 'text' LIKE '%{words}%'")
+    contents = "chunk_contents t ON t.chunk_id = c.id AND t.version = c.version"
+    ((chunk,),) = await run(services, f"{live} JOIN {contents} WHERE t.content ->> 'text' LIKE '%{words}%'")
     entry = QueryLogEntry(uuid4(), "default", collection.id, question, [str(chunk)])
     await services.ledger.query_log.append([entry])
     await services.ledger.feedback.accept("default", entry.id, chunk, most=10)
@@ -527,3 +528,18 @@ async def test_payload_indexes_that_are_missing_are_made_when_the_collection_is_
     schema = (await services.index._client.get_collection(name)).payload_schema
     assert schema.keys() == _INDEXED.keys()
     await services.index.drop_collection(name)
+
+
+async def test_a_document_whose_worker_died_before_the_sweep_is_finished_with_it(services, library, provider):
+    await library.add("one", "a.md", questions=["Which number?"])
+    await work(services)
+    document = await library.add("two", "a.md", questions=["Which number?"])
+    await work(services, "parse")
+    chunks = await services.ledger.work.claim_to_index(10)
+    await services.ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in chunks])
+    assert await services.ledger.work.finish([document.id]) != []
+    await run(services, "UPDATE documents SET due_at = now() + interval '1 minute'")
+
+    await services.cleaner.sweep()
+
+    assert await run(services, "SELECT state, live_version FROM documents") == [("ready", 2)]

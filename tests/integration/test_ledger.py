@@ -210,7 +210,7 @@ async def test_a_chunk_without_questions_goes_on_to_be_indexed_and_ends_dead(ser
     (asked,) = await work.claim_to_index(10)
     assert (asked.questions, asked.error) == ((), "no JSON")
     await work.settle_indexed([IndexOutcome(asked, [], 0, asked.error)])
-    await work.finish()
+    await work.finish(await work.find_ended())
 
     found = await services.ledger.documents.get("default", document.id)
     assert (found.state, found.progress.dead, found.progress.calls) == (DocumentState.DEGRADED, 1, 3)
@@ -224,7 +224,7 @@ async def test_dead_chunks_can_be_revived(services, library):
     (claimed,) = await claim_to_generate(work)
     await work.settle_generated([FailedAttempt(claimed.lease, Dead("no JSON"))])
     await work.settle_indexed([IndexOutcome(c, [], 0, c.error) for c in await work.claim_to_index(10)])
-    await work.finish()
+    await work.finish(await work.find_ended())
 
     revived = await services.ledger.documents.retry("default", document.id)
 
@@ -289,7 +289,7 @@ async def test_points_that_were_written_hidden_before_their_version_was_live_are
     work = services.ledger.work
     document = await parsed(services, library, "old", external_id="a", ready_questions=())
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
-    await work.finish()
+    await work.finish(await work.find_ended())
     await parsed(services, library, "one", "two", external_id="a")
     first, second = await work.claim_to_index(10)
     await work.settle_indexed([IndexOutcome(first, [], 0)])
@@ -298,7 +298,7 @@ async def test_points_that_were_written_hidden_before_their_version_was_live_are
     assert (with_questions.hidden, with_questions.text_only) == (True, False)
 
     await work.settle_indexed([IndexOutcome(second, [], 0)])
-    await work.settle_sweeps(await work.finish())
+    await work.settle_sweeps(await work.finish(await work.find_ended()))
     await work.settle_indexed([IndexOutcome(with_questions, [], 1)])
 
     (sweep,) = [sweep for sweep in await work.due_sweeps() if sweep.again]
@@ -312,7 +312,7 @@ async def test_a_document_that_was_opened_again_meanwhile_is_not_finished(servic
     await work.settle_generated([FailedAttempt(chunk.lease, Dead("refused"))])
     (asked,) = await work.claim_to_index(10)
     await work.settle_indexed([IndexOutcome(asked, [], 0, "refused")])
-    await work.finish()
+    await work.finish(await work.find_ended())
     await services.ledger.documents.retry("default", document.id)
 
     await work.finish([document.id])
@@ -324,7 +324,7 @@ async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(ser
     document = await parsed(services, library, "one", external_id="a.md", ready_questions=("Is it?",))
     work = services.ledger.work
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
-    await work.finish()
+    await work.finish(await work.find_ended())
     await parsed(services, library, "two", external_id="a.md", ready_questions=("Is it?",))
     await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
     await library.add("three", "a.md")
@@ -337,7 +337,7 @@ async def test_a_document_that_was_replaced_meanwhile_keeps_what_queries_see(ser
     assert (await services.ledger.documents.get("default", document.id)).live_version == 1
     assert len(await work.purge_versions()) == 1
     async with services.database.begin() as connection:
-        kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunks"))).all()
+        kept = (await connection.execute(text("SELECT content ->> 'text', version FROM chunk_contents"))).all()
         assert [tuple(row) for row in kept] == [("one", 1)]
 
 
@@ -396,7 +396,7 @@ async def test_chunks_of_a_next_version_stay_hidden_until_its_texts_stand(servic
     await work.settle_generated([paid(chunk) for chunk in await claim_to_generate(work)])
     (first,) = await work.claim_to_index(10)
     await work.settle_indexed([IndexOutcome(first, [], 1)])
-    await work.finish()
+    await work.finish(await work.find_ended())
     assert not first.hidden
 
     await library.add("next", "a")
@@ -509,3 +509,41 @@ async def test_a_replacement_that_collides_with_a_worker_is_made_again(services,
         await worker.execute(text("SELECT 1 FROM documents WHERE id = :id FOR UPDATE"), {"id": document.id})
 
     assert (await replacement).version == 2
+
+
+async def open_for(services, age):
+    """Let open documents be so old."""
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE documents SET updated_at = now() - CAST(:age AS interval)"), {"age": age})
+
+
+async def test_what_a_dead_worker_left_is_found_within_a_minute_however_old(services, library):
+    document = await parsed(services, library, "one", ready_questions=())
+    work = services.ledger.work
+    await open_for(services, timedelta(hours=1))
+    assert await work.find_ended() == []  # its text does not stand
+
+    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
+    assert await work.find_ended() == []  # it was looked at a moment ago
+
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE documents SET due_at = due_at - interval '1 minute'"))
+    assert await work.find_ended() == [document.id]
+
+
+async def test_a_young_document_is_looked_at_each_time(services, library):
+    document = await parsed(services, library, "one", ready_questions=())
+    work = services.ledger.work
+    assert await work.find_ended() == []
+
+    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
+
+    assert await work.find_ended() == [document.id]
+
+
+async def test_an_ended_document_that_nobody_can_finish_stands_in_front_of_no_other(services, library):
+    work = services.ledger.work
+    documents = {(await parsed(services, library, f"text {number}", ready_questions=())).id for number in range(3)}
+    await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await work.claim_to_index(10)])
+
+    assert {found for _ in range(3) for found in await work.find_ended(limit=1)} == documents

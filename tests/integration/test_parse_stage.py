@@ -23,7 +23,7 @@ async def test_thousands_of_quoted_questions_stop_no_loop(services, library):
 
     watch.require_free()
     async with services.database.begin() as connection:
-        found = await connection.execute(text("SELECT content->>'text', ready_questions FROM chunks"))
+        found = await connection.execute(text("SELECT content->>'text', ready_questions FROM chunk_contents"))
         placed = [(content, question) for content, given in found for question in given]
     assert len(placed) == 6001
     assert all(question.split()[3] in content.split() for content, question in placed if "lamp" in question)

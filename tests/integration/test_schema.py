@@ -22,6 +22,9 @@ DEFINITIONS = text("""
     SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
     WHERE connamespace = CAST(:schema AS regnamespace) AND conname NOT LIKE 'alembic_version%'
     UNION ALL
+    SELECT relname, array_to_string(reloptions, ' ') FROM pg_class
+    WHERE relnamespace = CAST(:schema AS regnamespace) AND relkind = 'r' AND reloptions IS NOT NULL
+    UNION ALL
     SELECT sequencename, concat_ws(' ', data_type, start_value, increment_by, cycle) FROM pg_sequences
     WHERE schemaname = :schema
 """)

@@ -451,7 +451,7 @@ async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_noth
     assert described(after) == described(before)
     assert {p["version"] for p in after.values()} == {2}
     vector = (await text_vectors(services, library))[HARBOUR]
-    in_order = sorted(questions, key=[q["text"] for q in await kept(services)].index)
+    in_order = sorted(questions, key=(await kept(services)).index)
     assert near(vector, "\n".join([*in_order, HARBOUR]))
     assert not near(vector, HARBOUR)
 
@@ -467,9 +467,9 @@ def described(stored):
 
 async def kept(services):
     async with services.database.begin() as connection:
-        live = "SELECT c.questions FROM chunks c JOIN documents d ON d.live_version = c.version"
-        (questions,) = (await connection.execute(text(live))).scalars()
-    return [question for question in questions if question["passed"]]
+        live = "SELECT q.questions, q.reasons FROM chunk_questions q JOIN documents d ON d.live_version = q.version"
+        ((questions, reasons),) = (await connection.execute(text(live))).all()
+    return [question for question, reason in zip(questions, reasons, strict=True) if reason is None]
 
 
 async def test_questions_are_judged_by_the_text_without_them(services, library, provider):

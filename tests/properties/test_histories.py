@@ -68,6 +68,12 @@ LEASES_END = """
     UPDATE abandoned_calls SET due_at = now()
 """
 
+# Find contents and questions whose chunks have gone.
+ORPHANS = """
+    SELECT chunk_id, version FROM chunk_contents UNION SELECT chunk_id, version FROM chunk_questions
+    EXCEPT SELECT id, version FROM chunks
+"""
+
 # Let the time of everything come.
 ALL_DUE = """
     WITH d AS (UPDATE documents SET due_at = now() WHERE due_at > now()),
@@ -514,6 +520,7 @@ class Histories(RuleBasedStateMachine):
         for document in documents:
             expected |= await self._expected(document)
         assert await self._stored() == expected
+        assert await self.world.sql(ORPHANS) == []
         await self._judge_completions()
         assert self.world.provider.stats()["paid_twice"] <= self.may_repeat
 
@@ -529,7 +536,10 @@ class Histories(RuleBasedStateMachine):
         live = document.live_version
         body, metadata = versions[live]
         chunks = await self.world.sql(
-            "SELECT id, content, questions FROM chunks WHERE document_id = :id AND version = :live ORDER BY ordinal",
+            """SELECT c.id, t.content, q.questions, q.reasons FROM chunks c
+               JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+               JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
+               WHERE c.document_id = :id AND c.version = :live ORDER BY c.ordinal""",
             id=document.id,
             live=live,
         )
@@ -541,7 +551,7 @@ class Histories(RuleBasedStateMachine):
         texts = {chunk_point_id(c.id, live): c.content["text"] for c in chunks}
         texts |= {accepted_point_id(a.id, live): a.question for a in accepted}
         for chunk in chunks:
-            passed = [question["text"] for question in chunk.questions if question["passed"]]
+            passed = [q for q, reason in zip(chunk.questions, chunk.reasons, strict=True) if reason is None]
             texts |= {question_point_id(chunk.id, live, n): question for n, question in enumerate(passed)}
         return {point: Seen(live, hidden=False, metadata=metadata, text=text) for point, text in texts.items()}
 
@@ -553,7 +563,9 @@ class Histories(RuleBasedStateMachine):
 
     async def _judge_completions(self) -> None:
         """What is stored as paid for under a prompt's key was asked for with that prompt."""
-        contents = [ChunkContent.from_json(c.content) for c in await self.world.sql("SELECT content FROM chunks")]
+        contents = [
+            ChunkContent.from_json(c.content) for c in await self.world.sql("SELECT content FROM chunk_contents")
+        ]
         model = self.services.generator.model.name
         for prompt in PROMPTS:
             options = generation_options(self.services.settings, _options(prompt), model)

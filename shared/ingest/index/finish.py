@@ -28,7 +28,7 @@ class Finisher:
     index: Index
 
     async def finish(self, document_ids: Sequence[UUID] | None = None) -> None:
-        """Finish documents whose chunks have all ended: these, or some of all others; safe to do twice.
+        """Finish documents whose chunks have all ended: these, or those that others left; safe to do twice.
 
         The ledger decides which version is live, and writes it down with a sweep; Qdrant follows. A kill or an edit
         between the two leaves the sweep to the scheduler.
@@ -37,18 +37,12 @@ class Finisher:
             Transient: the ledger is not available.
         """
         if document_ids is None:
-            await self._finish(None)
-            return
+            document_ids = await self.work.find_ended()
         for start in range(0, len(document_ids), _GROUP):
-            await self._finish(document_ids[start : start + _GROUP])
+            await self.sweep(await self.work.finish(document_ids[start : start + _GROUP]))
 
-    async def _finish(self, document_ids: Sequence[UUID] | None) -> None:
-        swept = await self.sweep(await self.work.finish(document_ids, limit=_GROUP))
-        if swept:
-            await self.work.finish([sweep.document_id for sweep in swept])
-
-    async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
-        """Make the points of documents what the ledger says; return the sweeps that Qdrant confirmed.
+    async def sweep(self, sweeps: Sequence[Sweep]) -> None:
+        """Make the points of documents what the ledger says, and finish the documents that waited for it.
 
         Raises:
             Transient: the ledger is not available.
@@ -56,7 +50,7 @@ class Finisher:
         swept = await confirmed(sweeps, self.index.sweep)
         if swept:
             await self.work.settle_sweeps(swept)
-        return swept
+            await self.work.finish([sweep.document_id for sweep in swept])
 
     async def delete_points(self, chunks: Sequence[ChunkToIndex]) -> None:
         """Delete the points of chunks in their versions; what a later claim has written stays."""

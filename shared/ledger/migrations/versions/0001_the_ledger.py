@@ -22,6 +22,7 @@ def upgrade() -> None:
     _documents()
     _document_versions()
     _chunks()
+    _chunk_contents()
     _completions()
     _paid_replies()
     _spent()
@@ -31,10 +32,13 @@ def upgrade() -> None:
     _sweeps()
 
 
+def _lane() -> sa.Column[Any]:
+    return sa.Column("lane", sa.SmallInteger(), server_default="0", nullable=False)
+
+
 def _lease_columns() -> list[sa.Column[Any]]:
     """The columns of rows that workers claim."""
     return [
-        sa.Column("lane", sa.SmallInteger(), server_default="0", nullable=False),
         sa.Column("due_at", TIME, server_default=NOW, nullable=False),
         sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
         sa.Column("lost_leases", sa.Integer(), server_default="0", nullable=False),
@@ -82,6 +86,7 @@ def _documents() -> None:
         sa.Column("version", sa.Integer(), server_default="1", nullable=False),
         sa.Column("live_version", sa.Integer()),
         sa.Column("discarded_version", sa.Integer()),
+        _lane(),
         sa.Column("state", sa.Text(), nullable=False),
         *_lease_columns(),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
@@ -95,6 +100,7 @@ def _documents() -> None:
 
 
 def _documents_indexes() -> None:
+    op.create_index("ix_documents_deleting", "documents", ["due_at"], postgresql_where=sa.text("state = 'deleting'"))
     op.create_index(
         "ix_documents_due",
         "documents",
@@ -109,8 +115,8 @@ def _documents_indexes() -> None:
     op.create_index(
         "ix_documents_open",
         "documents",
-        ["state", "due_at"],
-        postgresql_where=sa.text("state IN ('indexing', 'searchable', 'deleting')"),
+        ["due_at"],
+        postgresql_where=sa.text("state IN ('indexing', 'searchable')"),
     )
     op.create_index(
         "ix_documents_suspects",
@@ -160,14 +166,13 @@ def _chunks() -> None:
         sa.Column("document_id", sa.Uuid(), nullable=False),
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("ordinal", sa.Integer(), nullable=False),
-        sa.Column("content", JSONB(), nullable=False),
         sa.Column("content_key", sa.LargeBinary(), nullable=False),
+        sa.Column("embedding_model", sa.Text(), nullable=False),
+        sa.Column("ready_made", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        _lane(),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("may_have_points", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("points_token", sa.BigInteger()),
-        sa.Column("embedding_model", sa.Text(), nullable=False),
-        sa.Column("ready_questions", sa.ARRAY(sa.Text())),
-        sa.Column("questions", JSONB()),
         sa.Column("questions_passed", sa.Integer(), server_default="0", nullable=False),
         sa.Column("prompt_tokens", sa.Integer(), server_default="0", nullable=False),
         sa.Column("completion_tokens", sa.Integer(), server_default="0", nullable=False),
@@ -176,6 +181,7 @@ def _chunks() -> None:
         sa.Column("settled_at", TIME),
         sa.ForeignKeyConstraint(["document_id"], ["documents.id"], name="fk_chunks_document_id", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", "version", name="pk_chunks"),
+        postgresql_with={"fillfactor": 50, "autovacuum_vacuum_scale_factor": 0.02},
     )
     _chunks_indexes()
 
@@ -197,7 +203,9 @@ def _chunks_indexes() -> None:
         ["tenant"],
         postgresql_where=sa.text("state IN ('parsed', 'generated') AND leased_by IS NOT NULL"),
     )
-    op.create_index("ix_chunks_settled", "chunks", ["tenant", "settled_at"])
+    op.create_index(
+        "ix_chunks_settled", "chunks", ["tenant", "settled_at"], postgresql_where=sa.text("settled_at IS NOT NULL")
+    )
     op.create_index(
         "ix_chunks_suspects",
         "chunks",
@@ -228,6 +236,25 @@ def _chunks_indexes() -> None:
         ["content_key"],
         unique=True,
         postgresql_where=sa.text("state = 'generating' AND leased_by IS NOT NULL"),
+    )
+
+
+def _chunk_contents() -> None:
+    op.create_table(
+        "chunk_contents",
+        sa.Column("chunk_id", sa.Uuid(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("content", JSONB(), nullable=False),
+        sa.Column("ready_questions", sa.ARRAY(sa.Text())),
+        sa.PrimaryKeyConstraint("chunk_id", "version", name="pk_chunk_contents"),
+    )
+    op.create_table(
+        "chunk_questions",
+        sa.Column("chunk_id", sa.Uuid(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("questions", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("reasons", sa.ARRAY(sa.Text()), nullable=False),
+        sa.PrimaryKeyConstraint("chunk_id", "version", name="pk_chunk_questions"),
     )
 
 

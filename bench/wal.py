@@ -1,0 +1,155 @@
+"""What the ledger writes for a chunk: `python -m bench wal [CHUNKS]`.
+
+One life of each chunk, through the ledger's own claims and settlements over a real PostgreSQL: parsed, found by its
+text, generated and indexed. A chunk has 1,640 characters and 8 questions. No lease is extended. The log is counted in
+bytes that PostgreSQL inserts, and the tables with their indexes and TOAST.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+from embedded.stack import Stack
+from shared.domain.chunks import ChunkContent
+from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.records import Collection, NewChunk, NewDocument
+from shared.domain.usage import Usage
+from shared.ledger import Collections, Documents, Work
+from shared.ledger.database import Database
+from shared.ledger.schema import migrate
+from shared.settings import Settings
+
+_CHUNKS = 3_000
+_OF_DOCUMENT = 15
+_BATCH = 64
+_CHARACTERS = 1_640
+_MODEL = "embedding"
+
+_WAL = "SELECT pg_current_wal_insert_lsn() - '0/0'"
+_SIZES = """
+    SELECT c.relname, pg_total_relation_size(c.oid) AS bytes FROM pg_class c
+    WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace ORDER BY 2 DESC, 1
+"""
+_WORDS = [f"{start}{end}" for start in ("har", "ligh", "sto", "ma", "ves", "cap") for end in ("bour", "thouse", "rm")]
+
+
+class Measured:
+    """What PostgreSQL has written for each chunk."""
+
+    def __init__(self, database: Database, chunks: int) -> None:
+        self._database = database
+        self._chunks = chunks
+        self._start = self._last = 0
+
+    async def begin(self) -> None:
+        self._start = self._last = await self._written()
+
+    async def end(self, stage: str) -> None:
+        at = await self._written()
+        self._print(stage, at - self._last)
+        self._last = at
+
+    async def together(self) -> None:
+        self._print("together", await self._written() - self._start)
+
+    async def _written(self) -> int:
+        async with self._database.begin() as connection:
+            return int((await connection.exec_driver_sql(_WAL)).scalar_one())
+
+    def _print(self, stage: str, written: int) -> None:
+        print(f"{stage:18}  {written / self._chunks:8,.0f} bytes of log", flush=True)
+
+    async def sizes(self) -> None:
+        async with self._database.begin() as connection:
+            for name, size in await connection.exec_driver_sql(_SIZES):
+                if size >= self._chunks * 10:
+                    print(f"{name:18}  {size / self._chunks:8,.0f} bytes of table and indexes", flush=True)
+
+
+async def run(url: str, count: int) -> None:
+    database = Database(url)
+    await migrate(database.engine)
+    work = Work(database, worker="bench:1", lease=timedelta(seconds=30), embedding_model=_MODEL)
+    measured = Measured(database, count)
+    print(f"{count:,} chunks; of each:")
+    await measured.begin()
+    collection = await Collections(database).ensure("default", "default", embedding_model=_MODEL)
+    for _ in range(count // _OF_DOCUMENT):
+        await Documents(database).submit(_document(collection))
+    await measured.end("submit")
+    for stage in (_parse, _texts, _generate, _questions, _finish):
+        await stage(work)
+        await measured.end(stage.__name__[1:])
+    await measured.together()
+    await measured.sizes()
+    await database.aclose()
+
+
+async def _parse(work: Work) -> None:
+    while claimed := await work.claim_documents(8):
+        await work.settle_parsed([ParseOutcome(d, "Title", "text/markdown", list(_chunks())) for d in claimed])
+
+
+async def _texts(work: Work) -> None:
+    while claimed := await work.claim_to_index(_BATCH):
+        await work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in claimed])
+        await work.finish(list({chunk.document_id for chunk in claimed}))
+
+
+async def _generate(work: Work) -> None:
+    while claimed := (await work.claim_to_generate(_BATCH)).chunks:
+        await work.settle_generated([GenerateOutcome(c, "scripted", _asked(), Usage(500, 150), 1) for c in claimed])
+
+
+async def _questions(work: Work) -> None:
+    while claimed := await work.claim_to_index(_BATCH):
+        outcomes = []
+        for chunk in claimed:
+            judged = [{"text": question, "passed": True, "reason": None} for question in chunk.questions]
+            outcomes.append(IndexOutcome(chunk, judged, len(judged)))
+        await work.settle_indexed(outcomes)
+
+
+async def _finish(work: Work) -> None:
+    while sweeps := await work.finish(await work.find_ended()):
+        await work.settle_sweeps(sweeps)
+
+
+def _document(collection: Collection) -> NewDocument:
+    name = uuid4().hex
+    return NewDocument(collection, name, "text.md", None, "text/markdown", {}, None, name, 25_000, uuid4().bytes)
+
+
+def _chunks() -> Iterator[NewChunk]:
+    for ordinal in range(_OF_DOCUMENT):
+        content = ChunkContent.whole(_prose(_CHARACTERS), heading_path=("Heading", "A longer heading"))
+        yield NewChunk(uuid4(), ordinal, content, uuid4().bytes + uuid4().bytes)
+
+
+def _asked() -> tuple[str, ...]:
+    return tuple(f"What is said of {_prose(45)}?" for _ in range(8))
+
+
+def _prose(characters: int) -> str:
+    return " ".join(random.choices(_WORDS, k=characters // 6))[:characters]
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else _CHUNKS
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stack(Settings(_env_file=None), Path(folder), engines=["postgres"]) as stack,
+    ):
+        assert stack.settings.database_url is not None
+        asyncio.run(run(stack.settings.database_url.get_secret_value(), count))
+
+
+if __name__ == "__main__":
+    main()
