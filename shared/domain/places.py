@@ -35,7 +35,9 @@ def index_name(prefix: str, model: str, dimensions: int | None) -> str:
     """
     digest = hashlib.sha256(model.encode()).hexdigest()[:8]
     parts = [prefix, _UNSAFE.sub("-", model).strip("-.")[:_MODEL_CHARACTERS], digest]
-    return "-".join(parts if dimensions is None else [*parts, str(dimensions)])
+    if dimensions is not None:
+        parts.append(str(dimensions))
+    return "-".join(part for part in parts if part)
 
 
 def place_of(index_name: str, tenant: str, collection_id: UUID) -> Place:
