@@ -177,3 +177,15 @@ async def test_every_request_to_qdrant_stays_within_a_collection(services, setti
     outside = [request for request in sent if not all(groups and groups <= whole for groups in request[1])]
     assert [request for request in outside if request not in probes] == []
     assert {path for path, _ in sent} >= {"", "/batch", "/count", "/delete", "/query/batch", "/scroll"}
+
+
+async def test_qdrant_makes_graphs_for_groups_alone(services):
+    await services.index.ensure_collection("graphs", 3)
+    info = await services.index._client.get_collection("graphs")
+    graphs = info.config.hnsw_config
+
+    assert (graphs.m, graphs.payload_m) == (0, 16)
+    made = {field for field, index in info.payload_schema.items() if index.params.enable_hnsw is not False}
+    assert made == {"group"}
+    assert info.payload_schema["group"].params.is_tenant
+    assert info.payload_schema.keys() > {"tenant", "document_id", "chunk_id", "version", "token", "hidden"}
