@@ -1,7 +1,7 @@
 """Filters of points: what a query may see, a document's points, and a caller's filter over metadata.
 
 Tenants share a collection in Qdrant. Every filter is made of a place, so that it selects in the groups of one tenant's
-collection alone; groups are named here and nowhere else.
+collection alone; filters are made here and nowhere else.
 
 A caller's filter is checked and becomes Qdrant's conditions:
 
@@ -19,13 +19,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from qdrant_client import models
 
 from shared.domain.errors import InvalidInput
 from shared.domain.places import Place
+from shared.vectors.groups import KINDS, PointKind, group
 
 _RANGE = {"gt", "gte", "lt", "lte"}
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date} or {text: '...'}"
@@ -36,9 +37,6 @@ _MAX_VALUES = 1000
 SearchFilter = Mapping[str, Any]
 """A filter as Qdrant's REST API takes it: searches bypass the client's models, which cost more than the search."""
 Condition = models.Condition
-PointKind = Literal["q", "t"]
-"""Of questions, or of texts: each text is one point of its chunk."""
-_KINDS: tuple[PointKind, ...] = ("q", "t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +64,6 @@ def visible_points(place: Place, conditions: Sequence[Condition] = ()) -> Visibl
 
     corpus = _dumped(must=[_equals("group", group(place, "t"))])
     return VisiblePoints(place, of("q"), of("t"), corpus)
-
-
-def group(place: Place, kind: PointKind) -> str:
-    """Name the group of a collection's points of one kind."""
-    return f"{place.build}/{kind}"
 
 
 def caller_conditions(metadata: object | None, document_ids: Sequence[UUID] | None) -> list[Condition]:
@@ -156,7 +149,7 @@ def nothing() -> SearchFilter:
 
 def _of(place: Place) -> list[models.FieldCondition]:
     """The conditions of every filter: the collection's groups, and its owner as a second lock."""
-    groups = [group(place, kind) for kind in _KINDS]
+    groups = [group(place, kind) for kind in KINDS]
     return [models.FieldCondition(key="group", match=models.MatchAny(any=[*groups])), _equals("tenant", place.tenant)]
 
 

@@ -22,7 +22,7 @@ from shared.domain.places import Place
 from shared.domain.records import AcceptedQuestion
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import document_vector
-from shared.vectors.filters import group
+from shared.vectors.groups import group
 
 _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids must not change between releases
 

@@ -17,7 +17,8 @@ from shared.domain.errors import InvalidInput
 from shared.domain.records import CollectionOptions, Weights
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
-from shared.vectors.filters import group, visible_points
+from shared.vectors.filters import visible_points
+from shared.vectors.groups import group
 from shared.vectors.points import Point
 from tests.api import work
 from workers.loop import WorkerLoop
