@@ -24,7 +24,9 @@ import psutil
 from bench.provider import Script
 from embedded.ports import free_port
 from embedded.stack import Stack
+from shared.domain.places import Place
 from shared.settings import Settings
+from shared.vectors.filters import collection_points
 
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = ("parse", "generate", "index", "scheduler")
@@ -232,13 +234,14 @@ class Deployment:
     def points(self, collection: str = "default") -> int:
         return int(self.client.get(f"/v1/collections/{collection}").raise_for_status().json()["points"])
 
-    def stored_points(self, index_name: str) -> dict[str, dict[str, Any]]:
-        """Every point of one of Qdrant's collections by its id, hidden ones too, with its payload."""
+    def stored_points(self, place: Place) -> dict[str, dict[str, Any]]:
+        """Every point of a collection by its id, hidden ones too, with its payload."""
+        selected = collection_points(place).model_dump(mode="json", exclude_none=True)
         stored, offset = {}, None
         with httpx.Client(base_url=str(self.stack.settings.qdrant_url), trust_env=False, timeout=60) as qdrant:
             while True:
-                body = {"limit": 1000, "with_payload": True, "offset": offset}
-                reply = qdrant.post(f"/collections/{index_name}/points/scroll", json=body).raise_for_status()
+                body = {"limit": 1000, "with_payload": True, "offset": offset, "filter": selected}
+                reply = qdrant.post(f"/collections/{place.index_name}/points/scroll", json=body).raise_for_status()
                 page = reply.json()["result"]
                 stored |= {str(p["id"]): p["payload"] for p in page["points"]}
                 offset = page["next_page_offset"]

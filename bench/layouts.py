@@ -1,9 +1,10 @@
-"""Where a chunk's text, vector and BM25 weights stand: three layouts of the same data in Qdrant's engine.
+"""Where a chunk's text, vector and BM25 weights stand: four layouts of the same data in Qdrant's engine.
 
 `python -m bench.layouts [CHUNKS]`: 5 questions a chunk, 2,000 characters of text. `on questions`: every question point
 carries its chunk whole; `two kinds`: question points and chunk points in one collection; `two collections`: the same in
-two. Prints seconds to write, bytes on disk a chunk, milliseconds of a search over three channels with the chunks of its
-ten best fetched, and milliseconds to delete a document.
+two; `groups`: in one, with one vector name and a group for each kind, as the product does it. Prints seconds to write,
+bytes on disk a chunk, milliseconds of a search over three channels with the chunks of its ten best fetched, and
+milliseconds to delete a document.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from shared.settings import Settings
 from shared.text.bm25 import document_vector, query_vector
 
 QUESTIONS, DIMENSIONS, PER_DOCUMENT, SEARCHES = 5, 384, 10, 100
-LAYOUTS = ("on questions", "two kinds", "two collections")
+LAYOUTS = ("on questions", "two kinds", "two collections", "groups")
+KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
 random = np.random.default_rng(7)
 WORDS = [f"word{n}" for n in range(20_000)]
 
@@ -57,31 +59,47 @@ class Layout:
         dense = models.VectorParams(size=DIMENSIONS, distance=models.Distance.COSINE)
         both = {"question": dense, "text": dense}
         bm25 = {"bm25": models.SparseVectorParams(modifier=models.Modifier.IDF)}
-        if self.chunks == self.questions:
+        if self.name == "groups":
+            graphs = models.HnswConfigDiff(m=0, payload_m=16)
+            await self.client.create_collection(self.questions, {"dense": dense}, bm25, hnsw_config=graphs)
+            tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+            await self.client.create_payload_index(self.questions, "group", tenant, wait=True)
+        elif self.chunks == self.questions:
             await self.client.create_collection(self.questions, both, bm25)
         else:
             await self.client.create_collection(self.questions, {"question": dense})
             await self.client.create_collection(self.chunks, {"text": dense}, bm25)
         for name in {self.questions, self.chunks}:
             for field in ("document_id", "chunk_id"):
-                await self.client.create_payload_index(name, field, models.PayloadSchemaType.KEYWORD, wait=True)
+                await self.client.create_payload_index(name, field, KEYWORD, wait=True)
 
     def points(self, chunk: int) -> dict[str, list[models.PointStruct]]:
         """The points of a chunk by collection; ids count up."""
         words, own = text(), {"chunk_id": str(chunk), "document_id": str(chunk // PER_DOCUMENT)}
-        whole: dict[str, Any] = {"text": vector(), "bm25": sparse(words)}
+        whole: dict[str, Any] = {self.vector_of("text"): vector(), "bm25": sparse(words)}
         first = chunk * (QUESTIONS + 1)
         points: dict[str, list[models.PointStruct]] = {self.questions: [], self.chunks: []}
         for n in range(QUESTIONS):
-            payload = own | {"question": f"What is said of {words[n * 40 : n * 40 + 40]}?"}
-            vectors: dict[str, Any] = {"question": vector()}
+            payload = own | {"group": "q", "question": f"What is said of {words[n * 40 : n * 40 + 40]}?"}
+            vectors: dict[str, Any] = {self.vector_of("question"): vector()}
             if self.name == "on questions":
                 payload |= {"text": words}
                 vectors |= whole
             points[self.questions].append(models.PointStruct(id=first + 1 + n, vector=vectors, payload=payload))
         if self.name != "on questions":
-            points[self.chunks].append(models.PointStruct(id=first, vector=whole, payload=own | {"text": words}))
+            payload = own | {"group": "t", "text": words}
+            points[self.chunks].append(models.PointStruct(id=first, vector=whole, payload=payload))
         return points
+
+    def vector_of(self, kind: str) -> str:
+        return "dense" if self.name == "groups" else kind
+
+    def within(self, group: str) -> dict[str, Any]:
+        """Search in one group, where there are groups."""
+        if self.name != "groups":
+            return {}
+        condition = models.FieldCondition(key="group", match=models.MatchValue(value=group))
+        return {"filter": models.Filter(must=[condition])}
 
     async def search(self) -> None:
         weights = query_vector(" ".join(WORDS[int(n)] for n in random.zipf(1.3, 6) % len(WORDS)))
@@ -89,9 +107,14 @@ class Layout:
         # Where each question carries the chunk, each channel needs as many points as k chunks may have questions.
         fold = 10 * QUESTIONS if self.name == "on questions" else 10
         payload = ["chunk_id"]
-        q = models.QueryRequest(query=vector(), using="question", limit=10 * QUESTIONS, with_payload=payload)
-        t = models.QueryRequest(query=vector(), using="text", limit=fold, with_payload=payload)
-        b = models.QueryRequest(query=bm25, using="bm25", limit=fold, with_payload=payload)
+        of_questions, of_texts = self.within("q"), self.within("t")
+        texts: dict[str, Any] = {"limit": fold, "with_payload": payload} | of_texts
+        questions: dict[str, Any] = {"limit": 10 * QUESTIONS, "with_payload": payload} | of_questions
+        q = models.QueryRequest(query=vector(), using=self.vector_of("question"), **questions)
+        t = models.QueryRequest(query=vector(), using=self.vector_of("text"), **texts)
+        if of_texts:
+            texts["params"] = models.SearchParams(idf=models.IdfCorpusParams(corpus=of_texts["filter"]))
+        b = models.QueryRequest(query=bm25, using="bm25", **texts)
         if self.chunks == self.questions:
             answers = await self.client.query_batch_points(self.questions, [q, t, b])
         else:

@@ -23,6 +23,7 @@ import numpy as np
 
 from bench.deployment import Deployment, ScriptedProvider
 from shared.domain.chunks import ChunkContent
+from shared.domain.places import Place
 from shared.ledger import Collections
 from shared.ledger.database import Database
 from shared.vectors.index import Index
@@ -48,14 +49,14 @@ class Texts:
         return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=count))
 
 
-def points(chunks: int, texts: Texts) -> Iterator[list[Point]]:
+def points(place: Place, chunks: int, texts: Texts) -> Iterator[list[Point]]:
     generator = np.random.default_rng(7)
     document_id = uuid4()
     for ordinal in range(chunks):
         vectors = generator.standard_normal((QUESTIONS + 1, DIMENSIONS)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         context = PointContext(
-            tenant="default",
+            place=place,
             document_id=document_id,
             chunk_id=uuid4(),
             version=1,
@@ -74,10 +75,10 @@ async def fill(deployment: Deployment, chunks: int, texts: Texts) -> None:
     urls = deployment.stack.environment()
     database = Database(urls["FOREASK_DATABASE_URL"])
     index = Index(urls["FOREASK_QDRANT_URL"], deployment.stack.settings.qdrant_api_key)
-    collection = await Collections(database).get("default", "bench")
+    collection = await Collections(database, "bench", DIMENSIONS).get("default", "bench")
     await index.ensure_collection(collection.index_name, DIMENSIONS)
     batch: list[Point] = []
-    for number, written in enumerate(points(chunks, texts), 1):
+    for number, written in enumerate(points(collection.place, chunks, texts), 1):
         batch += written
         if number % BATCH == 0 or number == chunks:
             await index.upsert(collection.index_name, batch)

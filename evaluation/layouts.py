@@ -27,7 +27,12 @@ from shared.vectors.points import Point, PointContext, chunk_id, points_of, with
 TENANT = "evaluation"
 _NAMESPACE = UUID("0d8c7c1e-52a4-4a4e-9a43-5b1f7f0f6b7d")  # any fixed one
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_VECTOR_OF: Mapping[Channel, str] = {"questions": "question", "text": "text", "bm25": "bm25"}
+_VECTOR_OF: Mapping[Channel, tuple[str, bool]] = {
+    "questions": ("dense", False),
+    "text": ("dense", True),
+    "bm25": ("bm25", True),
+}
+"""The vector that a channel searches, and whether it is of a text."""
 _FLOAT_BYTES, _TERM_BYTES = 4, 8  # a term of a sparse vector is a number and a weight
 
 
@@ -68,7 +73,7 @@ def layout_points(
     """The points of a passage; a text that the provider refused has no vector."""
     document_id = uuid5(collection.id, passage.id)
     context = PointContext(
-        tenant=collection.tenant,
+        place=collection.place,
         document_id=document_id,
         chunk_id=chunk_id(collection.id, document_id, passage.text, 0),
         version=1,
@@ -93,8 +98,9 @@ class Footprint:
     def add(self, points: Iterable[Point]) -> None:
         names = {_VECTOR_OF[channel] for channel in self.channels}
         for point in points:
-            vectors = [vector for name, vector in point.vector.items() if name in names]
-            if vectors or "text" in point.payload:  # any hit leads to the text
+            is_text = "text" in point.payload
+            vectors = [vector for name, vector in point.vector.items() if (name, is_text) in names]
+            if vectors or is_text:  # any hit leads to the text
                 self.points += 1
                 self.bytes += len(orjson.dumps(point.payload)) + len(UUID(point.id).bytes)
                 self.bytes += sum(map(_vector_bytes, vectors))

@@ -19,7 +19,7 @@ import orjson
 
 from evaluation.answers import judge_answers
 from evaluation.labelled import LabelledPassage, LabelledSet
-from evaluation.layouts import TENANT, EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
+from evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
 from evaluation.metrics import CUTOFF, scores
 from evaluation.questions import PassageQuestions, questions_of
 from evaluation.results import Cost, EvaluatedSet, Json, StrategyResult, build_results
@@ -218,7 +218,7 @@ async def _index(
     name = _name(services, layout, passages, parts)
     collection = layout_collection(name, services.embedder.name, _baseline_similarity(services, parts))
     footprints = {s.name: Footprint(s.channels) for s in strategies if s.layout == layout}
-    complete = await services.index.count_points(name, TENANT) == sum(1 + len(part.questions) for part in parts)
+    complete = await services.index.count_points(collection.place) == sum(1 + len(part.questions) for part in parts)
     if not complete:
         await services.index.ensure_collection(name, dimensions)
     stage = f"{'measuring' if complete else 'indexing'} {layout}"

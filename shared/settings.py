@@ -202,6 +202,9 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = Field(None, description="Redis or Valkey: redis://host:6379/0")
     qdrant_url: str | None = Field(None, description="Qdrant: http://host:6333")
     qdrant_api_key: SecretStr | None = None
+    qdrant_prefix: str = Field(
+        "foreask", pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,60}$", description="begins the names of Qdrant's collections"
+    )
     data_dir: Path = Field(Path(".foreask"), description="uploads and embedded engines keep their files here")
 
     # The API

@@ -81,6 +81,8 @@ async def empty(services: AllServices) -> None:
             if table is not deployment:  # a ledger keeps its identity
                 await connection.execute(table.delete())
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
+    # Collections of Qdrant are shared: each test has its own, so that nothing of an earlier one is found.
+    services.ledger.collections._prefix = f"test-{uuid4().hex}"
     await forget(services)
 
 

@@ -136,7 +136,7 @@ async def _points(collections: Sequence[Collection], index: Index) -> list[int |
         async with gate:
             try:
                 async with asyncio.timeout(_POINTS_SECONDS):
-                    return await index.count_points(collection.index_name, collection.tenant)
+                    return await index.count_points(collection.place)
             except (Transient, Permanent, TimeoutError):
                 return None
 

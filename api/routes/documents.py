@@ -120,7 +120,7 @@ async def delete(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Re
     """Delete a document. It is gone for every caller at once, its points in Qdrant as soon as Qdrant answers."""
     deleted = await services.ledger.documents.delete(tenant, document_id)
     with suppress(Transient):  # the scheduler removes the points when Qdrant is back
-        await services.index.delete_document(deleted.index_name, deleted.tenant, deleted.id)
+        await services.index.delete_document(deleted.place, deleted.id)
     return Response(status_code=204)
 
 

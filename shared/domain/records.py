@@ -10,6 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.places import Place, place_of
 from shared.domain.usage import Usage
 
 
@@ -67,6 +68,10 @@ class Collection:
     index_name: str
     created_at: datetime
     calibration: Mapping[str, Any] | None = None  # the weights of its channels, and the measurements behind them
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.index_name, self.tenant, self.id)
 
     @property
     def weights(self) -> Weights:
@@ -307,6 +312,10 @@ class ChunkToIndex:
     text_stands: bool = False
     may_have_points: bool = False
 
+    @property
+    def place(self) -> Place:
+        return place_of(self.index_name, self.tenant, self.collection_id)
+
 
 @dataclass(frozen=True, slots=True)
 class DeletableDocument:
@@ -314,9 +323,14 @@ class DeletableDocument:
 
     id: UUID
     tenant: str
+    collection_id: UUID
     index_name: str
     version: int
     live_version: int | None
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.index_name, self.tenant, self.collection_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +347,7 @@ class Sweep:
     """
 
     id: int
+    collection_id: UUID
     index_name: str
     tenant: str
     document_id: UUID
@@ -342,3 +357,7 @@ class Sweep:
     chunk_id: UUID | None
     points_token: int | None
     again: bool
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.index_name, self.tenant, self.collection_id)

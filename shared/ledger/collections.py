@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping, text
 
 from shared.domain.errors import NotFound
+from shared.domain.places import index_name
 from shared.domain.records import Collection, CollectionOptions
 from shared.ledger import states
 from shared.ledger.database import Database
@@ -30,8 +31,8 @@ _FIND = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name"
 # List a tenant's collections in order of name.
 _PAGE = text("SELECT * FROM collections WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit")
 
-# List where the points of all collections are.
-_INDEX_NAMES = text("SELECT index_name FROM collections ORDER BY index_name")
+# List the collections of Qdrant.
+_INDEX_NAMES = text("SELECT DISTINCT index_name FROM collections ORDER BY index_name")
 
 # Count the documents of collections by state.
 _COUNTS = text(f"""
@@ -41,21 +42,30 @@ _COUNTS = text(f"""
 
 
 class Collections:
-    def __init__(self, database: Database) -> None:
+    """The collections of all tenants.
+
+    Args:
+        database: has them.
+        prefix: begins the names of Qdrant's collections.
+        dimensions: the size that embedding models are asked for, where one is.
+    """
+
+    def __init__(self, database: Database, prefix: str, dimensions: int | None) -> None:
         self._database = database
+        self._prefix = prefix
+        self._dimensions = dimensions
 
     async def ensure(
         self, tenant: str, name: str, *, embedding_model: str, options: CollectionOptions | None = None
     ) -> Collection:
         """Return the collection, made if there is none; `options` replace those of an older one."""
-        collection_id = uuid4()
         parameters = {
-            "id": collection_id,
+            "id": uuid4(),
             "tenant": tenant,
             "name": name,
             "options": json.dumps(_options_json(options)) if options else None,
             "embedding_model": embedding_model,
-            "index_name": f"foreask-{collection_id.hex}",
+            "index_name": index_name(self._prefix, embedding_model, self._dimensions),
         }
         async with self._database.begin() as connection:
             row = (await connection.execute(_ENSURE, parameters)).mappings().one()
@@ -84,7 +94,7 @@ class Collections:
             return [collection_of(row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
 
     async def index_names(self) -> list[str]:
-        """Return where the points of each collection are, of all tenants."""
+        """Return the names of Qdrant's collections in which collections have their points."""
         async with self._database.begin() as connection:
             return list((await connection.execute(_INDEX_NAMES)).scalars())
 

@@ -151,7 +151,7 @@ _DELETE = text(f"""
     UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {_DUE_ANEW}
     FROM collections l
     WHERE d.id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
-    RETURNING d.id, d.tenant, l.index_name, d.version, d.live_version
+    RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version
 """)
 
 # Delete the accepted questions of a document that is being deleted.

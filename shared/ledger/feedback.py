@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.accepted import accepted_id, plain
 from shared.domain.errors import InvalidInput, NotFound
 from shared.domain.outcomes import IndexOutcome
+from shared.domain.places import Place, place_of
 from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Collection, DocumentState
 from shared.ledger import states
 from shared.ledger.audit import index_again
@@ -150,7 +151,7 @@ _HAS_WRITER = f"""
 # Lock questions that were taken back. The order is random: a question that Qdrant refuses must not stand in front of
 # all others for ever. The points of versions that are gone are swept.
 _REMOVING = text(f"""
-    SELECT a.id, l.index_name, {_HAS_WRITER} AS has_writer,
+    SELECT a.id, l.tenant, a.collection_id, l.index_name, {_HAS_WRITER} AS has_writer,
            ARRAY(SELECT c.version FROM chunks c WHERE c.id = a.chunk_id) AS versions
     FROM accepted_questions a JOIN collections l ON l.id = a.collection_id
     WHERE a.state = '{AcceptedState.REMOVING}' ORDER BY random() LIMIT :limit FOR UPDATE OF a SKIP LOCKED
@@ -207,9 +208,15 @@ class PendingRemoval:
     """
 
     id: UUID
+    tenant: str
+    collection_id: UUID
     index_name: str
     has_writer: bool
     versions: Sequence[int]
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.index_name, self.tenant, self.collection_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,8 +226,7 @@ def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
         _lease(chunk.lease)
         | {
             "document_id": chunk.document_id,
-            "tenant": chunk.tenant,
-            "index_name": chunk.index_name,
+            "collection_id": chunk.collection_id,
             "later": later,
         }
         for chunk, later in leases

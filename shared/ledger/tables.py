@@ -77,7 +77,7 @@ collections = Table(
     Column("name", Text, nullable=False),
     Column("options", JSONB, nullable=False),
     Column("embedding_model", Text, nullable=False),
-    Column("index_name", Text, nullable=False),  # the collection in Qdrant
+    Column("index_name", Text, nullable=False),  # the collection in Qdrant, which others share
     Column("calibration", JSONB),  # its channels' weights and their measurements; null while equal
     Column("calibration_due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("calibrating_until", DateTime(timezone=True)),  # the end of a worker's claim; null while there is none
@@ -344,8 +344,7 @@ sweeps = Table(
     "sweeps",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=True),
-    Column("index_name", Text, nullable=False),
-    Column("tenant", Text, nullable=False),
+    Column("collection_id", Uuid, nullable=False),
     Column("document_id", Uuid, nullable=False),
     Column("below_version", Integer, nullable=False),
     Column("chunk_id", Uuid),  # null: the whole document

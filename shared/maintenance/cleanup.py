@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from shared.domain.places import Place
 from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.collections import Collections
@@ -49,7 +50,7 @@ class Cleaner:
         """Delete the points of deleted documents, then their rows."""
 
         async def delete(document: DeletableDocument) -> None:
-            await self.index.delete_document(document.index_name, document.tenant, document.id)
+            await self.index.delete_document(document.place, document.id)
 
         deleted = await confirmed(await self.work.deletable(), delete)
         if deleted:
@@ -72,13 +73,13 @@ class Cleaner:
     async def delete_taken_back(self) -> None:
         """Delete the points of users' questions that were taken back, in every version that may have one."""
         async with self.feedback.pending_removals() as removals:
-            by_index: dict[str, list[PendingRemoval]] = {}
+            by_place: dict[Place, list[PendingRemoval]] = {}
             for question in removals.questions:
-                by_index.setdefault(question.index_name, []).append(question)
+                by_place.setdefault(question.place, []).append(question)
 
-            async def delete(name: str) -> None:
-                points = [accepted_point_id(q.id, version) for q in by_index[name] for version in q.versions]
-                await self.index.delete_by_id(name, points)
+            async def delete(place: Place) -> None:
+                points = [accepted_point_id(q.id, version) for q in by_place[place] for version in q.versions]
+                await self.index.delete_by_id(place, points)
 
-            deleted = await confirmed(list(by_index), delete)
-            await removals.delete([question.id for name in deleted for question in by_index[name]])
+            deleted = await confirmed(list(by_place), delete)
+            await removals.delete([question.id for place in deleted for question in by_place[place]])

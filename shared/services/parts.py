@@ -61,7 +61,7 @@ class Parts:
         database = self.database
         return Ledger(
             deployment=DeploymentIdentity(database),
-            collections=Collections(database),
+            collections=Collections(database, self.settings.qdrant_prefix, self.settings.embedding_dimensions),
             documents=Documents(database),
             work=self._work,
             backlogs=Backlogs(database),

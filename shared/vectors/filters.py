@@ -1,5 +1,8 @@
 """Filters of points: what a query may see, a document's points, and a caller's filter over metadata.
 
+Tenants share a collection in Qdrant. Every filter is made of a place, so that it selects in the groups of one tenant's
+collection alone; filters are made here and nowhere else.
+
 A caller's filter is checked and becomes Qdrant's conditions:
 
 {"department": "legal"}                         equal to
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,6 +25,8 @@ from uuid import UUID
 from qdrant_client import models
 
 from shared.domain.errors import InvalidInput
+from shared.domain.places import Place
+from shared.vectors.groups import KINDS, PointKind, group
 
 _RANGE = {"gt", "gte", "lt", "lte"}
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date} or {text: '...'}"
@@ -31,14 +37,33 @@ _MAX_VALUES = 1000
 SearchFilter = Mapping[str, Any]
 """A filter as Qdrant's REST API takes it: searches bypass the client's models, which cost more than the search."""
 Condition = models.Condition
-CHUNK_POINT = {"has_vector": "bm25"}
-"""Select one point of each chunk, in the same form: question points have no BM25 vector."""
 
 
-def visible_points(tenant: str, conditions: Sequence[Condition] = ()) -> SearchFilter:
-    """Select what a tenant's queries may see: its own points of complete versions, on further conditions."""
-    selected = models.Filter(must=[_equals("tenant", tenant), *conditions], must_not=[_equals("hidden", value=True)])
-    return selected.model_dump(mode="json", exclude_none=True)
+@dataclass(frozen=True, slots=True)
+class VisiblePoints:
+    """What queries may see of a collection.
+
+    Args:
+        place: of the collection.
+        questions: select its points of questions.
+        texts: select its points of texts.
+        corpus: select all its texts, hidden ones too: those among which a word is rare.
+    """
+
+    place: Place
+    questions: SearchFilter
+    texts: SearchFilter
+    corpus: SearchFilter
+
+
+def visible_points(place: Place, conditions: Sequence[Condition] = ()) -> VisiblePoints:
+    """Select what queries may see of a collection: its points of complete versions, on further conditions."""
+
+    def of(kind: PointKind) -> SearchFilter:
+        return _dumped(must=[*_of_kind(place, kind), *conditions], must_not=[_equals("hidden", value=True)])
+
+    corpus = _dumped(must=[_equals("group", group(place, "t"))])
+    return VisiblePoints(place, of("q"), of("t"), corpus)
 
 
 def caller_conditions(metadata: object | None, document_ids: Sequence[UUID] | None) -> list[Condition]:
@@ -60,16 +85,21 @@ def held_out(point_ids: Sequence[str]) -> Condition:
     return models.Filter(must_not=[models.HasIdCondition(has_id=list(point_ids)), of_users])
 
 
-def tenant_points(tenant: str) -> models.Filter:
-    """Select a tenant's points, hidden ones too."""
-    return models.Filter(must=[_equals("tenant", tenant)])
+def collection_points(place: Place) -> models.Filter:
+    """Select a collection's points, hidden ones too."""
+    return models.Filter(must=[*_of(place)])
+
+
+def points_by_id(place: Place, ids: Sequence[str]) -> models.Filter:
+    """Select those of these points that are a collection's, hidden ones too."""
+    return models.Filter(must=[*_of(place), models.HasIdCondition(has_id=list(ids))])
 
 
 def document_points(
-    tenant: str, document_id: UUID, *, version: int | None = None, below: int | None = None
+    place: Place, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
     """Select a document's points, hidden ones too: of all versions, of one, or of those before `below`."""
-    must = [_equals("tenant", tenant), _equals("document_id", str(document_id))]
+    must = [*_of(place), _equals("document_id", str(document_id))]
     if version is not None:
         must.append(_equals("version", version))
     if below is not None:
@@ -78,17 +108,17 @@ def document_points(
 
 
 def hidden_points(
-    tenant: str, document_id: UUID, *, version: int | None = None, below: int | None = None
+    place: Place, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:
     """Select a document's hidden points: of one version, or of those before `below`."""
-    of_document = document_points(tenant, document_id, version=version, below=below)
-    return models.Filter(must=[of_document, _equals("hidden", value=True)])
+    of_document = document_points(place, document_id, version=version, below=below)
+    return models.Filter(must=[*(of_document.must or []), _equals("hidden", value=True)])
 
 
-def leftover_points(tenant: str, chunk_ids: Sequence[str], version: int, token: int) -> models.Filter:
+def leftover_points(place: Place, chunk_ids: Sequence[str], version: int, token: int) -> models.Filter:
     """Select the points of chunks in one version that claims before `token` have written."""
     chunks = models.FieldCondition(key="chunk_id", match=models.MatchAny(any=list(chunk_ids)))
-    return models.Filter(must=[_equals("tenant", tenant), chunks, _equals("version", version), _below("token", token)])
+    return models.Filter(must=[*_of(place), chunks, _equals("version", version), _below("token", token)])
 
 
 def replaceable_points(token: int) -> models.Filter:
@@ -96,21 +126,40 @@ def replaceable_points(token: int) -> models.Filter:
     return models.Filter(must=[models.FieldCondition(key="token", range=models.Range(lte=token))])
 
 
-def section_points(tenant: str, document_id: str, version: int, start: int, end: int) -> SearchFilter:
-    """Select the chunk points of one section of a document's version, hidden ones too."""
+def section_points(place: Place, document_id: str, version: int, start: int, end: int) -> SearchFilter:
+    """Select the texts of one section of a document's version, hidden ones too."""
     values: dict[str, str | int] = {
-        "tenant": tenant,
         "document_id": document_id,
         "version": version,
         "section.start": start,
         "section.end": end,
     }
-    return {"must": [{"key": key, "match": {"value": value}} for key, value in values.items()]}
+    return _dumped(must=[*_of_kind(place, "t"), *(_equals(key, value) for key, value in values.items())])
 
 
-def chunk_points() -> models.Filter:
-    """Select one point of each chunk in each version."""
-    return models.Filter(must=[models.HasVectorCondition(**CHUNK_POINT)])
+def text_points(place: Place) -> models.Filter:
+    """Select one point of each chunk in each version, hidden ones too."""
+    return models.Filter(must=[*_of_kind(place, "t")])
+
+
+def nothing() -> SearchFilter:
+    """Select no point of any tenant."""
+    return _dumped(must=[_equals("group", "")])
+
+
+def _of(place: Place) -> list[models.FieldCondition]:
+    """The conditions of every filter: the collection's groups, and its owner as a second lock."""
+    groups = [group(place, kind) for kind in KINDS]
+    return [models.FieldCondition(key="group", match=models.MatchAny(any=[*groups])), _equals("tenant", place.tenant)]
+
+
+def _of_kind(place: Place, kind: PointKind) -> list[models.FieldCondition]:
+    """As `_of`, of one group: a search uses the graph of the group."""
+    return [_equals("group", group(place, kind)), _equals("tenant", place.tenant)]
+
+
+def _dumped(**clauses: list[Condition]) -> SearchFilter:
+    return models.Filter(**clauses).model_dump(mode="json", exclude_none=True)
 
 
 def _below(key: str, value: int) -> models.FieldCondition:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -21,13 +21,14 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from shared.domain.errors import Permanent, Unavailable
+from shared.domain.places import Place
 from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
-from shared.vectors.filters import SearchFilter
+from shared.vectors.filters import VisiblePoints
 from shared.vectors.points import Point
 from shared.vectors.readiness import Readiness
-from shared.vectors.searches import Search, chunk_search, section_search
+from shared.vectors.searches import Search, chunk_search, probe, section_search
 
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
@@ -37,13 +38,19 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
-_INDEXED: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = {
-    "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
-    "document_id": models.PayloadSchemaType.KEYWORD,
-    "chunk_id": models.PayloadSchemaType.KEYWORD,
-    "version": models.PayloadSchemaType.INTEGER,
-    "token": models.PayloadSchemaType.INTEGER,
-    "hidden": models.PayloadSchemaType.BOOL,
+# A graph for each group, and none over all points: a search stays within one group. Qdrant would build graphs for the
+# values of every other indexed field too, which took five times the CPU.
+_GRAPHS = models.HnswConfigDiff(m=0, payload_m=16)
+_KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
+_INTEGER = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, enable_hnsw=False)
+_INDEXED: Mapping[str, models.PayloadSchemaParams] = {
+    "group": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    "tenant": _KEYWORD,
+    "document_id": _KEYWORD,
+    "chunk_id": _KEYWORD,
+    "version": _INTEGER,
+    "token": _INTEGER,
+    "hidden": models.BoolIndexParams(type=models.BoolIndexType.BOOL, enable_hnsw=False),
 }
 log = structlog.get_logger()
 
@@ -104,7 +111,7 @@ class Index:
         self._readiness = Readiness(self._answer_a_query, _READY_SECONDS)
 
     async def ensure_collection(self, name: str, dimensions: int) -> None:
-        """Create the collection unless it exists, and the payload indexes that it lacks.
+        """Create a collection of Qdrant unless it exists, and the payload indexes that it lacks.
 
         Raises:
             Permanent: it exists with vectors of another size.
@@ -117,7 +124,7 @@ class Index:
                 await self._create(name, dimensions)
             info = await self._client.get_collection(name)
         vectors = info.config.params.vectors
-        size = vectors["text"].size if isinstance(vectors, dict) else None
+        size = vectors["dense"].size if isinstance(vectors, dict) and "dense" in vectors else None
         if size != dimensions:
             raise Permanent(
                 f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
@@ -135,7 +142,10 @@ class Index:
         sparse = models.SparseVectorParams(modifier=models.Modifier.IDF)
         try:
             await self._client.create_collection(
-                name, vectors_config={"question": vector, "text": vector}, sparse_vectors_config={"bm25": sparse}
+                name,
+                vectors_config={"dense": vector},
+                sparse_vectors_config={"bm25": sparse},
+                hnsw_config=_GRAPHS,
             )
         except UnexpectedResponse as error:
             if error.status_code != 409:  # noqa: PLR2004  another worker made it
@@ -194,7 +204,7 @@ class Index:
         """
         operations = list(_operations(sweep))
         with self._if_there():
-            for result in await self._client.batch_update_points(sweep.index_name, operations, wait=True):
+            for result in await self._client.batch_update_points(sweep.place.index_name, operations, wait=True):
                 _require_completed(result.status)
 
     async def delete_leftovers(self, name: str, chunks: Sequence[ChunkToIndex], *, own: bool = False) -> None:
@@ -203,43 +213,45 @@ class Index:
         No such collection: nothing to do.
 
         Args:
-            name: the collection.
+            name: the collection of Qdrant in which they are.
             chunks: claimed together; their older versions stay.
             own: delete what this claim wrote, too.
         """
         tokens = [chunk.lease.token for chunk in chunks]
         token = max(tokens) + 1 if own else min(tokens)
-        versions = groupby(sorted(chunks, key=_version), key=_version)
         operations = [
-            _deletion(filters.leftover_points(tenant, [str(chunk.lease.id) for chunk in same], version, token))
-            for (tenant, version), same in versions
+            _deletion(filters.leftover_points(place, [str(chunk.lease.id) for chunk in same], version, token))
+            for place, version, same in _by_version(chunks)
         ]
         with self._if_there():
             for result in await self._client.batch_update_points(name, operations, wait=True):
                 _require_completed(result.status)
 
-    async def show(self, name: str, ids: Sequence[str]) -> None:
-        """Show hidden points."""
+    async def show(self, place: Place, ids: Sequence[str]) -> None:
+        """Show hidden points of a collection."""
+        hidden = filters.points_by_id(place, ids)
         with self._errors():
-            result = await self._client.set_payload(name, {"hidden": False}, points=list(ids), wait=True)
+            result = await self._client.set_payload(place.index_name, {"hidden": False}, points=hidden, wait=True)
         _require_completed(result.status)
 
-    async def delete_document(self, name: str, tenant: str, document_id: UUID) -> None:
+    async def delete_document(self, place: Place, document_id: UUID) -> None:
         """Delete a document's points. No such collection: nothing to do."""
-        selector = models.FilterSelector(filter=filters.document_points(tenant, document_id))
+        selector = models.FilterSelector(filter=filters.document_points(place, document_id))
         with self._if_there():
-            result = await self._client.delete(name, selector, wait=True)
+            result = await self._client.delete(place.index_name, selector, wait=True)
             _require_completed(result.status)
 
-    async def delete_by_id(self, name: str, ids: Sequence[str]) -> None:
-        """Delete points by id. No points or no such collection: nothing to do."""
+    async def delete_by_id(self, place: Place, ids: Sequence[str]) -> None:
+        """Delete points of a collection by id. No points or no such collection: nothing to do."""
         if not ids:
             return
+        selector = models.FilterSelector(filter=filters.points_by_id(place, ids))
         with self._if_there():
-            result = await self._client.delete(name, models.PointIdsList(points=list(ids)), wait=True)
+            result = await self._client.delete(place.index_name, selector, wait=True)
             _require_completed(result.status)
 
     async def drop_collection(self, name: str) -> None:
+        """Delete a collection of Qdrant, with the points of all that have theirs in it."""
         self._known.discard(name)
         with self._errors():
             await self._client.delete_collection(name)
@@ -265,85 +277,86 @@ class Index:
         return None
 
     async def section_payloads(
-        self, name: str, tenant: str, sections: Sequence[SectionKey]
+        self, place: Place, sections: Sequence[SectionKey]
     ) -> dict[SectionKey, list[Mapping[str, Any]]]:
         """Return the payloads of each section's chunks, in no order; hidden ones too."""
-        searches = [section_search(tenant, s.document_id, s.version, s.start, s.end) for s in sections]
-        hits = await self.search(name, searches) or [[] for _ in sections]
+        searches = [section_search(place, s.document_id, s.version, s.start, s.end) for s in sections]
+        hits = await self.search(place.index_name, searches) or [[] for _ in sections]
         return {section: [hit.payload for hit in part] for section, part in zip(sections, hits, strict=True)}
 
-    async def chunk_payloads(
-        self, name: str, where: SearchFilter, chunks: Sequence[str]
-    ) -> dict[str, Mapping[str, Any]]:
-        """Return the payloads of chunks by chunk id, each of the newest version that the filter lets through.
+    async def chunk_payloads(self, where: VisiblePoints, chunks: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the payloads of chunks by chunk id, each of the newest version that queries may see.
 
         They are found by their chunk, not by the points that a search found: an edit may have replaced these since.
         Chunks that are gone are missing.
         """
-        newest = await self._newest(name, chunk_search(where, chunks))
+        newest = await self._newest(where, chunk_search(where, chunks))
         return {chunk: hit.payload for chunk, hit in newest.items()}
 
-    async def text_vectors(self, name: str, where: SearchFilter, chunks: Sequence[str]) -> dict[str, Vectors]:
-        """Return the vectors of chunks' texts by chunk id, each of the newest version that the filter lets through.
+    async def text_vectors(self, where: VisiblePoints, chunks: Sequence[str]) -> dict[str, Vectors]:
+        """Return the vectors of chunks' texts by chunk id, each of the newest version that queries may see.
 
         Returns:
             Each of shape `(dimensions,)` and unit length; chunks without one are missing.
         """
-        newest = await self._newest(name, chunk_search(where, chunks, text_vectors=True)) if chunks else {}
-        vectors = {chunk: hit.vectors["text"] for chunk, hit in newest.items() if "text" in hit.vectors}
+        newest = await self._newest(where, chunk_search(where, chunks, text_vectors=True)) if chunks else {}
+        vectors = {chunk: hit.vectors["dense"] for chunk, hit in newest.items() if "dense" in hit.vectors}
         return {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in vectors.items()}
 
     async def text_vectors_of_points(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
         """Return the vectors of chunks' points by point id; none where there is no such collection.
 
+        The ids are made of the chunks' collections, so they name no other's points.
+
         Returns:
             Each of shape `(dimensions,)` and unit length; points without one are missing.
         """
         with self._if_there():
-            records = await self._client.retrieve(name, list(ids), with_payload=False, with_vectors=["text"])
-            texts = {str(r.id): r.vector["text"] for r in records if isinstance(r.vector, dict) and "text" in r.vector}
-            return {point_id: np.asarray(vector, dtype=np.float32) for point_id, vector in texts.items()}
+            records = await self._client.retrieve(name, list(ids), with_payload=False, with_vectors=["dense"])
+            vectors = {str(r.id): r.vector for r in records if isinstance(r.vector, dict) and "dense" in r.vector}
+            return {point_id: np.asarray(v["dense"], dtype=np.float32) for point_id, v in vectors.items()}
         return {}
 
-    async def _newest(self, name: str, listed: Search) -> dict[str, Hit]:
+    async def _newest(self, where: VisiblePoints, listed: Search) -> dict[str, Hit]:
         """Return the hits by chunk id, each of its newest version."""
-        (hits,) = await self.search(name, [listed]) or [[]]
+        (hits,) = await self.search(where.place.index_name, [listed]) or [[]]
         hits.sort(key=lambda hit: int(hit.payload["version"]))
         return {str(hit.payload["chunk_id"]): hit for hit in hits}
 
-    async def stored_points(self, name: str, ids: Sequence[str]) -> dict[str, StoredPoint]:
-        """Return what points claim by id; deleted points are missing."""
-        with self._if_there():
-            records = await self._client.retrieve(name, list(ids), with_payload=_CLAIM)
-            return {str(record.id): _stored(record) for record in records}
-        return {}
+    async def stored_points(self, place: Place, ids: Sequence[str]) -> dict[str, StoredPoint]:
+        """Return what points of a collection claim by id; deleted points are missing."""
+        if not ids:
+            return {}
+        points, _ = await self._scroll(place, filters.points_by_id(place, ids), limit=len(ids))
+        return {point.id: point for point in points}
 
     async def scroll_points(
-        self, name: str, tenant: str, *, after: str | None = None, limit: int = 1000
+        self, place: Place, *, after: str | None = None, limit: int = 1000
     ) -> tuple[list[StoredPoint], str | None]:
-        """Return a page of a tenant's points in the order of their ids, hidden ones too.
+        """Return a page of a collection's points in the order of their ids, hidden ones too.
 
         Returns:
             The points, and the `after` of the next page; None on the last.
         """
+        return await self._scroll(place, filters.collection_points(place), limit=limit, after=after)
+
+    async def _scroll(
+        self, place: Place, selected: models.Filter, *, limit: int, after: str | None = None
+    ) -> tuple[list[StoredPoint], str | None]:
         with self._if_there():
             records, following = await self._client.scroll(
-                name,
-                scroll_filter=filters.tenant_points(tenant),
-                offset=after,
-                limit=limit,
-                with_payload=_CLAIM,
+                place.index_name, scroll_filter=selected, offset=after, limit=limit, with_payload=_CLAIM
             )
             return [_stored(record) for record in records], None if following is None else str(following)
         return [], None
 
-    async def count_points(self, name: str, tenant: str) -> int:
-        """Count a tenant's points; 0 where there is no such collection yet."""
-        return await self._count(name, filters.tenant_points(tenant))
+    async def count_points(self, place: Place) -> int:
+        """Count a collection's points; 0 where there is none yet."""
+        return await self._count(place.index_name, filters.collection_points(place))
 
-    async def count_chunks(self, name: str) -> int:
-        """Count the chunks of a collection, of all tenants and versions."""
-        return await self._count(name, filters.chunk_points())
+    async def count_chunks(self, place: Place) -> int:
+        """Count the chunks of a collection, of all versions."""
+        return await self._count(place.index_name, filters.text_points(place))
 
     async def _count(self, name: str, selected: models.Filter) -> int:
         with self._if_there():
@@ -389,7 +402,7 @@ class Index:
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 name = self._searched or await self._any_collection()
-                if name is not None and await self.search(name, [{"limit": 1}]) is None:
+                if name is not None and await self.search(name, [probe()]) is None:
                     self._searched = None  # it has been deleted
         except TimeoutError as error:
             self._away = True
@@ -452,26 +465,31 @@ class Index:
 
 
 def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:
-    tenant, document_id, live = sweep.tenant, sweep.document_id, sweep.live_version
+    place, document_id, live = sweep.place, sweep.document_id, sweep.live_version
     if sweep.deleted:
-        yield _deletion(filters.document_points(tenant, document_id))
+        yield _deletion(filters.document_points(place, document_id))
         return
     if sweep.chunk_id is not None and sweep.points_token is not None:
         chunk, token = str(sweep.chunk_id), sweep.points_token
-        yield _deletion(filters.leftover_points(tenant, [chunk], sweep.below_version, token))
+        yield _deletion(filters.leftover_points(place, [chunk], sweep.below_version, token))
     if live is None:
-        yield _deletion(filters.document_points(tenant, document_id, below=sweep.below_version))
+        yield _deletion(filters.document_points(place, document_id, below=sweep.below_version))
         return
-    hidden = filters.hidden_points(tenant, document_id, version=live)
+    hidden = filters.hidden_points(place, document_id, version=live)
     shown = models.SetPayload(payload={"hidden": False}, filter=hidden)
     yield models.SetPayloadOperation(set_payload=shown)
-    yield _deletion(filters.document_points(tenant, document_id, below=live))
+    yield _deletion(filters.document_points(place, document_id, below=live))
     if sweep.below_version > live:  # the versions in between were given up: nothing will show them
-        yield _deletion(filters.hidden_points(tenant, document_id, below=sweep.below_version))
+        yield _deletion(filters.hidden_points(place, document_id, below=sweep.below_version))
 
 
-def _version(chunk: ChunkToIndex) -> tuple[str, int]:
-    return chunk.tenant, chunk.lease.version
+def _by_version(chunks: Sequence[ChunkToIndex]) -> Iterator[tuple[Place, int, list[ChunkToIndex]]]:
+    """Put the chunks of a collection in the same version together."""
+    versions = defaultdict[tuple[Place, int], list[ChunkToIndex]](list)
+    for chunk in chunks:
+        versions[chunk.place, chunk.lease.version].append(chunk)
+    for (place, version), same in versions.items():
+        yield place, version, same
 
 
 def _deletion(selected: models.Filter) -> models.DeleteOperation:

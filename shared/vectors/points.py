@@ -3,8 +3,9 @@
 A point belongs to one version: the ids of its chunk and of its version make its own. So an edit that shares a chunk
 with what queries see writes other points for it.
 
-Question points carry the vector `question`, chunk points the vectors `text` and `bm25`; both kinds live in one
-collection, so that one upsert writes a chunk whole, one filter deletes it, and one request searches every channel.
+Both kinds carry the vector `dense`, the points of texts `bm25` too. Collections of all tenants live in one collection
+of Qdrant, in which `group` names the build of the collection and the kind of point: one upsert writes chunks of many
+collections, one request searches every channel, and a channel searches the graph of one group.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.places import Place
 from shared.domain.records import AcceptedQuestion
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import document_vector
+from shared.vectors.groups import group
 
 _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids must not change between releases
 
@@ -74,7 +77,7 @@ class PointContext:
         token: the fencing token of the claim that writes the points.
     """
 
-    tenant: str
+    place: Place
     document_id: UUID
     chunk_id: UUID
     version: int
@@ -104,7 +107,7 @@ def points_of(
         accepted: users' questions, each with its vector.
     """
     common: dict[str, Any] = {
-        "tenant": context.tenant,
+        "tenant": context.place.tenant,
         "document_id": str(context.document_id),
         "chunk_id": str(context.chunk_id),
         "version": context.version,
@@ -115,21 +118,22 @@ def points_of(
     if context.hidden:
         common["hidden"] = True
     chunk, version = context.chunk_id, context.version
-    payload = common | _payload(content, context)
+    payload = common | {"group": group(context.place, "t")} | _payload(content, context)
+    of_questions = common | {"group": group(context.place, "q")}
     points = [Point(chunk_point_id(chunk, version), _chunk_vectors(content, text_vector), payload)]
     for ordinal, (text, vector) in enumerate(questions):
         identity = question_point_id(chunk, version, ordinal)
-        points.append(Point(identity, {"question": vector}, common | {"question": text}))
+        points.append(Point(identity, {"dense": vector}, of_questions | {"question": text}))
     for question, vector in accepted:
-        payload = common | {"question": question.question, "source": "user"}
-        points.append(Point(accepted_point_id(question.id, version), {"question": vector}, payload))
+        payload = of_questions | {"question": question.question, "source": "user"}
+        points.append(Point(accepted_point_id(question.id, version), {"dense": vector}, payload))
     return points
 
 
 def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[str, Any]:
     sparse = document_vector(content.text)
     bm25 = {"bm25": {"indices": sparse.indices, "values": sparse.values}}
-    return bm25 if text_vector is None else bm25 | {"text": text_vector}
+    return bm25 if text_vector is None else bm25 | {"dense": text_vector}
 
 
 def _payload(content: ChunkContent, context: PointContext) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shared.domain.places import Place
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import SparseVector
-from shared.vectors.filters import CHUNK_POINT, SearchFilter, section_points
+from shared.vectors.filters import SearchFilter, VisiblePoints, nothing, section_points
 
 Search = Mapping[str, Any]
 
@@ -22,38 +23,48 @@ _VERSION_PAYLOAD = ["chunk_id", "version"]
 _SECTION_PAYLOAD = ["text", "ordinal", "span", "heading_path", "page"]
 
 
-def question_search(vector: Vectors, where: SearchFilter, limit: int) -> Search:
-    """Search question points by a vector, shape `(dimensions,)`; the hits name their chunk, text and source."""
-    return _search(vector.tolist(), "question", where, limit, _QUESTION_PAYLOAD)
+def question_search(vector: Vectors, where: VisiblePoints, limit: int) -> Search:
+    """Search questions by a vector, shape `(dimensions,)`; the hits name their chunk, text and source."""
+    return _search(vector.tolist(), "dense", where.questions, limit, _QUESTION_PAYLOAD)
 
 
-def text_search(vector: Vectors, where: SearchFilter, limit: int) -> Search:
-    """Search chunk points by a vector, shape `(dimensions,)`; the hits name their chunk."""
-    return _search(vector.tolist(), "text", where, limit, _CHUNK_PAYLOAD)
+def text_search(vector: Vectors, where: VisiblePoints, limit: int) -> Search:
+    """Search texts by a vector, shape `(dimensions,)`; the hits name their chunk."""
+    return _search(vector.tolist(), "dense", where.texts, limit, _CHUNK_PAYLOAD)
 
 
-def bm25_search(terms: SparseVector, where: SearchFilter, limit: int) -> Search:
-    """Search chunk points by terms; the hits name their chunk."""
-    return _search({"indices": terms.indices, "values": terms.values}, "bm25", where, limit, _CHUNK_PAYLOAD)
+def bm25_search(terms: SparseVector, where: VisiblePoints, limit: int) -> Search:
+    """Search texts by terms; the hits name their chunk.
+
+    A word is rare or not among the texts of the collection: what other tenants write changes no score.
+    """
+    query = {"indices": terms.indices, "values": terms.values}
+    return _search(query, "bm25", where.texts, limit, _CHUNK_PAYLOAD) | {"params": {"idf": {"corpus": where.corpus}}}
 
 
-def chunk_search(where: SearchFilter, chunks: Sequence[str], *, text_vectors: bool = False) -> Search:
-    """List the points of chunks, in every version that the filter lets through, in no order.
+def chunk_search(where: VisiblePoints, chunks: Sequence[str], *, text_vectors: bool = False) -> Search:
+    """List the texts of chunks, in every version that queries may see, in no order.
 
     The hits have their payload, or with `text_vectors` the vector of their text and no more than names them.
     """
     of_chunks = {"key": "chunk_id", "match": {"any": list(chunks)}}
-    listed = {"filter": {"must": [where, of_chunks, CHUNK_POINT]}, "limit": _VERSIONS * len(chunks)}
+    selected = {**where.texts, "must": [*where.texts["must"], of_chunks]}
+    listed = {"filter": selected, "limit": _VERSIONS * len(chunks)}
     if text_vectors:
-        return listed | {"with_payload": _VERSION_PAYLOAD, "with_vector": ["text"]}
+        return listed | {"with_payload": _VERSION_PAYLOAD, "with_vector": ["dense"]}
     return listed | {"with_payload": True}
 
 
-def section_search(tenant: str, document_id: str, version: int, start: int, end: int) -> Search:
+def probe() -> Search:
+    """Search for nothing."""
+    return {"filter": nothing(), "limit": 1}
+
+
+def section_search(place: Place, document_id: str, version: int, start: int, end: int) -> Search:
     """List the chunks of a section, in no order, with the payload from which its text is joined."""
-    where = section_points(tenant, document_id, version, start, end)
+    where = section_points(place, document_id, version, start, end)
     return {"filter": where, "limit": _SECTION_CHUNKS, "with_payload": _SECTION_PAYLOAD}
 
 
-def _search(query: object, using: str, where: SearchFilter, limit: int, payload: Sequence[str]) -> Search:
+def _search(query: object, using: str, where: SearchFilter, limit: int, payload: Sequence[str]) -> dict[str, Any]:
     return {"query": query, "using": using, "filter": where, "limit": limit, "with_payload": payload}

@@ -18,10 +18,11 @@ from typing import Any
 from uuid import UUID
 
 from bench.deployment import ScriptedProvider
+from shared.domain.places import place_of
 from shared.vectors.points import question_point_id
 from tests.faults.fleet import Fleet
 
-_INDEX_NAME = "SELECT index_name FROM collections WHERE name = $1"
+_COLLECTION = "SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1"
 SETTLED = ("ready", "degraded", "failed")
 
 
@@ -240,12 +241,9 @@ class Scenario:
         return row
 
     def _stored(self) -> dict[str, dict[str, Any]]:
-        """This scenario's points: those of its collection's index that carry one of its marks.
-
-        An index holds one collection, so what other scenarios left need not be read.
-        """
-        (collection,) = self.fleet.query(_INDEX_NAME, self.collection)
-        points = self.fleet.stored_points(collection["index_name"])
+        """This scenario's points: those of its collection that carry one of its marks."""
+        (collection,) = self.fleet.query(_COLLECTION, self.collection)
+        points = self.fleet.stored_points(place_of(**collection))
         return {id_: point for id_, point in points.items() if f"{self.mark}_" in said(point)}
 
     def _compare(

@@ -18,6 +18,7 @@ from shared.domain.records import CollectionOptions, Weights
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
 from shared.vectors.filters import visible_points
+from shared.vectors.groups import group
 from shared.vectors.points import Point
 from tests.api import work
 from workers.loop import WorkerLoop
@@ -70,10 +71,10 @@ async def grown(services):
 
 async def indexed_texts(services, library):
     """The text of each chunk, in order."""
-    index_name = (await library.collection()).index_name
-    stored, _ = await services.index.scroll_points(index_name, "default")
+    place = (await library.collection()).place
+    stored, _ = await services.index.scroll_points(place)
     chunks = list({str(point.chunk_id) for point in stored})
-    payloads = await services.index.chunk_payloads(index_name, visible_points("default"), chunks)
+    payloads = await services.index.chunk_payloads(visible_points(place), chunks)
     return [chunk["text"] for chunk in sorted(payloads.values(), key=lambda chunk: chunk["ordinal"])]
 
 
@@ -160,7 +161,7 @@ async def test_scores_count_above_the_baseline_similarity_from_then_on(services,
 
 async def test_what_was_labelled_stays(services, library, grow):
     await grow(0, FEW)
-    stored = await services.index.scroll_points((await library.collection()).index_name, "default")
+    stored = await services.index.scroll_points((await library.collection()).place)
     labelled = [(question_of(number), {str(stored[0][0].chunk_id)}) for number in range(10)]
     await services.calibrator.calibrate_labelled(await library.collection(), labelled)
     first = await calibration(library)
@@ -329,9 +330,17 @@ async def test_accepted_questions_are_not_found_by_themselves(services, library,
     await grow(0, 30)
     collection = await library.collection()
     question, chunk = "Who sailed the seven seas?", str(uuid4())
-    payload = {"tenant": "default", "chunk_id": chunk, "version": 1, "token": 1, "question": question, "source": "user"}
+    payload = {
+        "tenant": "default",
+        "group": group(collection.place, "q"),
+        "chunk_id": chunk,
+        "version": 1,
+        "token": 1,
+        "question": question,
+        "source": "user",
+    }
     vector = ScriptedEndpoints(Script()).vector(question)
-    await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"question": vector}, payload)])
+    await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"dense": vector}, payload)])
 
     (found,) = await services.retriever.search_channels(collection, [question], 0.0)
 

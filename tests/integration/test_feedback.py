@@ -12,6 +12,7 @@ from shared.domain.accepted import accepted_id
 from shared.ingest.index.stage import _settle, index_batch
 from shared.maintenance.verification import Finding, Verification
 from shared.settings import Tuning
+from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
 from shared.vectors.points import accepted_point_id
 from tests.api import as_tenant, calling, with_keys, work
@@ -61,7 +62,9 @@ async def accepted(client, **more):
 async def points(services, collection="default", tenant="default"):
     """Users' questions as they stand in Qdrant, by id."""
     found = await services.ledger.collections.get(tenant, collection)
-    records, _ = await services.index._client.scroll(found.index_name, limit=10_000, with_payload=True)
+    records, _ = await services.index._client.scroll(
+        found.index_name, collection_points(found.place), limit=10_000, with_payload=True
+    )
     return {str(r.id): r.payload for r in records if r.payload.get("source") == "user"}
 
 
@@ -428,7 +431,7 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
         await asyncio.sleep(0.5)
         assert not again.done()
         assert going.versions == [1]
-        await services.index.delete_by_id(going.index_name, [accepted_point_id(going.id, 1)])
+        await services.index.delete_by_id(going.place, [accepted_point_id(going.id, 1)])
         await leaving.delete([going.id])
     assert (await again).outcome == "accepted"
     await work(services, "index")
@@ -489,7 +492,7 @@ async def test_verification_knows_users_questions(client, indexed, services, pro
     collection = await services.ledger.collections.get("default", "default")
     (point,) = await points(services)
     if damage == "lost":
-        await services.index.delete_by_id(collection.index_name, [point])
+        await services.index.delete_by_id(collection.place, [point])
     else:
         async with services.database.begin() as connection:
             await connection.exec_driver_sql("DELETE FROM accepted_questions")
@@ -538,11 +541,11 @@ async def test_what_is_taken_back_while_the_index_is_verified_is_no_finding(clie
     await work(services, "index")
     stored_points = services.index.stored_points
 
-    async def slow(name, ids):
+    async def slow(place, ids):
         if await points(services):
             await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
             await services.cleaner.clean()
-        return await stored_points(name, ids)
+        return await stored_points(place, ids)
 
     monkeypatch.setattr(services.index, "stored_points", slow)
 

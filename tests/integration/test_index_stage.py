@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import orjson
 import pytest
 from qdrant_client import models
 from qdrant_client.http.exceptions import UnexpectedResponse
@@ -203,9 +204,22 @@ async def test_a_chunk_whose_points_are_refused_takes_no_other_along(services, l
     assert named == {str(failure.lease.id) for failure in refused}
 
 
-async def test_a_refused_request_may_have_written_points(services, library, provider):
+async def test_a_refused_request_may_have_written_points(services, library, provider, monkeypatch):
     """A server writes the other points of a request of which it refuses one."""
-    await collection_with(services, library, "text", "bm25")
+    client = services.index._client.http.client
+    request = client.request
+
+    async def misnamed(**arguments):
+        """Send the keeper's question with a vector that the collection has not."""
+        if arguments["method"] == "PUT" and arguments["url"].endswith("/points"):
+            body = orjson.loads(arguments["content"])
+            for point in body["points"]:
+                if "question" in point["payload"]:
+                    point["vector"] = {"another": point["vector"]["dense"]}
+            arguments["content"] = orjson.dumps(body)
+        return await request(**arguments)
+
+    monkeypatch.setattr(client, "request", misnamed)
     for number in range(7):
         await library.add(f"Text number {number}.", questions=[])
     refused = await library.add("The keeper lives alone.", questions=["Who lives alone?"])
@@ -219,7 +233,7 @@ async def test_a_refused_request_may_have_written_points(services, library, prov
 
 
 async def test_a_collection_that_refuses_every_point_is_soon_given_up(services, library, provider, upserts):
-    await collection_with(services, library, "text", "question")
+    await collection_with(services, library, "dense")
     for number in range(32):
         await library.add(f"Text number {number}.", questions=[])
     await work(services, "parse")

@@ -499,7 +499,7 @@ async def test_a_question_that_is_taken_back_while_it_is_written_leaves_no_point
 
     async with services.ledger.feedback.pending_removals() as removals:
         (question,) = removals.questions
-        await services.index.delete_by_id(collection.index_name, [accepted_point_id(question.id, 1)])
+        await services.index.delete_by_id(collection.place, [accepted_point_id(question.id, 1)])
         await indexed(services.indexer, writing)
         await removals.delete([question.id])
     await services.cleaner.clean()

@@ -63,7 +63,7 @@ async def client_over(link, settings):
 
 async def stored(services, library):
     collection = await library.collection()
-    return await services.index.scroll_points(collection.index_name, "default", limit=1000)
+    return await services.index.scroll_points(collection.place, limit=1000)
 
 
 async def findings(services, library):
@@ -85,7 +85,7 @@ async def test_a_worker_claims_nothing_until_a_write_is_taken_again(services, li
 
     assert isinstance(outcome, FailedAttempt)
     assert not outcome.decision.burns_attempt
-    await index.count_points(chunk.index_name, "default")  # it reads all the same
+    await index.count_points(chunk.place)  # it reads all the same
     for _ in range(2):
         with pytest.raises(Unavailable):
             await index.require()
@@ -173,8 +173,8 @@ async def test_a_refused_write_ends_with_the_last_of_its_requests(services, monk
 
     await index.ensure_collection("many", 3)
     monkeypatch.setattr(client, "request", slower)
-    points = [Point(str(UUID(int=n)), {"text": [0.1] * 2}, {"version": 1, "token": 1}) for n in range(512)]
-    others = [Point(str(UUID(int=n)), {"text": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(512, 520)]
+    points = [Point(str(UUID(int=n)), {"dense": [0.1] * 2}, {"version": 1, "token": 1}) for n in range(512)]
+    others = [Point(str(UUID(int=n)), {"dense": [0.2] * 3}, {"version": 1, "token": 1}) for n in range(512, 520)]
 
     with pytest.raises(Permanent):
         await index.upsert("many", [*points, *others])
@@ -186,7 +186,7 @@ async def without_bm25(services, library):
     """A collection that refuses each chunk's point, and takes those of its questions."""
     vector = models.VectorParams(size=await services.indexer.embedder.dimensions(), distance=models.Distance.COSINE)
     name = (await library.collection()).index_name
-    await services.index._client.create_collection(name, vectors_config={"question": vector, "text": vector})
+    await services.index._client.create_collection(name, vectors_config={"dense": vector})
 
 
 async def test_a_chunk_that_qdrant_refuses_leaves_no_point(services, library, provider):

@@ -13,7 +13,7 @@ from shared.domain.records import ChunkState, CollectionOptions, DocumentState
 from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch
 from shared.query.retrieve import Query
-from shared.vectors.filters import visible_points
+from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point
 from tests.api import work
 from tests.conftest import Library
@@ -28,6 +28,7 @@ async def points(services, library, **payload):
     """All points of the tenant, hidden ones too, as {id: payload}."""
     collection = await library.collection()
     conditions = [models.FieldCondition(key=k, match=models.MatchValue(value=v)) for k, v in payload.items()]
+    conditions += collection_points(collection.place).must
     records, _ = await services.index._client.scroll(
         collection.index_name, scroll_filter=models.Filter(must=conditions), limit=10_000, with_payload=True
     )
@@ -134,7 +135,7 @@ async def test_a_chunk_that_two_versions_show_comes_back_once_and_as_the_newest(
     await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
     collection = await library.collection()
     stored = await points(services, library)
-    await services.index.show(collection.index_name, [i for i, p in stored.items() if p["version"] == 2])
+    await services.index.show(collection.place, [i for i, p in stored.items() if p["version"] == 2])
 
     for diversity in (0.0, 0.5):
         query = Query("What is about alpha number?", top_k=9, diversity=diversity)
@@ -237,7 +238,7 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
 async def test_an_upsert_replaces_nothing_of_a_later_claim(services, library):
     await services.index.ensure_collection("fencing", 3)
     identity = str(uuid4())
-    vector = {"question": np.array([1, 0, 0], dtype=np.float32)}
+    vector = {"dense": np.array([1, 0, 0], dtype=np.float32)}
 
     async def written(token):
         payload = {"version": 2, "token": token, "tenant": "t"}
@@ -342,7 +343,6 @@ async def test_tenants_never_meet_in_a_search(services, library, provider):
 
     assert (await services.retriever.retrieve(stranger, Query("secret blue key"))).chunks == []
     assert (await services.retriever.retrieve(mine, Query("secret blue key"))).chunks
-    assert visible_points("other")["must"] == [{"key": "tenant", "match": {"value": "other"}}]
 
 
 async def test_k_distinct_chunks_come_back_however_many_questions_crowd_in_front(services, library, provider):
@@ -423,9 +423,9 @@ async def prepending(services):
 async def text_vectors(services, library):
     """The vector of each chunk's text as it stands in Qdrant, by that text; those of questions are left out."""
     stored = await points(services, library)
-    index_name = (await library.collection()).index_name
+    visible = visible_points((await library.collection()).place)
     texts = {p["chunk_id"]: p["text"] for p in stored.values() if "text" in p}
-    vectors = await services.index.text_vectors(index_name, visible_points("default"), list(texts))
+    vectors = await services.index.text_vectors(visible, list(texts))
     return {texts[chunk]: vector for chunk, vector in vectors.items()}
 
 

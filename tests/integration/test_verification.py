@@ -284,10 +284,10 @@ async def test_a_document_that_changes_meanwhile_is_left_out(shelf, library, mon
     stored_points = shelf.services.index.stored_points
     edited = []
 
-    async def slow(name, ids):
+    async def slow(place, ids):
         if not edited:
             edited.append(await library.add("Something else entirely.", "1.md"))
-        return await stored_points(name, ids)
+        return await stored_points(place, ids)
 
     monkeypatch.setattr(shelf.services.index, "stored_points", slow)
     findings, _ = await shelf.verify(repair=True)
@@ -302,8 +302,8 @@ async def test_points_that_a_sweep_will_remove_are_no_finding(shelf, library):
     await shelf.write(newer, str(uuid4()), version=1, chunk_id=str(uuid4()))
     async with shelf.services.database.begin() as connection:
         await connection.exec_driver_sql(
-            "INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)"
-            f" SELECT '{shelf.name}', 'default', id, 2, now() + interval '1 hour' FROM documents"
+            "INSERT INTO sweeps (collection_id, document_id, below_version, due_at)"
+            " SELECT collection_id, id, 2, now() + interval '1 hour' FROM documents"
         )
 
     assert (await shelf.verify())[0] == []

@@ -323,7 +323,7 @@ async def _text_vectors(
 def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
     chunk = judged.chunk
     context = PointContext(
-        tenant=chunk.tenant,
+        place=chunk.place,
         document_id=chunk.document_id,
         chunk_id=chunk.lease.id,
         version=chunk.lease.version,

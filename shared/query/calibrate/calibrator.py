@@ -157,8 +157,7 @@ class Calibrator:
     async def _baseline_similarity(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float:
         """The baseline similarity of the embedding model, 0 where too few questions have a text with a vector."""
         chunks = [str(passed.chunk_id) for passed in sample]
-        visible = visible_points(collection.tenant)
-        texts = await self._index.text_vectors(collection.index_name, visible, chunks)
+        texts = await self._index.text_vectors(visible_points(collection.place), chunks)
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) < MIN_PAIRS:
             return 0.0

@@ -15,7 +15,7 @@ from math import log
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel, QuestionOrigin
 from shared.text.bm25 import MOST_OF_A_TERM, SparseVector
-from shared.vectors.filters import SearchFilter
+from shared.vectors.filters import VisiblePoints
 from shared.vectors.index import Hit
 from shared.vectors.searches import Search, bm25_search, question_search, text_search
 
@@ -67,7 +67,7 @@ def limit_of(channel: Channel, top_k: int) -> int:
     return max(DEPTH, top_k * _QUESTIONS_PER_CHUNK if channel == "questions" else top_k)
 
 
-def search_of(channel: Channel, query: ChannelQuery, where: SearchFilter, limit: int) -> Search:
+def search_of(channel: Channel, query: ChannelQuery, where: VisiblePoints, limit: int) -> Search:
     """The search of one channel."""
     if channel == "bm25":
         return bm25_search(query.terms, where, limit)

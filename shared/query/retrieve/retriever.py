@@ -39,7 +39,7 @@ from shared.query.retrieve.units import CHILDREN, sections_of, windows_of
 from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewrite
 from shared.query.time_budget import SkippedStep, within
 from shared.text.bm25 import query_vector
-from shared.vectors.filters import SearchFilter, caller_conditions, held_out, visible_points
+from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, visible_points
 from shared.vectors.index import Index
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
@@ -72,14 +72,10 @@ class _Search:
 
     collection: Collection
     query: Query
-    where: SearchFilter
+    where: VisiblePoints
     retrieval: Retrieval
     vector: Vectors | None = None
     payloads: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    @property
-    def index_name(self) -> str:
-        return self.collection.index_name
 
     @property
     def trace(self) -> Trace:
@@ -128,7 +124,7 @@ class Retriever:
         if collection is None:
             return retrieval
         retrieval.weights = query.weights or collection.weights
-        search = _Search(collection, query, visible_points(collection.tenant, conditions), retrieval)
+        search = _Search(collection, query, visible_points(collection.place, conditions), retrieval)
         channels = await self._searched(search)
         matches = await self._refined(_fused(channels, search), search)
         matches = await self._spread(matches, search)
@@ -165,11 +161,9 @@ class Retriever:
             batch = [questions[i] for i in part]
             for question, vector in zip(batch, await self._embedder.embed(batch), strict=True):
                 excluded = held_out_points[len(results)] if held_out_points else []
-                where = visible_points(collection.tenant, [held_out(excluded)])
+                where = visible_points(collection.place, [held_out(excluded)])
                 channel_query = ChannelQuery(vector, query_vector(question))
-                hits = await self._searcher.search(
-                    collection.index_name, channel_query, where, Query(question), Weights()
-                )
+                hits = await self._searcher.search(channel_query, where, Query(question), Weights())
                 results.append(rescale(hits, baseline_similarity))
         return results
 
@@ -191,9 +185,7 @@ class Retriever:
         search.trace.record("embed", EmbedFacts(1))
         channel_query = ChannelQuery(search.vector, query_vector(question))
         with search.trace.timed("search"):
-            channels = await self._searcher.search(
-                search.index_name, channel_query, search.where, search.query, retrieval.weights
-            )
+            channels = await self._searcher.search(channel_query, search.where, search.query, retrieval.weights)
         if "questions" in channels:
             retrieval.matched_questions = channels["questions"].points
         search.trace.record("search", SearchFacts({channel: len(hits.scores) for channel, hits in channels.items()}))
@@ -232,7 +224,7 @@ class Retriever:
             return []
         vectors = await self._embedder.embed(texts)
         queries = [ChannelQuery(vector, query_vector(text)) for vector, text in zip(vectors, texts, strict=True)]
-        return await self._searcher.search_all(search.index_name, queries, search.where, query, retrieval.weights)
+        return await self._searcher.search_all(queries, search.where, query, retrieval.weights)
 
     async def _refined(self, matches: list[Match], search: _Search) -> list[Match]:
         """Order the best matches by their texts: by the question's names in them, then by a reranker."""
@@ -256,7 +248,7 @@ class Retriever:
         with search.trace.timed("diversity"):
             candidates = matches[: query.top_k * CANDIDATES]
             chunks = [match.chunk_id for match in candidates]
-            vectors = await self._index.text_vectors(search.index_name, search.where, chunks)
+            vectors = await self._index.text_vectors(search.where, chunks)
             chosen = diversified(on_one_scale(candidates), vectors, query.top_k, query.diversity)
         rest = {match.chunk_id: match for match in candidates}
         front = [rest.pop(match.chunk_id) for match in chosen]
@@ -285,13 +277,13 @@ class Retriever:
         if search.query.unit != "section":
             return chunks
         with search.trace.timed("sections"):
-            return await sections_of(self._index, search.index_name, search.collection.tenant, chunks, payloads)
+            return await sections_of(self._index, search.collection.place, chunks, payloads)
 
     async def _fetch(self, matches: Sequence[Match], search: _Search) -> None:
         missing = [match.chunk_id for match in matches if match.chunk_id not in search.payloads]
         if missing:
             with search.trace.timed("fetch"):
-                search.payloads |= await self._index.chunk_payloads(search.index_name, search.where, missing)
+                search.payloads |= await self._index.chunk_payloads(search.where, missing)
             search.trace.record("fetch", FetchFacts(len(search.payloads)))
 
     def _assembled(self, chunks: Sequence[RetrievedChunk], search: _Search) -> list[RetrievedChunk]:

@@ -364,8 +364,7 @@ def _sweeps() -> None:
     op.create_table(
         "sweeps",
         sa.Column("id", sa.BigInteger(), nullable=False),
-        sa.Column("index_name", sa.Text(), nullable=False),
-        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection_id", sa.Uuid(), nullable=False),
         sa.Column("document_id", sa.Uuid(), nullable=False),
         sa.Column("below_version", sa.Integer(), nullable=False),
         sa.Column("chunk_id", sa.Uuid()),

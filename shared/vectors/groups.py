@@ -1,0 +1,16 @@
+"""Groups: the points of one kind in a collection; Qdrant keeps a graph for each."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from shared.domain.places import Place
+
+PointKind = Literal["q", "t"]
+"""Of questions, or of texts: each text is one point of its chunk."""
+KINDS: tuple[PointKind, ...] = ("q", "t")
+
+
+def group(place: Place, kind: PointKind) -> str:
+    """Name the group of a collection's points of one kind."""
+    return f"{place.build}/{kind}"

@@ -1,0 +1,191 @@
+"""Tenants share a collection of Qdrant: none sees a point, a count or a score that comes of another's."""
+
+from uuid import UUID
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.maintenance.verification import Finding, Verification
+from shared.query.retrieve import Query
+from shared.vectors.filters import caller_conditions, visible_points
+from shared.vectors.index import SectionKey
+from tests.api import as_tenant, calling, with_keys, work
+from tests.conftest import Library, empty
+
+WORDS = st.sampled_from(["harbour", "tide", "keeper", "lighthouse", "rope", "anchor", "storm", "gull"])
+TEXTS = st.lists(st.lists(WORDS, min_size=3, max_size=12).map(" ".join), min_size=1, max_size=3)
+ASKED = "Where does the keeper of the lighthouse tie the rope?"
+
+
+async def hand_in(services, tenant, texts):
+    """Hand in documents of the same names and texts, and a tenant's own."""
+    library = Library(services, tenant)
+    for number, text in enumerate(texts):
+        await library.add(f"The text says {text}.", f"{number}.md")
+    await work(services)
+
+
+async def seen(services, tenant):
+    """All that a tenant can see of the index, with scores."""
+    collection = await Library(services, tenant).collection()
+    index, place = services.index, collection.place
+    (found,) = await services.retriever.search_channels(collection, [ASKED], 0.0)
+    stored, _ = await index.scroll_points(place)
+    verification = Verification(services.ledger.audit, index, collection, repair=True)
+    return {
+        "scores": {channel: dict(hits.scores) for channel, hits in found.items()},
+        "hits": {channel: hits.points for channel, hits in found.items()},
+        "retrieved": [
+            (c.chunk_id, c.score, c.text) for c in (await services.retriever.retrieve(collection, Query(ASKED))).chunks
+        ],
+        "stored": stored,
+        "points": await index.count_points(place),
+        "chunks": await index.count_chunks(place),
+        "differences": [item async for item in verification.run() if isinstance(item, Finding)],
+    }
+
+
+def without_ids(view):
+    """What is the same for two tenants of equal content."""
+    return {
+        "scores": {channel: sorted(scores.values()) for channel, scores in view["scores"].items()},
+        "retrieved": sorted((score, text) for _, score, text in view["retrieved"]),
+        "points": view["points"],
+    }
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=TEXTS, others=TEXTS)
+async def test_what_another_tenant_writes_and_deletes_changes_nothing(services, provider, texts, others):
+    await empty(services)
+    await hand_in(services, "alice", texts)
+    before = await seen(services, "alice")
+    assert before["points"] > before["chunks"] >= len(texts)
+
+    await hand_in(services, "bob", texts)
+    same = await seen(services, "bob")
+    assert await seen(services, "alice") == before
+    assert without_ids(same) == without_ids(before)
+    assert not {p.id for p in same["stored"]} & {p.id for p in before["stored"]}
+
+    await hand_in(services, "bob", [*others, *texts, *others])
+    assert await seen(services, "alice") == before
+
+    documents = {p.document_id for p in (await seen(services, "bob"))["stored"]}
+    for document in documents:
+        await services.ledger.documents.delete("bob", document)
+    await services.cleaner.clean()
+    assert (await seen(services, "bob"))["points"] == 0
+    assert await seen(services, "alice") == before
+
+
+@pytest.mark.parametrize("other", [("bob", "default"), ("alice", "second")], ids=["a tenant", "a collection"])
+async def test_the_ids_of_another_open_nothing(services, provider, other):
+    await hand_in(services, "alice", ["harbour tide keeper"])
+    before = await seen(services, "alice")
+    mine = (await Library(services, "alice").collection()).place
+    tenant, name = other
+    place = (await Library(services, tenant).collection(name)).place
+    index, ids = services.index, [point.id for point in before["stored"]]
+    (document,) = {point.document_id for point in before["stored"]}
+    chunks = [str(point.chunk_id) for point in before["stored"]]
+    assert place.index_name == mine.index_name
+
+    assert await index.stored_points(place, ids) == {}
+    assert await index.chunk_payloads(visible_points(place), chunks) == {}
+    assert await index.chunk_payloads(visible_points(place, caller_conditions(None, [document])), chunks) == {}
+    assert await index.text_vectors(visible_points(place), chunks) == {}
+    section = SectionKey(str(document), 1, 0, 100)
+    assert await index.section_payloads(place, [section]) == {section: []}
+    assert await index.scroll_points(place) == ([], None)
+    await index.show(place, ids)
+    await index.delete_by_id(place, ids)
+    await index.delete_document(place, document)
+
+    assert await seen(services, "alice") == before
+    assert await index.chunk_payloads(visible_points(mine), chunks)
+
+
+def groups_of(selected):
+    """The groups in which a filter selects; none where it does not say."""
+    named = [condition["match"] for condition in selected["must"] if condition.get("key") == "group"]
+    return {value for match in named for value in match.get("any") or [match["value"]]}
+
+
+def requests_of(path, body):
+    """The groups of each search, scroll, count and change in one request to Qdrant."""
+    if path.endswith("/query/batch"):
+        for search in body["searches"]:
+            yield groups_of(search["filter"])
+            if search.get("using") == "bm25":
+                yield groups_of(search["params"]["idf"]["corpus"])
+    elif "operations" in body:
+        for operation in body["operations"]:
+            (change,) = operation.values()
+            yield groups_of(change["filter"])
+    elif path.endswith("/points") and "points" in body:
+        yield {point["payload"]["group"] for point in body["points"]}
+    elif "ids" not in body:  # ids are made of the collection's
+        yield groups_of(body["filter"])
+
+
+@pytest.fixture
+def sent(services, monkeypatch):
+    """The path and the groups of every request about points that Qdrant is sent."""
+    client, sent = services.index._client.http.client, []
+    send = client.send
+
+    async def recorded(request, type_):
+        if "/points" in request.url.path:
+            body = orjson.loads(request.content)
+            sent.append((request.url.path.rpartition("/points")[2], list(requests_of(request.url.path, body))))
+        return await send(request, type_)
+
+    monkeypatch.setattr(client, "send", recorded)
+    return sent
+
+
+async def test_every_request_to_qdrant_stays_within_a_collection(services, settings, provider, sent):
+    alice = as_tenant("alice")
+    async with calling(with_keys(settings), services) as client:
+        sizes = {"chunk_max_chars": 300, "chunk_overlap_chars": 0, "section_max_chars": 1200}
+        await client.put("/v1/collections/default", json=sizes, headers=alice)
+        text = "# Harbour\n\n" + "\n\n".join(f"The keeper of pier {n} ties the rope {n}. " * 5 for n in range(4))
+        for edition in ("first", "second"):
+            body = {"text": f"{text}\n\nThe {edition}.", "external_id": "a.md"}
+            document = (await client.post("/v1/documents", json=body, headers=alice)).json()["document_id"]
+            await work(services)
+        asked = {"question": ASKED, "unit": "section", "diversity": 0.5, "filter": {"x": {"none": ["y"]}}}
+        reply = (await client.post("/v1/retrieve", json=asked, headers=alice)).json()
+        feedback = {"query_id": reply["metadata"]["query_id"], "chunk_id": reply["chunks"][0]["chunk_id"]}
+        given = await client.post("/v1/feedback", json=feedback | {"helpful": True}, headers=alice)
+        assert given.status_code in (200, 202), given.text
+        await work(services)
+        (await client.get("/v1/collections", headers=alice)).raise_for_status()
+        collection = await services.ledger.collections.get("alice", "default")
+        verification = Verification(services.ledger.audit, services.index, collection, repair=True)
+        assert [item async for item in verification.run() if isinstance(item, Finding)] == []
+        (await client.delete(f"/v1/documents/{document}", headers=alice)).raise_for_status()
+        await services.cleaner.clean()
+        await services.index.ready()
+
+    build = UUID(str(collection.id)).hex
+    whole = {f"{build}/q", f"{build}/t"}
+    probes = [("/query/batch", [{""}])]
+    outside = [request for request in sent if not all(groups and groups <= whole for groups in request[1])]
+    assert [request for request in outside if request not in probes] == []
+    assert {path for path, _ in sent} >= {"", "/batch", "/count", "/delete", "/query/batch", "/scroll"}
+
+
+async def test_qdrant_makes_graphs_for_groups_alone(services):
+    await services.index.ensure_collection("graphs", 3)
+    info = await services.index._client.get_collection("graphs")
+    graphs = info.config.hnsw_config
+
+    assert (graphs.m, graphs.payload_m) == (0, 16)
+    made = {field for field, index in info.payload_schema.items() if index.params.enable_hnsw is not False}
+    assert made == {"group"}
+    assert info.payload_schema["group"].params.is_tenant
+    assert info.payload_schema.keys() > {"tenant", "document_id", "chunk_id", "version", "token", "hidden"}
