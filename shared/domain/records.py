@@ -309,6 +309,15 @@ class ChunkToIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentInWork:
+    """A document whose chunks are in work; the fields are the order in which such documents are looked at."""
+
+    state: DocumentState
+    due_at: datetime
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class DeletableDocument:
     """A document that its owner has deleted: its points and then its row may go."""
 

@@ -303,13 +303,26 @@ INSERT_LATE_SWEEPS = text(f"""
     WHERE v.later OR c.lease_token IS DISTINCT FROM v.token
 """)
 
-# Find documents whose points are to be deleted and whose versions are, in random order as above.
+# List documents whose chunks are in work, in the order of their index.
+IN_WORK = text(f"""
+    SELECT d.state, d.due_at, d.id FROM documents d
+    WHERE {states.is_in(states.OPEN_DOCUMENTS, "d")}
+      AND (d.state, d.due_at, d.id) > (:state, CAST(:due_at AS timestamptz), CAST(:id AS uuid))
+    ORDER BY d.state, d.due_at, d.id LIMIT :limit
+""")
+
+# Find documents whose points are to be deleted and whose versions are, those first that are due for longest.
 DELETABLE = text(f"""
     SELECT d.id, d.tenant, l.index_name, d.version, d.live_version
     FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE d.state = '{DocumentState.DELETING}' AND d.due_at <= now()
       AND NOT EXISTS (SELECT 1 FROM document_versions v WHERE v.document_id = d.id)
-    ORDER BY random() LIMIT :limit
+    ORDER BY d.due_at LIMIT :limit
+""")
+
+# Put documents whose points Qdrant did not delete behind all others.
+PUT_OFF_DELETION = text(f"""
+    UPDATE documents SET due_at = now() WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}'
 """)
 
 # Delete the rows of documents whose points are deleted.
@@ -317,7 +330,7 @@ DELETE_DOCUMENTS = text(f"""
     DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}'
 """)
 
-# Find sweeps whose time has come, all or some of them, in random order as above.
+# Find sweeps whose time has come, of all or some, those first that are due for longest.
 DUE_SWEEPS = text(f"""
     SELECT s.id, coalesce(l.index_name, s.index_name) AS index_name, s.tenant, s.document_id, s.below_version,
            d.live_version, d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again
@@ -326,8 +339,11 @@ DUE_SWEEPS = text(f"""
     LEFT JOIN collections l ON l.id = d.collection_id
     LEFT JOIN chunks c ON c.id = s.chunk_id AND c.version = s.below_version
     WHERE s.due_at <= now() AND (CAST(:ids AS bigint[]) IS NULL OR s.id = ANY(CAST(:ids AS bigint[])))
-    ORDER BY random() LIMIT :limit
+    ORDER BY s.due_at LIMIT :limit
 """)
+
+# Put sweeps that Qdrant refused behind all others.
+PUT_OFF_SWEEPS = text("UPDATE sweeps SET due_at = now() WHERE id = ANY(CAST(:ids AS bigint[])) AND due_at <= now()")
 
 # Delete sweeps that are done for good.
 DELETE_SWEEPS = text("DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))")

@@ -7,8 +7,8 @@ claim, and may be applied twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -23,6 +23,8 @@ from shared.domain.records import (
     ChunkToGenerate,
     ChunkToIndex,
     DeletableDocument,
+    DocumentInWork,
+    DocumentState,
     DocumentToParse,
     Lease,
     NewChunk,
@@ -39,6 +41,7 @@ T = TypeVar("T")
 NO_LIMITS = Rates()
 _SLICE_CHUNKS = 500  # written in one transaction; the loop stands while their rows are encoded
 _MOST_TWINS = 5_000  # of one settlement
+_BEFORE_ALL = datetime.fromtimestamp(0, UTC)
 _UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever others have
 
 
@@ -295,6 +298,13 @@ class Work:
             await feedback.index_waiting(connection, sorted({*finished, *(row.id for row in live)}))
         return sweeps
 
+    async def in_work(self, after: DocumentInWork | None, limit: int) -> list[DocumentInWork]:
+        """Return documents whose chunks are in work, in order, from behind `after` on."""
+        key = {"state": "", "due_at": _BEFORE_ALL, "id": UUID(int=0)} if after is None else asdict(after)
+        async with self._database.begin() as connection:
+            found = (await connection.execute(sql.IN_WORK, key | {"limit": limit})).mappings().all()
+        return [DocumentInWork(DocumentState(row["state"]), row["due_at"], row["id"]) for row in found]
+
     # Documents to delete, and points that are not what the ledger says
 
     async def deletable(self, limit: int = 100) -> list[DeletableDocument]:
@@ -311,14 +321,24 @@ class Work:
             await connection.execute(sql.REPEAT_SWEEPS, again)
             await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
 
+    async def put_off_deletion(self, documents: Sequence[DeletableDocument]) -> None:
+        """Have these documents deleted after all others that are due."""
+        async with self._database.begin() as connection:
+            await connection.execute(sql.PUT_OFF_DELETION, {"ids": [d.id for d in documents]})
+
     async def purge_versions(self) -> list[str]:
         """Delete versions that are neither live nor newest, some at a time; return uploads that nobody needs."""
         return await versions.purge(self._database)
 
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
-        """Return sweeps whose time has come."""
+        """Return sweeps whose time has come, those first that are due for longest."""
         async with self._database.begin() as connection:
             return await _due_sweeps(connection, None, limit)
+
+    async def put_off_sweeps(self, sweeps: Sequence[Sweep]) -> None:
+        """Have these sweeps done after all others that are due."""
+        async with self._database.begin() as connection:
+            await connection.execute(sql.PUT_OFF_SWEEPS, {"ids": [s.id for s in sweeps]})
 
     async def settle_sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """Record sweeps as done; some are due once more, when no lease can hold that a late writer had."""

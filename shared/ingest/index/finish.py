@@ -27,8 +27,8 @@ class Finisher:
     work: Work
     index: Index
 
-    async def finish(self, document_ids: Sequence[UUID] | None = None) -> None:
-        """Finish documents whose chunks have all ended: these, or some of all others; safe to do twice.
+    async def finish(self, document_ids: Sequence[UUID]) -> None:
+        """Finish those documents whose chunks have all ended; safe to do twice.
 
         The ledger decides which version is live, and writes it down with a sweep; Qdrant follows. A kill or an edit
         between the two leaves the sweep to the scheduler.
@@ -36,16 +36,10 @@ class Finisher:
         Raises:
             Transient: the ledger is not available.
         """
-        if document_ids is None:
-            await self._finish(None)
-            return
         for start in range(0, len(document_ids), _GROUP):
-            await self._finish(document_ids[start : start + _GROUP])
-
-    async def _finish(self, document_ids: Sequence[UUID] | None) -> None:
-        swept = await self.sweep(await self.work.finish(document_ids, limit=_GROUP))
-        if swept:
-            await self.work.finish([sweep.document_id for sweep in swept])
+            group = document_ids[start : start + _GROUP]
+            if swept := await self.sweep(await self.work.finish(group, limit=_GROUP)):
+                await self.work.finish([sweep.document_id for sweep in swept])
 
     async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
         """Make the points of documents what the ledger says; return the sweeps that Qdrant confirmed.

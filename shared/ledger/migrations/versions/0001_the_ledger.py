@@ -49,6 +49,8 @@ def _deployment() -> None:
     op.create_table(
         "deployment",
         sa.Column("id", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
+        sa.Column("scheduler", sa.Text()),
+        sa.Column("scheduler_until", TIME),
         sa.PrimaryKeyConstraint("id", name="pk_deployment"),
     )
     op.execute("INSERT INTO deployment DEFAULT VALUES")
@@ -109,7 +111,7 @@ def _documents_indexes() -> None:
     op.create_index(
         "ix_documents_open",
         "documents",
-        ["state", "due_at"],
+        ["state", "due_at", "id"],
         postgresql_where=sa.text("state IN ('indexing', 'searchable', 'deleting')"),
     )
     op.create_index(
@@ -319,6 +321,7 @@ def _accepted_questions() -> None:
         sa.Column("question", sa.Text(), nullable=False),
         sa.Column("query_id", sa.Uuid()),
         sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("due_at", TIME, server_default=NOW, nullable=False),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.ForeignKeyConstraint(
             ["document_id"], ["documents.id"], name="fk_accepted_questions_document_id", ondelete="CASCADE"
@@ -329,7 +332,10 @@ def _accepted_questions() -> None:
     op.create_index("ix_accepted_questions_document_id", "accepted_questions", ["document_id"])
     op.create_index("ix_accepted_questions_list", "accepted_questions", ["collection_id", "created_at", "id"])
     op.create_index(
-        "ix_accepted_questions_removing", "accepted_questions", ["id"], postgresql_where=sa.text("state = 'removing'")
+        "ix_accepted_questions_removing",
+        "accepted_questions",
+        ["due_at"],
+        postgresql_where=sa.text("state = 'removing'"),
     )
 
 
