@@ -29,6 +29,7 @@ _NUDGE_EVERY = timedelta(minutes=1)
 _COSTS_BY_DAY_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
 _EXTEND_EVERY = LEASE / 5
+_GIVE_UP_SECONDS = 2
 _LONGEST_PAUSE = timedelta(seconds=30)  # after failures
 _REST = 4  # a step that found no more rests for so many times as long as it worked
 
@@ -116,8 +117,9 @@ async def work_while_elected(services: SchedulerServices, steps: Iterable[Step],
             await _pause(stopping, _EXTEND_EVERY.total_seconds())
     finally:
         await _ended(tasks)
-        with suppress(ForeaskError):
-            await services.election.give_up()
+        with suppress(ForeaskError, TimeoutError):  # a ledger that is away holds up no end: the lease ends by itself
+            async with asyncio.timeout(_GIVE_UP_SECONDS):
+                await services.election.give_up()
 
 
 async def _elected(services: SchedulerServices, *, before: bool) -> bool:

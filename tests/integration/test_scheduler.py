@@ -30,8 +30,10 @@ async def elections(services, monkeypatch):
     """Makes candidates; nobody is elected yet, and a lease is short."""
     monkeypatch.setattr(election, "LEASE", timedelta(seconds=0.5))
     monkeypatch.setattr(scheduler, "_EXTEND_EVERY", timedelta(seconds=0.05))
-    await run(services, "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL")
-    return lambda: Election(services.database)
+    nobody = "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL"
+    await run(services, nobody)
+    yield lambda: Election(services.database)
+    await run(services, nobody)
 
 
 @dataclass(frozen=True)
