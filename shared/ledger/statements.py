@@ -246,6 +246,17 @@ _EVERY_TEXT_STANDS = f"""
     NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
                                          AND {states.is_in(states.TO_INDEX_TEXT, "c")})"""
 
+# Mark documents whose chunks have changed, for whoever follows them. Once in 5 s will do: a mark is read for 25 s, and
+# a transaction takes 20 s at most. Documents that another transaction holds are left to it.
+TOUCH = text(f"""
+    UPDATE documents SET updated_at = now()
+    WHERE id IN (
+        SELECT id FROM documents
+        WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.is_in(states.OPEN_DOCUMENTS)}
+          AND updated_at <= now() - interval '5 seconds'
+        FOR NO KEY UPDATE SKIP LOCKED)
+""")
+
 # Lock documents whose texts all stand, or whose chunks have all ended. The choice is random: a document that Qdrant
 # refuses must not stand in front of all others for ever.
 LOCK_ENDED = text(f"""

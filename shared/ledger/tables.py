@@ -129,6 +129,7 @@ documents = Table(
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
     Index("ix_documents_list", "tenant", "created_at", "id"),
+    Index("ix_documents_changed", "tenant", "updated_at"),
     Index(
         "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")
     ),

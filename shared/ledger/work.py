@@ -215,6 +215,7 @@ class Work:
             await costs.record(connection, [o.cost for o in outcomes])
             ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
             await connection.execute(sql.END_CALLS, {"tokens": ended})
+            await _touch(connection, [o.chunk.document_id for o in paid])
 
     # Indexing
 
@@ -265,6 +266,7 @@ class Work:
             late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
             if late:
                 await connection.execute(sql.INSERT_LATE_SWEEPS, rows.late_rows(late) | {"after": self._no_lease_holds})
+            await _touch(connection, [o.chunk.document_id for o in settled])
         return {o.chunk.lease for o in settled}
 
     async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
@@ -273,6 +275,7 @@ class Work:
             documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_rows(failures))).scalars())
             await costs.record(connection, [f.cost for f in failures])
             await feedback.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
+            await _touch(connection, list(documents))
         return documents
 
     # Documents whose chunks have all ended
@@ -403,6 +406,12 @@ class Work:
     def _no_lease_holds(self) -> timedelta:
         """After how long no lease can hold that holds now, however late its worker is."""
         return self.lease * 2
+
+
+async def _touch(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Mark documents whose chunks have changed; it locks nothing that another transaction waits for in turn."""
+    if documents:
+        await connection.execute(sql.TOUCH, {"ids": sorted(set(documents))})
 
 
 async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:

@@ -107,6 +107,7 @@ def _documents_indexes() -> None:
         "ix_documents_failed", "documents", ["tenant", "updated_at", "id"], postgresql_where=sa.text("state = 'failed'")
     )
     op.create_index("ix_documents_leased", "documents", ["tenant"], postgresql_where=sa.text("leased_by IS NOT NULL"))
+    op.create_index("ix_documents_changed", "documents", ["tenant", "updated_at"])
     op.create_index("ix_documents_list", "documents", ["tenant", "created_at", "id"])
     op.create_index(
         "ix_documents_open",
