@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from api.http.event_stream import event
-from api.http.problems import problem_of
+from api.http.problems import TooManyRequests, problem_of
 from api.routes.documents import view
 from shared.domain.errors import Transient
 from shared.domain.records import Document, DocumentState
@@ -20,6 +20,11 @@ from shared.ledger.documents import Documents
 from shared.settings import Settings
 
 _FRESH_SECONDS = 0.5  # listeners look once a second, each at its own time
+_COUNTED_A_SECOND = 100_000  # documents: a million are counted every ten seconds
+_MOST_DOCUMENTS = 200  # of one read
+_MOST_EVENTS = 1_000  # kept for whoever looks next
+_MOST_LISTENERS = 1_000  # of a tenant
+_FULL_RETRY_AFTER = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,9 @@ class ProgressFeed:
         self._documents = documents
         self._settings = settings
         self._seen_at: datetime | None = None  # by PostgreSQL's clock
-        self._read_at = -_FRESH_SECONDS  # by this process's
+        self._read_at = self._whole_at = -_FRESH_SECONDS  # by this process's
+        self._counts: dict[str, int] = {}
+        self._count_at = 0.0
         self._number = 0
         self._events: dict[UUID | str, _Event] = {}  # the latest of each document and of each kind, in order of number
         self._lock = asyncio.Lock()
@@ -62,8 +69,9 @@ class ProgressFeed:
             The number to ask with the next time, and the events, encoded; empty where there are none.
         """
         async with self._lock:
-            if time.monotonic() - self._read_at >= _FRESH_SECONDS:
-                await self._read()
+            begins = after is None and time.monotonic() - self._whole_at >= _FRESH_SECONDS
+            if begins or time.monotonic() - self._read_at >= _FRESH_SECONDS:
+                await self._read(None if begins else self._seen_at)
                 self._read_at = time.monotonic()
         pieces = []
         for told in reversed(self._events.values()):
@@ -73,18 +81,31 @@ class ProgressFeed:
                 pieces.append(told.piece)
         return self._number, b"".join(reversed(pieces))
 
-    async def _read(self) -> None:
+    async def _read(self, since: datetime | None) -> None:
+        """Read what has changed since a time; None: all documents in work."""
         try:
-            changes = await self._documents.changes(self._tenant, self._seen_at)
+            changes = await self._documents.changes(self._tenant, since, limit=_MOST_DOCUMENTS)
+            await self._count()
         except Transient as error:
             self._tell("error", event("error", problem_of(error, "/v1/events")), again=True)
+            self._seen_at = None
             return
         self._seen_at = changes.at
-        counts = {state.value: n for state, n in changes.counts.items() if state is not DocumentState.DELETING}
-        self._tell("progress", event("progress", {"documents": counts}))
-        self._forget({"progress", *(document.id for document in changes.documents)})
+        if since is None:
+            self._whole_at = time.monotonic()
+        more = {"more": True} if changes.more else {}
+        self._tell("progress", event("progress", {"documents": self._counts} | more))
+        self._forget({document.id for document in changes.documents}, whole=since is None)
         for document in reversed(changes.documents):
             self._tell_document(document)
+
+    async def _count(self) -> None:
+        """Count the documents, less often where there are many."""
+        if time.monotonic() < self._count_at:
+            return
+        counts = await self._documents.counts(self._tenant)
+        self._counts = {state.value: n for state, n in counts.items() if state is not DocumentState.DELETING}
+        self._count_at = time.monotonic() + sum(counts.values()) / _COUNTED_A_SECOND
 
     def _tell_document(self, document: Document) -> None:
         piece = event("document", view(document, self._settings))
@@ -98,8 +119,11 @@ class ProgressFeed:
             self._events.pop(key, None)
             self._events[key] = _Event(self._number, piece, first)
 
-    def _forget(self, but: set[UUID | str]) -> None:
-        for key in self._events.keys() - but:
+    def _forget(self, read: set[UUID], *, whole: bool) -> None:
+        """Forget what is over, and of the documents in work those that were told longest ago, if there are too many."""
+        others = [key for key in self._events if key != "progress" and key not in read]
+        kept = [] if whole else [key for key in others if key != "error" and self._events[key].first][-_MOST_EVENTS:]
+        for key in set(others) - set(kept):
             del self._events[key]
 
 
@@ -110,6 +134,17 @@ class ProgressFeeds:
         self._documents = documents
         self._settings = settings
         self._feeds: dict[str, ProgressFeed] = {}
+
+    def require_room(self, tenant: str) -> None:
+        """Return where one more may listen to a tenant's feed.
+
+        Raises:
+            TooManyRequests: too many listen already.
+        """
+        if tenant in self._feeds and self._feeds[tenant].listeners >= _MOST_LISTENERS:
+            raise TooManyRequests(
+                f"{_MOST_LISTENERS:,} clients listen to /v1/events already: close some.", retry_after=_FULL_RETRY_AFTER
+            )
 
     @contextmanager
     def joined(self, tenant: str) -> Iterator[ProgressFeed]:

@@ -143,7 +143,9 @@ class Tuning(BaseModel):
         timedelta(seconds=1), description="the most that the first random pause takes; it doubles with each attempt"
     )
     retry_ceiling: Duration = Field(timedelta(minutes=5), description="the longest pause")
-    reconcile_every: Duration = Field(timedelta(seconds=2), description="time between two passes of the scheduler")
+    reconcile_every: Duration = Field(
+        timedelta(seconds=2), description="how long a step of the scheduler rests when it finds nothing more to do"
+    )
 
     # The API
     top_k_max: PositiveInt = Field(200, description="the most chunks that a query may ask for")

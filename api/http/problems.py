@@ -44,6 +44,10 @@ class UnsupportedMedia(InvalidInput):
     """The body has a media type that this route does not take."""
 
 
+class TooManyRequests(Transient):
+    """The caller has too many requests under way."""
+
+
 class InvalidFields(InvalidInput):
     """Several parts of the request are wrong; `errors` names each."""
 
@@ -70,6 +74,7 @@ KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     Conflict: ProblemKind(409, "conflict", "The request is at odds with what is there"),
     TooLarge: ProblemKind(413, "too-large", "Too many bytes"),
     UnsupportedMedia: ProblemKind(415, "unsupported-media", "A body of another kind is needed"),
+    TooManyRequests: ProblemKind(429, "too-many-requests", "Too many requests are under way"),
     InvalidInput: ProblemKind(422, "invalid-input", "The request cannot be done as it stands"),
     Rejected: ProblemKind(422, "invalid-input", "The request cannot be done as it stands"),
     Refused: ProblemKind(502, "refused", "A provider refused the request"),

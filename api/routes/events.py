@@ -26,21 +26,24 @@ _HEARTBEAT_SECONDS = 15.0
     responses=replies(
         {
             200: {
-                "description": '`progress` ({"documents": {state: count}}) at first and on every change; `document`,'
+                "description": '`progress` ({"documents": {state: count}}, with "more": true while more documents'
+                " change than are told) at first and on every change; `document`,"
                 " as GET /v1/documents/{id}, for each that changes; `error`, problem details, while the ledger is away",
                 "content": {"text/event-stream": {"schema": {"type": "string"}}},
             }
         },
         401,
+        429,
     ),
 )
 async def events(request: Request, tenant: Tenant) -> Response:
     """Follow the progress of the tenant's documents, from now on."""
-    return event_stream(_follow(request, tenant))
-
-
-async def _follow(request: Request, tenant: str) -> AsyncIterator[bytes]:
     feeds: ProgressFeeds = request.app.state.progress_feeds
+    feeds.require_room(tenant)
+    return event_stream(_follow(request, feeds, tenant))
+
+
+async def _follow(request: Request, feeds: ProgressFeeds, tenant: str) -> AsyncIterator[bytes]:
     sent_at, number = time.monotonic(), None
     with feeds.joined(tenant) as feed:
         while not request.app.state.stopping:

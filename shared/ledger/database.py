@@ -48,9 +48,6 @@ _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 # Wait for a lock, which the end of the transaction releases.
 _LOCK = text("SELECT pg_advisory_xact_lock(:number)")
 
-# Take a lock if it is free, which the end of the transaction releases.
-_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
-
 # Do nothing, but over a connection.
 _PING = text("SELECT 1")
 
@@ -59,8 +56,7 @@ class AdvisoryLock(IntEnum):
     """What one process does at a time. Any numbers do, as long as all processes take the same ones."""
 
     MIGRATION = 7_065_011
-    RECONCILIATION = 7_065_012
-    CALIBRATION = 7_065_013
+    CALIBRATION = 7_065_012
 
 
 class Collided(Unavailable):
@@ -159,11 +155,6 @@ class Database:
 async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
     """Wait for a lock and hold it until the transaction ends."""
     await connection.execute(_LOCK, {"number": which})
-
-
-async def try_lock(connection: AsyncConnection, which: AdvisoryLock) -> bool:
-    """Take a lock until the transaction ends, and return whether it was free."""
-    return bool((await connection.execute(_TRY_LOCK, {"number": which})).scalar())
 
 
 def _unavailable(error: BaseException) -> Unavailable:

@@ -99,11 +99,15 @@ _SEEN_AFTER = "interval '25 seconds'"
 # Read PostgreSQL's clock: times in rows are compared with no other one.
 _NOW = text("SELECT now()")
 
-# List the documents that may have changed, the latest change first; no time (NULL) stands for now. Work on a chunk does
-# not touch its document's row, so every document with open chunks counts as changed.
+# List the documents that may have changed, the latest change first.
 _CHANGED = text(f"""
-    {_VISIBLE} AND ({states.is_in(states.OPEN_DOCUMENTS, "d")}
-                    OR d.updated_at > least(now(), CAST(:since AS timestamptz)) - {_SEEN_AFTER})
+    {_VISIBLE} AND d.updated_at > least(now(), CAST(:since AS timestamptz)) - {_SEEN_AFTER}
+    ORDER BY d.updated_at DESC LIMIT :limit
+""")
+
+# List the documents that are in work or may just have changed, the latest change first.
+_IN_WORK = text(f"""
+    {_VISIBLE} AND ({states.is_in(states.OPEN_DOCUMENTS, "d")} OR d.updated_at > now() - {_SEEN_AFTER})
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
 
@@ -188,13 +192,13 @@ class Changes:
 
     Args:
         at: when, by PostgreSQL's clock.
-        counts: how many documents are in each state.
-        documents: those that changed lately or are in work, with their progress, the latest change first.
+        documents: those that changed lately, with their progress, the latest change first.
+        more: whether more documents changed than these.
     """
 
     at: datetime
-    counts: dict[DocumentState, int]
     documents: list[Document]
+    more: bool
 
 
 class Documents:
@@ -262,15 +266,17 @@ class Documents:
 
         Args:
             tenant: whose documents.
-            since: `at` of the last look; None: there was none.
+            since: `at` of the last look; None: there was none, and all documents in work have changed.
             limit: the most documents.
         """
-        parameters = {"tenant": tenant, "since": since, "limit": limit}
+        parameters = {"tenant": tenant, "limit": limit + 1}
+        if since is not None:
+            parameters["since"] = since
         async with self._database.begin() as connection:
             at = (await connection.execute(_NOW)).scalar_one()
-            counts = await _counts(connection, tenant)
-            rows = (await connection.execute(_CHANGED, parameters)).mappings().all()
-            return Changes(at, counts, await _with_progress(connection, rows))
+            found = await connection.execute(_IN_WORK if since is None else _CHANGED, parameters)
+            rows = found.mappings().all()
+            return Changes(at, await _with_progress(connection, rows[:limit]), more=len(rows) > limit)
 
     async def chunks(self, tenant: str, document_id: UUID, *, after: int = -1, limit: int = 50) -> list[ChunkDetail]:
         """Return the chunks of a document's newest version in order, from behind ordinal `after` on.
@@ -364,7 +370,8 @@ class Documents:
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""
         async with self._database.begin() as connection:
-            return await _counts(connection, tenant)
+            rows = (await connection.execute(_COUNTS, {"tenant": tenant})).all()
+        return {DocumentState(state): count for state, count in rows}
 
     async def uploads_in_use(self, uploads: Sequence[str]) -> set[str]:
         """Return the uploads, of any number of them, that a document needs."""
@@ -373,11 +380,6 @@ class Documents:
             async with self._database.begin() as connection:
                 used |= await versions.uploads_in_use(connection, uploads[start : start + _UPLOADS_PAGE])
         return used
-
-
-async def _counts(connection: AsyncConnection, tenant: str) -> dict[DocumentState, int]:
-    rows = (await connection.execute(_COUNTS, {"tenant": tenant})).all()
-    return {DocumentState(state): count for state, count in rows}
 
 
 async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:

@@ -8,10 +8,10 @@ writing one any more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
@@ -25,10 +25,11 @@ from shared.domain.places import Place, place_of
 from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Collection, DocumentState
 from shared.ledger import states
 from shared.ledger.audit import index_again
-from shared.ledger.database import Database, again_after_collision
+from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.rows import passed_questions
 
 _MOST_PAIRS = 10_000
+_REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant takes
 
 # Read a logged query.
 _QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant")
@@ -42,16 +43,23 @@ _LIVE_CHUNK = text(f"""
     FOR UPDATE OF d
 """)
 
-# Accept a question, anew where it was taken back or refused; return no row where it is accepted already.
+# Nobody is removing the points of a question.
+_UNCLAIMED = f"(a.state <> '{AcceptedState.REMOVING}' OR a.due_at <= now())"
+
+# Accept a question, anew where it was taken back or refused; return no row where it is accepted already, or where its
+# points are being removed: the removal would take the new ones along.
 _ACCEPT = text(f"""
     INSERT INTO accepted_questions AS a
         (id, tenant, collection_id, document_id, chunk_id, question, query_id, state)
     VALUES (:id, :tenant, :collection, :document, :chunk, :question, :query, {states.ACCEPT.target()})
     ON CONFLICT (id) DO UPDATE
     SET {states.ACCEPT.sets()}, question = excluded.question, query_id = excluded.query_id, created_at = now()
-    WHERE {states.ACCEPT.applies("a")}
+    WHERE {states.ACCEPT.applies("a")} AND {_UNCLAIMED}
     RETURNING id
 """)
+
+# Say whether a question's points are being removed.
+_IN_REMOVAL = text(f"SELECT NOT ({_UNCLAIMED}) FROM accepted_questions a WHERE id = :id")
 
 # Take back the oldest questions of a chunk that has more than so many.
 _CAP = text(f"""
@@ -133,35 +141,45 @@ _DELETE_WITHOUT_CHUNK = text("""
       AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id)
 """)
 
-# Have points removed that a late writer may have written after their questions were taken back and deleted.
+# Have points removed that a late writer may have written after their questions were taken back and deleted, or while
+# these are removed: that claim ends.
 _TAKE_BACK_LATE = text(f"""
-    INSERT INTO accepted_questions (id, tenant, collection_id, document_id, chunk_id, question, state)
+    INSERT INTO accepted_questions AS a (id, tenant, collection_id, document_id, chunk_id, question, state)
     SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {states.TAKE_BACK_LATE.target()}
     FROM unnest(CAST(:ids AS uuid[]), CAST(:questions AS text[]), CAST(:chunks AS uuid[]), CAST(:versions AS int[]))
          AS v(id, question, chunk_id, version)
     JOIN chunks c ON c.id = v.chunk_id AND c.version = v.version
     JOIN documents d ON d.id = c.document_id
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (id) DO UPDATE SET due_at = now() WHERE a.state = '{AcceptedState.REMOVING}'
 """)
 
 # Somebody is writing the chunk of a question, or is about to: the writer may write the question's point.
 _HAS_WRITER = f"""
     EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {states.is_in(states.TO_INDEX, "c")})"""
 
-# Lock questions that were taken back. The order is random: a question that Qdrant refuses must not stand in front of
-# all others for ever. The points of versions that are gone are swept.
-_REMOVING = text(f"""
-    SELECT a.id, l.tenant, a.collection_id, l.index_name, {_HAS_WRITER} AS has_writer,
-           ARRAY(SELECT c.version FROM chunks c WHERE c.id = a.chunk_id) AS versions
-    FROM accepted_questions a JOIN collections l ON l.id = a.collection_id
-    WHERE a.state = '{AcceptedState.REMOVING}' ORDER BY random() LIMIT :limit FOR UPDATE OF a SKIP LOCKED
+# Claim questions that were taken back, those first that are due for longest. The points of versions that are gone are
+# swept.
+_CLAIM_REMOVALS = text(f"""
+    UPDATE accepted_questions a SET due_at = now() + :claim
+    FROM (
+        SELECT id FROM accepted_questions WHERE state = '{AcceptedState.REMOVING}' AND due_at <= now()
+        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ) due, collections l
+    WHERE a.id = due.id AND l.id = a.collection_id
+    RETURNING a.id, l.tenant, a.collection_id, l.index_name, a.due_at AS claimed_until, {_HAS_WRITER} AS has_writer,
+              ARRAY(SELECT c.version FROM chunks c WHERE c.id = a.chunk_id) AS versions
 """)
 
+# The claims of removals, as long as they hold.
+_CLAIMS = f"""
+    unnest(CAST(:ids AS uuid[]), CAST(:until AS timestamptz[])) AS v(id, until)
+    WHERE a.id = v.id AND a.due_at = v.until AND a.state = '{AcceptedState.REMOVING}'"""
+
 # Delete questions whose points are gone.
-_DELETE_REMOVED = text(f"""
-    DELETE FROM accepted_questions a
-    WHERE a.id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.REMOVING}' AND NOT {_HAS_WRITER}
-""")
+_DELETE_REMOVED = text(f"DELETE FROM accepted_questions a USING {_CLAIMS} AND NOT {_HAS_WRITER} RETURNING a.id")
+
+# End claims: these questions are due again, behind all others.
+_GIVE_BACK_REMOVALS = text(f"UPDATE accepted_questions a SET due_at = now() FROM {_CLAIMS}")
 
 FeedbackOutcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
 
@@ -203,6 +221,7 @@ class PendingRemoval:
     """A question that was taken back, whose points are to be deleted.
 
     Args:
+        claimed_until: the end of the claim, which tells it from others.
         has_writer: whether a point of it may be written once more after it is deleted.
         versions: those of its document that have its chunk, and may have a point of it.
     """
@@ -211,6 +230,7 @@ class PendingRemoval:
     tenant: str
     collection_id: UUID
     index_name: str
+    claimed_until: datetime
     has_writer: bool
     versions: Sequence[int]
 
@@ -242,6 +262,7 @@ class Feedback:
         Raises:
             NotFound: the tenant has no such query, or the chunk is not there any more.
             InvalidInput: the query did not return the chunk.
+            Unavailable: the question was taken back, and its points are being removed at this moment.
         """
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
@@ -258,6 +279,7 @@ class Feedback:
                 "query": query_id,
             }
             if (await connection.execute(_ACCEPT, parameters)).one_or_none() is None:
+                await _require_no_removal(connection, parameters["id"])
                 return FeedbackResult("already_accepted", query.question, parameters["id"])
             await connection.execute(_CAP, {"chunk": chunk_id, "most": most})
             await connection.execute(_TOUCH, {"document": chunk["document_id"]})
@@ -315,29 +337,27 @@ class Feedback:
             questions.setdefault(plain(row.question), (row.question, []))[1].append(str(row.chunk_id))
         return list(questions.values())
 
-    @asynccontextmanager
-    async def pending_removals(self, limit: int = 100) -> AsyncIterator[RemovalBatch]:
-        """Lock questions that were taken back, so that none is accepted again while its point is deleted."""
+    async def claim_removals(self, limit: int) -> list[PendingRemoval]:
+        """Claim questions that were taken back, so that none is accepted again while its points are deleted."""
         async with self._database.begin() as connection:
-            rows = (await connection.execute(_REMOVING, {"limit": limit})).mappings().all()
-            yield RemovalBatch(connection, [PendingRemoval(**row) for row in rows])
+            rows = await connection.execute(_CLAIM_REMOVALS, {"limit": limit, "claim": _REMOVAL_CLAIM})
+            return [PendingRemoval(**row) for row in rows.mappings()]
 
+    async def settle_removals(self, claimed: Sequence[PendingRemoval], deleted: AbstractSet[UUID]) -> int:
+        """Delete questions whose points are gone, and let the others be claimed again; return how many were deleted.
 
-class RemovalBatch:
-    """Questions that were taken back, locked until the transaction ends."""
+        A question stays if its chunk had a writer before its points were deleted: the writer may have written one after
+        that. So does a question whose claim has ended.
 
-    def __init__(self, connection: AsyncConnection, questions: Sequence[PendingRemoval]) -> None:
-        self._connection = connection
-        self.questions = questions
-
-    async def delete(self, removed: Sequence[UUID]) -> None:
-        """Delete questions whose points are gone.
-
-        A question stays for the next batch if its chunk had a writer before its point was deleted: the writer may have
-        written the point after that.
+        Args:
+            claimed: the questions.
+            deleted: those whose points are deleted.
         """
-        gone = {question.id for question in self.questions if not question.has_writer}.intersection(removed)
-        await self._connection.execute(_DELETE_REMOVED, {"ids": list(gone)})
+        gone = [question for question in claimed if question.id in deleted and not question.has_writer]
+        async with self._database.begin() as connection:
+            removed = (await connection.execute(_DELETE_REMOVED, _claims(gone))).all()
+            await connection.execute(_GIVE_BACK_REMOVALS, _claims(claimed))
+        return len(removed)
 
 
 async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:
@@ -392,6 +412,20 @@ async def take_back_late(connection: AsyncConnection, chunks: Sequence[ChunkToIn
     }
     if late:
         await connection.execute(_TAKE_BACK_LATE, parameters)
+
+
+def _claims(questions: Sequence[PendingRemoval]) -> dict[str, list[object]]:
+    return {"ids": [q.id for q in questions], "until": [q.claimed_until for q in questions]}
+
+
+async def _require_no_removal(connection: AsyncConnection, accepted: UUID) -> None:
+    """Raise `Collided` while the points of a question are being removed, which usually takes milliseconds."""
+    if (await connection.execute(_IN_REMOVAL, {"id": accepted})).scalar_one_or_none():
+        raise Collided(
+            "the question was taken back, and is being removed at this moment",
+            component="ledger",
+            retry_after=timedelta(seconds=2),
+        )
 
 
 async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID) -> _LoggedQuestion:

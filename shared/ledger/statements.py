@@ -281,6 +281,17 @@ LOOK_AT_OPEN = text(f"""
     SELECT id FROM looked WHERE may_go_on
 """)
 
+# Mark documents whose chunks have changed, for whoever follows them. Once in 5 s will do: a mark is read for 25 s, and
+# a transaction takes 20 s at most. Documents that another transaction holds are left to it.
+TOUCH = text(f"""
+    UPDATE documents SET updated_at = now()
+    WHERE id IN (
+        SELECT id FROM documents
+        WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.is_in(states.OPEN_DOCUMENTS)}
+          AND updated_at <= now() - interval '5 seconds'
+        FOR NO KEY UPDATE SKIP LOCKED)
+""")
+
 # Lock documents among these whose texts all stand, or whose chunks have all ended, in one order.
 LOCK_ENDED = text(f"""
     SELECT d.id FROM documents d
@@ -333,13 +344,18 @@ INSERT_LATE_SWEEPS = text(f"""
     WHERE v.later OR c.lease_token IS DISTINCT FROM v.token
 """)
 
-# Find documents whose points are to be deleted and whose versions are, in random order as above.
+# Find documents whose points are to be deleted and whose versions are, those first that are due for longest.
 DELETABLE = text(f"""
     SELECT d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version
     FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE d.state = '{DocumentState.DELETING}' AND d.due_at <= now()
       AND NOT EXISTS (SELECT 1 FROM document_versions v WHERE v.document_id = d.id)
-    ORDER BY random() LIMIT :limit
+    ORDER BY d.due_at LIMIT :limit
+""")
+
+# Put documents whose points Qdrant did not delete behind all others.
+PUT_OFF_DELETION = text(f"""
+    UPDATE documents SET due_at = now() WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}'
 """)
 
 # Delete the rows of documents whose points are deleted.
@@ -347,7 +363,7 @@ DELETE_DOCUMENTS = text(f"""
     DELETE FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND state = '{DocumentState.DELETING}'
 """)
 
-# Find sweeps whose time has come, all or some of them, in random order as above.
+# Find sweeps whose time has come, of all or some, those first that are due for longest.
 DUE_SWEEPS = text(f"""
     SELECT s.id, s.collection_id, l.index_name, l.tenant, s.document_id, s.below_version, d.live_version,
            d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again
@@ -355,8 +371,11 @@ DUE_SWEEPS = text(f"""
     LEFT JOIN documents d ON d.id = s.document_id AND {states.exists("d")}
     LEFT JOIN chunks c ON c.id = s.chunk_id AND c.version = s.below_version
     WHERE s.due_at <= now() AND (CAST(:ids AS bigint[]) IS NULL OR s.id = ANY(CAST(:ids AS bigint[])))
-    ORDER BY random() LIMIT :limit
+    ORDER BY s.due_at LIMIT :limit
 """)
+
+# Put sweeps that Qdrant refused behind all others.
+PUT_OFF_SWEEPS = text("UPDATE sweeps SET due_at = now() WHERE id = ANY(CAST(:ids AS bigint[])) AND due_at <= now()")
 
 # Delete sweeps that are done for good.
 DELETE_SWEEPS = text("DELETE FROM sweeps WHERE id = ANY(CAST(:ids AS bigint[]))")

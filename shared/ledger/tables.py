@@ -66,7 +66,11 @@ def _lease_columns() -> list[Column[object]]:
 
 # One row: whose ledger this is. The folder of uploads has the same id.
 deployment = Table(
-    "deployment", metadata, Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()"))
+    "deployment",
+    metadata,
+    Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()")),
+    Column("scheduler", Text),  # the process that was elected
+    Column("scheduler_until", DateTime(timezone=True)),  # the end of its lease
 )
 
 collections = Table(
@@ -125,6 +129,7 @@ documents = Table(
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
     Index("ix_documents_list", "tenant", "created_at", "id"),
+    Index("ix_documents_changed", "tenant", "updated_at"),
     Index(
         "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")
     ),
@@ -331,11 +336,13 @@ accepted_questions = Table(
     Column("question", Text, nullable=False),
     Column("query_id", Uuid),
     Column("state", Text, nullable=False),
+    # When its points may be removed; while a process removes them, the end of that claim.
+    Column("due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     _now(),
     Index("ix_accepted_questions_document_id", "document_id"),
     Index("ix_accepted_questions_chunk_id", "chunk_id"),
     Index("ix_accepted_questions_list", "collection_id", "created_at", "id"),
-    Index("ix_accepted_questions_removing", "id", postgresql_where=text(f"state = '{AcceptedState.REMOVING}'")),
+    Index("ix_accepted_questions_removing", "due_at", postgresql_where=text(f"state = '{AcceptedState.REMOVING}'")),
 )
 
 # Documents whose points are to become what the ledger says: a version is to be shown, or a late writer may have left

@@ -212,6 +212,7 @@ class Work:
             await costs.record(connection, [o.cost for o in outcomes])
             ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
             await connection.execute(sql.END_CALLS, {"tokens": ended})
+            await _touch(connection, [o.chunk.document_id for o in paid])
 
     # Indexing
 
@@ -262,6 +263,7 @@ class Work:
             late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
             if late:
                 await connection.execute(sql.INSERT_LATE_SWEEPS, rows.late_rows(late) | {"after": self._no_lease_holds})
+            await _touch(connection, [o.chunk.document_id for o in settled])
         return {o.chunk.lease for o in settled}
 
     async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
@@ -270,6 +272,7 @@ class Work:
             documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_rows(failures))).scalars())
             await costs.record(connection, [f.cost for f in failures])
             await feedback.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
+            await _touch(connection, list(documents))
         return documents
 
     # Documents whose chunks have all ended
@@ -319,14 +322,24 @@ class Work:
             await connection.execute(sql.REPEAT_SWEEPS, again)
             await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
 
+    async def put_off_deletion(self, documents: Sequence[DeletableDocument]) -> None:
+        """Have these documents deleted after all others that are due."""
+        async with self._database.begin() as connection:
+            await connection.execute(sql.PUT_OFF_DELETION, {"ids": [d.id for d in documents]})
+
     async def purge_versions(self) -> list[str]:
         """Delete versions that are neither live nor newest, some at a time; return uploads that nobody needs."""
         return await versions.purge(self._database)
 
     async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
-        """Return sweeps whose time has come."""
+        """Return sweeps whose time has come, those first that are due for longest."""
         async with self._database.begin() as connection:
             return await _due_sweeps(connection, None, limit)
+
+    async def put_off_sweeps(self, sweeps: Sequence[Sweep]) -> None:
+        """Have these sweeps done after all others that are due."""
+        async with self._database.begin() as connection:
+            await connection.execute(sql.PUT_OFF_SWEEPS, {"ids": [s.id for s in sweeps]})
 
     async def settle_sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """Record sweeps as done; some are due once more, when no lease can hold that a late writer had."""
@@ -391,6 +404,12 @@ class Work:
     def _no_lease_holds(self) -> timedelta:
         """After how long no lease can hold that holds now, however late its worker is."""
         return self.lease * 2
+
+
+async def _touch(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Mark documents whose chunks have changed; it locks nothing that another transaction waits for in turn."""
+    if documents:
+        await connection.execute(sql.TOUCH, {"ids": sorted(set(documents))})
 
 
 async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:

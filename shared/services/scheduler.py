@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shared.broker.wakeups import Wakeups
 from shared.ledger import Ledger
-from shared.ledger.database import Database
+from shared.ledger.election import Election
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.services.parts import Parts
@@ -16,8 +16,8 @@ from shared.settings import Settings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerServices:
     settings: Settings
-    database: Database
     ledger: Ledger
+    election: Election
     orphans: Orphans
     wakeups: Wakeups
     cleaner: Cleaner
@@ -26,8 +26,8 @@ class SchedulerServices:
 def assemble(parts: Parts) -> SchedulerServices:
     return SchedulerServices(
         settings=parts.settings,
-        database=parts.database,
         ledger=parts.ledger,
+        election=Election(parts.database),
         orphans=parts.orphans,
         wakeups=parts.wakeups,
         cleaner=cleaner_of(parts),

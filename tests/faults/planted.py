@@ -83,13 +83,13 @@ BUGS = (
         "nobody repeats the sweep that a killed worker began",
         WORKERS + "test_killed_while_a_version_is_replaced[before the delete]",
         "shared/maintenance/cleanup.py",
-        (("await self.sweep()", "pass"),),
+        (('            "sweep": self.sweep,', ""),),
     ),
     Bug(
         "nobody finishes the documents that a killed worker left unfinished",
         WORKERS + "test_killed_while_a_version_is_replaced[after the delete]",
         "shared/maintenance/cleanup.py",
-        (("await self.finisher.finish()", "pass"),),
+        (('            "finish": self.finish,', ""),),
     ),
     Bug(
         "a worker that stands still keeps its claims for ever",

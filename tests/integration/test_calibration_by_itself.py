@@ -22,7 +22,7 @@ from shared.vectors.groups import group
 from shared.vectors.points import Point
 from tests.api import work
 from workers.loop import WorkerLoop
-from workers.scheduler import reconcile
+from workers.scheduler import wake
 from workers.tasks import register
 
 FEW = 40  # chunks from which a collection calibrates itself, here: each costs the provider, Qdrant and PostgreSQL
@@ -228,7 +228,7 @@ async def test_the_scheduler_wakes_for_it_unless_it_is_switched_off(services, li
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     chosen = settings.model_copy(update={"calibrate": calibrate})
 
-    await reconcile(replace(services, settings=chosen, wakeups=wakeups))
+    await wake(replace(services, settings=chosen, wakeups=wakeups))
     await wakeups.aclose()
 
     async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:

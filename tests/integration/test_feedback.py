@@ -1,6 +1,5 @@
 """Feedback: a user's question becomes one of its chunk, stays through versions, and goes again without a trace."""
 
-import asyncio
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -145,8 +144,7 @@ async def test_what_is_taken_back_while_qdrant_is_away_goes_when_it_is_back(clie
 
     await services.cleaner.clean()
     assert await points(services) == {}
-    async with services.ledger.feedback.pending_removals() as leaving:
-        assert leaving.questions == []
+    assert await services.ledger.feedback.claim_removals(10) == []
 
 
 async def test_the_same_question_is_accepted_once(client, indexed, services):
@@ -425,15 +423,14 @@ async def test_nothing_is_accepted_again_in_the_moment_in_which_its_point_is_rem
     await work(services, "index")
     await client.delete(f"/v1/collections/default/accepted/{given.accepted_id}")
 
-    async with services.ledger.feedback.pending_removals() as leaving:
-        (going,) = leaving.questions
-        again = asyncio.create_task(accept(client))
-        await asyncio.sleep(0.5)
-        assert not again.done()
-        assert going.versions == [1]
-        await services.index.delete_by_id(going.place, [accepted_point_id(going.id, 1)])
-        await leaving.delete([going.id])
-    assert (await again).outcome == "accepted"
+    (going,) = await services.ledger.feedback.claim_removals(10)
+    query_id, chunks = await asked(client)
+    refused = await give(client, query_id, chunks["leave.md"].chunk_id)
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+    assert going.versions == [1]
+    await services.index.delete_by_id(going.place, [accepted_point_id(going.id, 1)])
+    await services.ledger.feedback.settle_removals([going], {going.id})
+    assert (await accept(client)).outcome == "accepted"
     await work(services, "index")
 
     assert len(await points(services)) == 1

@@ -497,11 +497,10 @@ async def test_a_question_that_is_taken_back_while_it_is_written_leaves_no_point
     writing = await services.ledger.work.claim_to_index(10)
     await take_back()
 
-    async with services.ledger.feedback.pending_removals() as removals:
-        (question,) = removals.questions
-        await services.index.delete_by_id(collection.place, [accepted_point_id(question.id, 1)])
-        await indexed(services.indexer, writing)
-        await removals.delete([question.id])
+    (question,) = await services.ledger.feedback.claim_removals(10)
+    await services.index.delete_by_id(collection.place, [accepted_point_id(question.id, 1)])
+    await indexed(services.indexer, writing)
+    await services.ledger.feedback.settle_removals([question], {question.id})
     await services.cleaner.clean()
 
     assert await run(services, "SELECT 1 FROM accepted_questions") == []

@@ -9,11 +9,13 @@ import orjson
 import pytest
 
 from api.progress_feeds import ProgressFeeds
+from shared.domain.outcomes import IndexOutcome
 from shared.ledger.documents import Documents
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.query import CHANNELS
-from tests.api import work
+from tests.api import serving, work
+from tests.integration.test_ledger import index_texts, paid, parsed
 from tests.loopwatch import watched_loop
 
 JSON = {"content-type": "application/json"}
@@ -97,9 +99,9 @@ async def test_a_thousand_listeners_share_what_is_read(services, library, settin
     reads = Counter()
     changes = Documents.changes
 
-    async def counted(documents, tenant, *since):
+    async def counted(documents, tenant, since, **limit):
         reads[tenant] += 1
-        return await changes(documents, tenant, *since)
+        return await changes(documents, tenant, since, **limit)
 
     monkeypatch.setattr(Documents, "changes", counted)
     feeds = ProgressFeeds(services.ledger.documents, settings)
@@ -163,3 +165,89 @@ async def test_a_change_whose_transaction_was_slow_is_told_when_it_is_seen(servi
         _, pieces = await feed.news(number)
 
     assert str(document.id).encode() in pieces
+
+
+async def long_ago(services):
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '1 hour'")
+
+
+async def test_a_document_whose_questions_wait_is_read_again_when_a_chunk_of_it_changes(services, library):
+    documents, ledger = services.ledger.documents, services.ledger.work
+    document = await parsed(services, library, "one", "two")
+    await index_texts(ledger)
+    await ledger.finish([document.id])
+    await long_ago(services)
+
+    async def changed(since):
+        return [(d.id, d.progress.generated) for d in (await documents.changes("default", since)).documents]
+
+    since = (await documents.changes("default", None)).at
+    assert await changed(None) == [(document.id, 0)]
+    assert await changed(since) == []
+    (chunk,) = (await ledger.claim_to_generate(1)).chunks
+    await ledger.settle_generated([paid(chunk)])
+    assert await changed(since) == [(document.id, 1)]
+
+    await long_ago(services)
+    (chunk,) = await ledger.claim_to_index(1)
+    await ledger.settle_indexed([IndexOutcome(chunk, [], 1)])
+    assert await changed(since) == [(document.id, 1)]
+
+
+async def test_a_document_is_marked_as_changed_once_in_five_seconds(services, library):
+    ledger = services.ledger.work
+    document = await parsed(services, library, "one", "two")
+    await index_texts(ledger)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE documents SET updated_at = now() + interval '1 minute'")
+    before = (await services.ledger.documents.get("default", document.id)).updated_at
+    for _ in range(2):
+        (chunk,) = (await ledger.claim_to_generate(1)).chunks
+        await ledger.settle_generated([paid(chunk)])
+
+    assert (await services.ledger.documents.get("default", document.id)).updated_at == before
+
+
+async def test_who_joins_later_is_told_what_has_been_in_work_for_long(services, library, settings):
+    document = await parsed(services, library, "one")
+    await long_ago(services)
+    feeds = ProgressFeeds(services.ledger.documents, settings)
+
+    with feeds.joined("default") as feed:
+        number, _ = await feed.news(None)
+        await asyncio.sleep(0.6)
+        assert await feed.news(number) == (number, b"")
+        await asyncio.sleep(0.6)
+        again, pieces = await feed.news(None)
+        assert (again, str(document.id).encode() in pieces) == (number, True)
+
+        await services.ledger.documents.delete("default", document.id)
+        await asyncio.sleep(0.6)
+        _, pieces = await feed.news(None)
+        assert str(document.id).encode() not in pieces
+
+
+async def test_it_is_said_when_more_change_than_are_told(services, library, settings, monkeypatch):
+    monkeypatch.setattr("api.progress_feeds._MOST_DOCUMENTS", 1)
+    feeds = ProgressFeeds(services.ledger.documents, settings)
+    await library.add("alpha")
+
+    with feeds.joined("default") as feed:
+        number, pieces = await feed.news(None)
+        assert b"more" not in pieces
+        await library.add("beta")
+        await asyncio.sleep(0.6)
+        _, pieces = await feed.news(number)
+
+    assert b'{"documents":{"queued":2},"more":true}' in pieces
+
+
+async def test_one_listener_too_many_is_asked_to_come_back(services, settings, monkeypatch):
+    monkeypatch.setattr("api.progress_feeds._MOST_LISTENERS", 1)
+
+    async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
+        await anext(stream.aiter_lines())
+        refused = await client.get("/v1/events")
+
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")

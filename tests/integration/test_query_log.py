@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from tests.api import calling, events_of, work
 from tests.faults.proxy import Fault, Link
-from workers.scheduler import tidy
+from workers.scheduler import forget_queries
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
 QUESTION = {"question": "How many days of leave has everybody?"}
@@ -116,7 +116,7 @@ async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
             "UPDATE queries SET created_at = now() - interval '31 days' WHERE id IN (SELECT id FROM queries LIMIT 5)"
         )
 
-    await tidy(services)
+    await forget_queries(services)
 
     assert len(await kept(services)) == 1
     assert await services.ledger.query_log.purge(timedelta()) == 1  # with 0 days what there was is removed, too

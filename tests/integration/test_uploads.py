@@ -15,7 +15,7 @@ from shared.maintenance import orphans
 from shared.storage import uploads as storage
 from shared.storage.uploads import Uploads
 from tests.api import calling
-from workers.scheduler import _repeat, tidy
+from workers.scheduler import Step, repeat, tidy_uploads
 
 
 class Another:
@@ -169,9 +169,9 @@ async def test_a_folder_that_fails_ends_no_wake_ups(services, monkeypatch):
         calls.append(1)
         if len(calls) == 3:
             stopping.set()
-        await tidy(services)
+        await tidy_uploads(services)
 
-    await _repeat(stopping, timedelta(milliseconds=1), work)
+    await repeat(Step("tidy_uploads", timedelta(milliseconds=1), work), stopping)
 
     assert len(calls) == 3
 

@@ -27,8 +27,8 @@ class Finisher:
     work: Work
     index: Index
 
-    async def finish(self, document_ids: Sequence[UUID] | None = None) -> None:
-        """Finish documents whose chunks have all ended: these, or those that others left; safe to do twice.
+    async def finish(self, document_ids: Sequence[UUID]) -> None:
+        """Finish those documents whose chunks have all ended; safe to do twice.
 
         The ledger decides which version is live, and writes it down with a sweep; Qdrant follows. A kill or an edit
         between the two leaves the sweep to the scheduler.
@@ -36,13 +36,14 @@ class Finisher:
         Raises:
             Transient: the ledger is not available.
         """
-        if document_ids is None:
-            document_ids = await self.work.find_ended()
         for start in range(0, len(document_ids), _GROUP):
             await self.sweep(await self.work.finish(document_ids[start : start + _GROUP]))
 
-    async def sweep(self, sweeps: Sequence[Sweep]) -> None:
+    async def sweep(self, sweeps: Sequence[Sweep]) -> list[Sweep]:
         """Make the points of documents what the ledger says, and finish the documents that waited for it.
+
+        Returns:
+            The sweeps that Qdrant confirmed.
 
         Raises:
             Transient: the ledger is not available.
@@ -51,6 +52,7 @@ class Finisher:
         if swept:
             await self.work.settle_sweeps(swept)
             await self.work.finish([sweep.document_id for sweep in swept])
+        return swept
 
     async def delete_points(self, chunks: Sequence[ChunkToIndex]) -> None:
         """Delete the points of chunks in their versions; what a later claim has written stays."""

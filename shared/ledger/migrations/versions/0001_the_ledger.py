@@ -53,6 +53,8 @@ def _deployment() -> None:
     op.create_table(
         "deployment",
         sa.Column("id", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
+        sa.Column("scheduler", sa.Text()),
+        sa.Column("scheduler_until", TIME),
         sa.PrimaryKeyConstraint("id", name="pk_deployment"),
     )
     op.execute("INSERT INTO deployment DEFAULT VALUES")
@@ -111,6 +113,7 @@ def _documents_indexes() -> None:
         "ix_documents_failed", "documents", ["tenant", "updated_at", "id"], postgresql_where=sa.text("state = 'failed'")
     )
     op.create_index("ix_documents_leased", "documents", ["tenant"], postgresql_where=sa.text("leased_by IS NOT NULL"))
+    op.create_index("ix_documents_changed", "documents", ["tenant", "updated_at"])
     op.create_index("ix_documents_list", "documents", ["tenant", "created_at", "id"])
     op.create_index(
         "ix_documents_open",
@@ -346,6 +349,7 @@ def _accepted_questions() -> None:
         sa.Column("question", sa.Text(), nullable=False),
         sa.Column("query_id", sa.Uuid()),
         sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("due_at", TIME, server_default=NOW, nullable=False),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.ForeignKeyConstraint(
             ["document_id"], ["documents.id"], name="fk_accepted_questions_document_id", ondelete="CASCADE"
@@ -356,7 +360,10 @@ def _accepted_questions() -> None:
     op.create_index("ix_accepted_questions_document_id", "accepted_questions", ["document_id"])
     op.create_index("ix_accepted_questions_list", "accepted_questions", ["collection_id", "created_at", "id"])
     op.create_index(
-        "ix_accepted_questions_removing", "accepted_questions", ["id"], postgresql_where=sa.text("state = 'removing'")
+        "ix_accepted_questions_removing",
+        "accepted_questions",
+        ["due_at"],
+        postgresql_where=sa.text("state = 'removing'"),
     )
 
 

@@ -1,0 +1,288 @@
+"""The scheduler: its steps wait for none of each other, go on while they are full, and one process does them."""
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from shared.domain.errors import Unavailable
+from shared.domain.outcomes import IndexOutcome
+from shared.domain.records import DocumentState
+from shared.ledger import election
+from shared.ledger.election import Election
+from shared.vectors.index import Index
+from tests.api import work
+from tests.conftest import Library
+from tests.integration.test_interleavings import differences, run
+from tests.integration.test_ledger import parsed
+from workers import scheduler
+from workers.scheduler import Step, repeat, work_while_elected
+
+HOUR = timedelta(hours=1)
+SOON = timedelta(milliseconds=10)
+
+
+@pytest.fixture
+async def elections(services, monkeypatch):
+    """Makes candidates; nobody is elected yet, and a lease is short."""
+    monkeypatch.setattr(election, "LEASE", timedelta(seconds=0.5))
+    monkeypatch.setattr(scheduler, "_EXTEND_EVERY", timedelta(seconds=0.05))
+    nobody = "UPDATE deployment SET scheduler = NULL, scheduler_until = NULL"
+    await run(services, nobody)
+    yield lambda: Election(services.database)
+    await run(services, nobody)
+
+
+@dataclass(frozen=True)
+class Elected:
+    """As much of the services as an election needs."""
+
+    election: Election
+
+
+async def until(condition, seconds=5.0):
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_step_that_hangs_or_fails_holds_up_no_other(elections):
+    calls, stopping = [], asyncio.Event()
+
+    async def woken():
+        calls.append("wake")
+
+    async def fails():
+        calls.append("fail")
+        raise RuntimeError("a bug")
+
+    steps = [Step("hang", SOON, asyncio.Event().wait), Step("fail", SOON, fails), Step("wake", SOON, woken)]
+    running = asyncio.create_task(work_while_elected(Elected(elections()), steps, stopping))
+    await until(lambda: calls.count("wake") >= 10 and calls.count("fail") >= 3)
+    stopping.set()
+    async with asyncio.timeout(2):
+        await running
+
+
+async def test_a_failing_step_is_tried_less_and_less_often():
+    times, stopping = [], asyncio.Event()
+
+    async def fails():
+        times.append(time.monotonic())
+        if len(times) == 5:
+            stopping.set()
+        raise Unavailable("away", component="qdrant")
+
+    await repeat(Step("fail", SOON, fails), stopping)
+
+    pauses = [after - before for before, after in pairwise(times)]
+    assert all(pause >= 0.01 * 2**number for number, pause in enumerate(pauses))
+
+
+async def test_a_full_step_goes_on_at_once():
+    calls, stopping = [], asyncio.Event()
+
+    async def full():
+        calls.append(1)
+        if len(calls) == 20:
+            stopping.set()
+        return True
+
+    async with asyncio.timeout(2):
+        await repeat(Step("full", HOUR, full), stopping)
+
+
+async def test_one_of_two_works_and_the_other_takes_over_when_it_is_killed(elections):
+    calls = []
+
+    def begun(name, candidate):
+        async def work():
+            calls.append(name)
+
+        return asyncio.create_task(work_while_elected(Elected(candidate), [Step(name, SOON, work)], asyncio.Event()))
+
+    async def killed():
+        """A process that is killed gives nothing up."""
+
+    first = elections()
+    first.give_up = killed
+    running = begun("first", first)
+    await until(lambda: "first" in calls)
+    other = begun("second", elections())
+    await asyncio.sleep(0.6)
+    assert "second" not in calls
+
+    running.cancel()
+    await until(lambda: "second" in calls)
+    calls.clear()
+    third = begun("third", elections())
+    await asyncio.sleep(0.1)
+    other.cancel()  # it gives the lease up
+    await until(lambda: "third" in calls, seconds=0.4)
+    third.cancel()
+    await asyncio.gather(running, other, third, return_exceptions=True)
+
+
+async def test_a_scheduler_that_slept_past_its_lease_stops_when_another_was_elected(services, elections):
+    calls, stopping = [], asyncio.Event()
+
+    async def woken():
+        calls.append(1)
+
+    running = asyncio.create_task(work_while_elected(Elected(elections()), [Step("wake", SOON, woken)], stopping))
+    await until(lambda: calls)
+    await run(services, "UPDATE deployment SET scheduler = 'other', scheduler_until = now() + interval '1 hour'")
+    await asyncio.sleep(0.3)
+    calls.clear()
+    await asyncio.sleep(0.1)
+    assert calls == []
+
+    stopping.set()
+    await running
+    assert await run(services, "SELECT scheduler FROM deployment WHERE scheduler_until IS NOT NULL") == [("other",)]
+
+
+async def test_two_that_clean_at_once_do_no_harm(services, library, provider):
+    documents = [await library.add(f"A text about harbour number {number}.", f"{number}.md") for number in range(8)]
+    await work(services)
+    for number in range(3):
+        await library.add(f"Other words about harbour number {number}.", f"{number}.md")
+    for document in documents[5:]:
+        await services.ledger.documents.delete("default", document.id)
+    await work(services)
+
+    await asyncio.gather(*(services.cleaner.clean() for _ in range(4)))
+    await services.cleaner.clean()
+
+    assert await run(services, "SELECT state, count(*) FROM documents GROUP BY 1") == [("ready", 5)]
+    assert await differences(services, library) == []
+
+
+async def test_what_qdrant_refuses_goes_behind_all_others(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
+    other = Library(services, "other")
+    refused = [await library.add(f"Refused text {number}.") for number in range(4)]
+    (good,) = [await other.add("A good text.")]
+    await work(services)
+    collection = await library.collection()
+    await run(services, f"UPDATE collections SET index_name = 'no/such/path' WHERE id = '{collection.id}'")
+    for document in refused:
+        await services.ledger.documents.delete("default", document.id)
+    await services.ledger.documents.delete("other", good.id)
+    await services.cleaner.purge_versions()
+
+    for _ in range(3):
+        await services.cleaner.delete_documents()
+
+    assert await run(services, "SELECT tenant, count(*) FROM documents GROUP BY 1") == [("default", 4)]
+
+
+async def test_sweeps_that_qdrant_refuses_go_behind_all_others(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
+    other = Library(services, "other")
+    await other.add("A good text.", "a.md", questions=["Which?"])
+    await work(services)
+    await run(
+        services,
+        """INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)
+           SELECT 'no/such/path', 'gone', gen_random_uuid(), 2, now() - interval '1 second'
+           FROM generate_series(1, 4)""",
+    )
+    await run(
+        services,
+        """INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)
+           SELECT l.index_name, d.tenant, d.id, 1, now()
+           FROM documents d JOIN collections l ON l.id = d.collection_id""",
+    )
+
+    for _ in range(3):
+        await services.cleaner.sweep()
+
+    assert await run(services, "SELECT tenant, count(*) FROM sweeps GROUP BY 1") == [("gone", 4)]
+
+
+async def test_a_step_with_more_to_do_says_so(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
+    for number in range(3):
+        document = await library.add(f"Text number {number}.")
+        await work(services)
+        await services.ledger.documents.delete("default", document.id)
+    await services.cleaner.purge_versions()
+
+    assert [await services.cleaner.delete_documents() for _ in range(2)] == [True, False]
+    assert await run(services, "SELECT 1 FROM documents") == []
+
+
+async def test_all_documents_in_work_are_looked_at_some_at_a_time(services, library, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.cleanup._SLICE", 2)
+    ledger = services.ledger
+    waiting = [await parsed(services, library, f"waits {number}") for number in range(3)]
+    await ledger.work.claim_to_index(10)
+    done = [await parsed(services, library, f"done {number}", ready_questions=()) for number in range(3)]
+    await ledger.work.settle_indexed([IndexOutcome(chunk, [], 0) for chunk in await ledger.work.claim_to_index(10)])
+
+    await services.cleaner.finish()
+    await services.cleaner.finish()
+
+    async def states(documents):
+        return {(await ledger.documents.get("default", document.id)).state for document in documents}
+
+    assert await states(waiting) == {DocumentState.INDEXING}
+    assert await states(done) == {DocumentState.READY}
+
+
+async def test_a_qdrant_that_hangs_holds_no_row_of_a_question_that_was_taken_back(services, library, provider):
+    """The question's points wait for Qdrant; its row is free, and a second scheduler leaves it alone."""
+    await library.add("Everybody has thirty days of leave a year.", "l.md")
+    await work(services)
+    await run(
+        services,
+        """INSERT INTO accepted_questions (id, tenant, collection_id, document_id, chunk_id, question, state)
+           SELECT gen_random_uuid(), c.tenant, d.collection_id, d.id, c.id, 'How long?', 'removing'
+           FROM chunks c JOIN documents d ON d.id = c.document_id""",
+    )
+
+    class Hanging(Index):
+        reached = asyncio.Event()
+
+        async def delete_by_id(self, *_):
+            self.reached.set()
+            await asyncio.Event().wait()
+
+    index = Hanging("http://127.0.0.1:9")
+    removing = asyncio.create_task(replace(services.cleaner, index=index).delete_taken_back())
+    await index.reached.wait()
+
+    locked = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+    assert await run(services, locked) == [(0,)]
+    assert await run(services, "SELECT id FROM accepted_questions FOR UPDATE NOWAIT")
+    assert await services.ledger.feedback.claim_removals(10) == []
+
+    removing.cancel()  # it is killed
+    await asyncio.gather(removing, return_exceptions=True)
+    await index.aclose()
+    await run(services, "UPDATE accepted_questions SET due_at = now()")  # its claim ends
+    await services.cleaner.delete_taken_back()
+    assert await run(services, "SELECT 1 FROM accepted_questions") == []
+
+
+async def test_a_removal_whose_claim_has_ended_settles_nothing(services, library, provider):
+    await library.add("Everybody has thirty days of leave a year.", "l.md")
+    await work(services)
+    await run(
+        services,
+        """INSERT INTO accepted_questions (id, tenant, collection_id, document_id, chunk_id, question, state)
+           SELECT gen_random_uuid(), c.tenant, d.collection_id, d.id, c.id, 'How long?', 'removing'
+           FROM chunks c JOIN documents d ON d.id = c.document_id""",
+    )
+    feedback = services.ledger.feedback
+    late = await feedback.claim_removals(10)
+    await run(services, "UPDATE accepted_questions SET due_at = now()")
+    held = await feedback.claim_removals(10)
+
+    assert await feedback.settle_removals(late, {question.id for question in late}) == 0
+    assert await feedback.claim_removals(10) == []
+    assert await feedback.settle_removals(held, {question.id for question in held}) == 1
