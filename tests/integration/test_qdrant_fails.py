@@ -110,10 +110,10 @@ async def test_one_collection_that_takes_no_writes_stops_no_other(services, inde
 
 
 async def test_nothing_is_claimed_while_qdrant_answers_nothing(library, link, index):
-    name = (await library.collection()).index_name
+    place = (await library.collection()).place
     link.change(Fault(refuse="/collections"))
     with pytest.raises(Unavailable):
-        await index.count_points(name, "default")
+        await index.count_points(place)
     with pytest.raises(Unavailable):
         await index.require()
 

@@ -185,23 +185,25 @@ async def test_sweeps_that_qdrant_refuses_go_behind_all_others(services, library
     other = Library(services, "other")
     await other.add("A good text.", "a.md", questions=["Which?"])
     await work(services)
+    await Library(services, "gone").collection()
+    await run(services, "UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'gone'")
     await run(
         services,
-        """INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)
-           SELECT 'no/such/path', 'gone', gen_random_uuid(), 2, now() - interval '1 second'
-           FROM generate_series(1, 4)""",
+        """INSERT INTO sweeps (collection_id, document_id, below_version, due_at)
+           SELECT id, gen_random_uuid(), 2, now() - interval '1 second'
+           FROM collections, generate_series(1, 4) WHERE tenant = 'gone'""",
     )
     await run(
         services,
-        """INSERT INTO sweeps (index_name, tenant, document_id, below_version, due_at)
-           SELECT l.index_name, d.tenant, d.id, 1, now()
-           FROM documents d JOIN collections l ON l.id = d.collection_id""",
+        """INSERT INTO sweeps (collection_id, document_id, below_version, due_at)
+           SELECT collection_id, id, 1, now() FROM documents""",
     )
 
     for _ in range(3):
         await services.cleaner.sweep()
 
-    assert await run(services, "SELECT tenant, count(*) FROM sweeps GROUP BY 1") == [("gone", 4)]
+    left = "SELECT l.tenant, count(*) FROM sweeps s JOIN collections l ON l.id = s.collection_id GROUP BY 1"
+    assert await run(services, left) == [("gone", 4)]
 
 
 async def test_a_step_with_more_to_do_says_so(services, library, provider, monkeypatch):
