@@ -37,6 +37,10 @@ BROKER = "tests/faults/test_broker_fails.py::"
 QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
+LEFT = (
+    "tests/integration/test_interleavings.py::"
+    "test_a_document_whose_worker_died_before_it_was_finished_is_finished_later"
+)
 HIDDEN = (
     "tests/integration/test_ledger.py::test_points_that_were_written_hidden_before_their_version_was_live_are_shown"
 )
@@ -87,7 +91,7 @@ BUGS = (
     ),
     Bug(
         "nobody finishes the documents that a killed worker left unfinished",
-        WORKERS + "test_killed_while_a_version_is_replaced[after the delete]",
+        LEFT,
         "shared/maintenance/cleanup.py",
         (('            "finish": self.finish,', ""),),
     ),

@@ -529,6 +529,17 @@ async def test_payload_indexes_that_are_missing_are_made_when_the_collection_is_
     await services.index.drop_collection(name)
 
 
+async def test_a_document_whose_worker_died_before_it_was_finished_is_finished_later(services, library, provider):
+    document = await library.add(SEVEN, "a.md", questions=["When does it open?"])
+    await work(services, "parse")
+    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    await services.ledger.work.settle_indexed(outcomes)
+
+    await services.cleaner.clean()
+
+    assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
+
+
 async def test_a_document_whose_worker_died_before_the_sweep_is_finished_with_it(services, library, provider):
     await library.add("one", "a.md", questions=["Which number?"])
     await work(services)
