@@ -33,7 +33,7 @@ _NDCG = METRICS[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class StrategyCost:
     """The storage of a strategy for each chunk, and the price of its questions."""
 
     points_per_chunk: float
@@ -55,7 +55,7 @@ class StrategyResult:
     strategy: Strategy
     scores: Mapping[str, Mapping[str, float]]
     milliseconds: float
-    cost: Cost | None = None
+    cost: StrategyCost | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -136,7 +136,7 @@ def _row(result: StrategyResult, base: StrategyResult | None) -> Json:
     for metric in METRICS:
         measured = interval(list(result.scores[metric].values()))
         row |= {metric: measured.mean, f"{metric}_low": measured.low, f"{metric}_high": measured.high}
-    costs = dict.fromkeys(field.name for field in fields(Cost)) if result.cost is None else asdict(result.cost)
+    costs = dict.fromkeys(field.name for field in fields(StrategyCost)) if result.cost is None else asdict(result.cost)
     return row | {"p_value": _p_value(result, base)} | costs | {"milliseconds_per_query": round(result.milliseconds, 2)}
 
 

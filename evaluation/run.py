@@ -22,7 +22,7 @@ from evaluation.labelled import LabelledPassage, LabelledSet
 from evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
 from evaluation.metrics import CUTOFF, scores
 from evaluation.questions import PassageQuestions, questions_of
-from evaluation.results import Cost, EvaluatedSet, Json, StrategyResult, build_results
+from evaluation.results import EvaluatedSet, Json, StrategyCost, StrategyResult, build_results
 from evaluation.services import EvaluationServices
 from evaluation.strategies import Layout, Strategy
 from evaluation.vectors import CachedEmbedder, embed_all
@@ -318,9 +318,9 @@ def _strategy_notes(strategy: Strategy, usage: Usage, skipped: Mapping[str, int]
         yield f"{strategy.name}: {count} of {queries} queries were done without {reason}"
 
 
-def _cost(strategy: Strategy, footprint: Footprint, questions: PassageQuestions, passages: int) -> Cost:
+def _cost(strategy: Strategy, footprint: Footprint, questions: PassageQuestions, passages: int) -> StrategyCost:
     uses = strategy.uses_questions
-    return Cost(
+    return StrategyCost(
         points_per_chunk=round(footprint.points / passages, 3),
         bytes_per_chunk=round(footprint.bytes / passages),
         llm_calls=questions.calls if uses else 0,

@@ -31,7 +31,7 @@ class Lane(StrEnum):
     BULK = "bulk"
 
 
-class Wait(StrEnum):
+class WaitFor(StrEnum):
     READY = "ready"
     SEARCHABLE = "searchable"
     NO = "no"
@@ -58,8 +58,8 @@ def ingest(
     collection: Collection = "default",
     lane: Annotated[Lane | None, typer.Option(help="`bulk` waits behind `interactive`.")] = None,
     wait: Annotated[
-        Wait, typer.Option(help="Stay until each document is found with its questions, or by its text.")
-    ] = (Wait.READY),
+        WaitFor, typer.Option(help="Stay until each document is found with its questions, or by its text.")
+    ] = (WaitFor.READY),
     include: Annotated[list[str] | None, typer.Option(help="Take only files like this, e.g. '*.pdf'.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Leave out files like this.")] = None,
     url: Url = LOCAL,
@@ -101,17 +101,17 @@ def _ingest(
     *,
     collection: str,
     lane: Lane | None,
-    wait: Wait,
+    wait: WaitFor,
 ) -> None:
     from cli.ingestion import follow, upload
     from cli.meter import Meter
 
     client.health()  # without a server this is one error, not one for each file
-    until: Until = "searchable" if wait is Wait.SEARCHABLE else "ready"
+    until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
     with Meter(console) as meter:
         for _ in upload(client, selection.files, collection, lane.value if lane else None, batch):
             meter.show(batch.count(until))
-        if wait is not Wait.NO and batch.documents:
+        if wait is not WaitFor.NO and batch.documents:
             for count in follow(client, batch, until):
                 meter.show(count)
 

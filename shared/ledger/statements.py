@@ -260,10 +260,17 @@ _EVERY_TEXT_STANDS = f"""
     NOT EXISTS (SELECT 1 FROM chunks c WHERE c.document_id = d.id AND c.version = d.version
                                          AND {states.is_in(states.TO_INDEX_TEXT, "c")})"""
 
-# A document's texts all stand, or its chunks have all ended.
-_MAY_GO_ON = f"""
-    ({states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
-     OR {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP})"""
+# A document's newest version is to become the live one, which Qdrant is told next.
+_BECOMES_LIVE = f"""
+    {states.SHOW.applies("d")} AND d.live_version IS DISTINCT FROM d.version AND {_EVERY_TEXT_STANDS}"""
+
+# Queries see a document's newest version.
+_IS_SHOWN = f"{states.SHOW.applies('d')} AND d.live_version = d.version AND {_NO_FIRST_SWEEP}"
+
+# A document's chunks have all ended.
+_HAS_ENDED = f"{states.FINISH.applies('d')} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP}"
+
+_MAY_GO_ON = f"({_BECOMES_LIVE} OR {_IS_SHOWN} OR {_HAS_ENDED})"
 
 # Look at open documents, the longest due first, and find those that may go on: their workers died. All are due again
 # when they are a quarter older, or after a minute: a document waits for hours while a model is slow, and the settlement
@@ -292,7 +299,7 @@ TOUCH = text(f"""
         FOR NO KEY UPDATE SKIP LOCKED)
 """)
 
-# Lock documents among these whose texts all stand, or whose chunks have all ended, in one order.
+# Lock documents among these that may go on, in one order.
 LOCK_ENDED = text(f"""
     SELECT d.id FROM documents d
     WHERE d.id IN (SELECT d.id FROM documents d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_MAY_GO_ON})
@@ -301,9 +308,16 @@ LOCK_ENDED = text(f"""
 
 # Make the newest version of locked documents the live one, if its texts all stand.
 MAKE_LIVE = text(f"""
-    UPDATE documents d SET {states.MAKE_LIVE.sets()}, live_version = d.version, due_at = now(), updated_at = now()
-    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.MAKE_LIVE.applies("d")} AND {_EVERY_TEXT_STANDS}
+    UPDATE documents d SET live_version = d.version, due_at = now(), updated_at = now()
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_BECOMES_LIVE}
     RETURNING d.id, d.version
+""")
+
+# Record locked documents as searchable once Qdrant shows their live version: until then queries see the one before.
+SHOW = text(f"""
+    UPDATE documents d SET {states.SHOW.sets()}, due_at = now(), updated_at = now()
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_IS_SHOWN}
+    RETURNING d.id
 """)
 
 # Of chunks that were written hidden, find the documents whose live version they belong to by now: their sweep may have
@@ -318,7 +332,7 @@ HIDDEN_OF_LIVE = text(f"""
 FINISH = text(f"""
     UPDATE documents d
     SET {states.FINISH.sets(_HAS_DEAD_CHUNK)}, updated_at = now()
-    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.FINISH.applies("d")} AND {_NO_OPEN_CHUNK} AND {_NO_FIRST_SWEEP}
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_HAS_ENDED}
     RETURNING d.id
 """)
 

@@ -9,7 +9,7 @@ documents
     RELEASE_DOCUMENT     parsing -> queued
     FAIL_PARSING         parsing -> failed | queued
     SETTLE_PARSED        parsing -> indexing
-    MAKE_LIVE            indexing -> searchable
+    SHOW                 indexing -> searchable
     FINISH               searchable -> degraded | ready
     INDEX_AGAIN          searchable, ready, degraded -> searchable
     REVIVE_DOCUMENT      failed -> queued
@@ -137,7 +137,7 @@ CLAIM_DOCUMENT = _document(TO_PARSE, DocumentState.PARSING)
 RELEASE_DOCUMENT = _document((DocumentState.PARSING,), DocumentState.QUEUED)
 FAIL_PARSING = _document((DocumentState.PARSING,), DocumentState.FAILED, DocumentState.QUEUED)
 SETTLE_PARSED = _document((DocumentState.PARSING,), DocumentState.INDEXING)
-MAKE_LIVE = _document((DocumentState.INDEXING,), DocumentState.SEARCHABLE)
+SHOW = _document((DocumentState.INDEXING,), DocumentState.SEARCHABLE)
 FINISH = _document((DocumentState.SEARCHABLE,), DocumentState.DEGRADED, DocumentState.READY)
 INDEX_AGAIN = _document(
     (DocumentState.SEARCHABLE, DocumentState.READY, DocumentState.DEGRADED), DocumentState.SEARCHABLE

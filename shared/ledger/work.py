@@ -289,8 +289,8 @@ class Work:
     async def finish(self, document_ids: Sequence[UUID]) -> list[Sweep]:
         """Make versions live whose texts all stand, and end documents whose chunks have all ended, among these.
 
-        A document that has nothing to show or to delete in Qdrant is finished at once. For every other one this writes
-        down a sweep, which outlives a kill and an edit; it is finished by the next call after its sweep.
+        A document that has nothing to show or to delete in Qdrant goes on at once. For every other one this writes
+        down a sweep, which outlives a kill and an edit; it is searchable by the next call after its sweep.
 
         Returns:
             The sweeps that are to be done now.
@@ -302,8 +302,9 @@ class Work:
             live = (await connection.execute(sql.MAKE_LIVE, {"ids": ended})).all()
             replacing = [(row.id, row.version) for row in live if row.version > 1]
             sweeps = await _replace_older(connection, replacing) if replacing else []
+            shown = (await connection.execute(sql.SHOW, {"ids": ended})).scalars().all()
             finished = (await connection.execute(sql.FINISH, {"ids": ended})).scalars().all()
-            await feedback.index_waiting(connection, sorted({*finished, *(row.id for row in live)}))
+            await feedback.index_waiting(connection, sorted({*shown, *finished}))
         return sweeps
 
     # Documents to delete, and points that are not what the ledger says

@@ -291,6 +291,12 @@ BUGS = (
         (("states.is_in(states.TO_INDEX_TEXT, ", "states.is_in(states.OPEN_CHUNKS, "),),
     ),
     Bug(
+        "an edit is searchable before Qdrant shows it",
+        "tests/integration/test_interleavings.py::test_an_edit_is_searchable_only_when_qdrant_shows_it",
+        "shared/ledger/statements.py",
+        (("d.live_version = d.version AND {_NO_FIRST_SWEEP}", "d.live_version = d.version"),),
+    ),
+    Bug(
         "what was written hidden stays so though its version became live",
         HIDDEN,
         "shared/ledger/work.py",

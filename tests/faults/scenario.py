@@ -24,6 +24,7 @@ from tests.faults.fleet import Fleet
 
 _COLLECTION = "SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1"
 SETTLED = ("ready", "degraded", "failed")
+_SEARCHABLE = ("searchable", "ready", "degraded")
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class Scenario:
     def is_searchable(self) -> bool:
         """Whether queries see the newest version of every document."""
         documents = self.fleet.documents(self.collection)
-        return len(documents) == len(self.documents) and all(d["live_version"] == d["version"] for d in documents)
+        return len(documents) == len(self.documents) and all(d["state"] in _SEARCHABLE for d in documents)
 
     def settle(self, timeout: float = 120, *, swept: bool = False) -> list[dict[str, Any]]:
         """Wait until every document has ended; with `swept`, until late writers have been swept after too."""

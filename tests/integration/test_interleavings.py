@@ -529,6 +529,24 @@ async def test_payload_indexes_that_are_missing_are_made_when_the_collection_is_
     await services.index.drop_collection(name)
 
 
+async def test_an_edit_is_searchable_only_when_qdrant_shows_it(services, library, provider):
+    document = await library.add(SEVEN, "a.md")
+    await work(services)
+    await library.add(NINE, "a.md")
+    await work(services, "parse")
+    outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
+    await services.ledger.work.settle_indexed(outcomes)
+    assert await services.ledger.work.finish([document.id]) != []  # and the worker dies
+
+    async def seen():
+        found = await services.ledger.documents.get("default", document.id)
+        return found.state, await texts_found(services, library, QUESTION)
+
+    assert await seen() == (DocumentState.INDEXING, [SEVEN])
+    await services.cleaner.sweep()
+    assert await seen() == (DocumentState.SEARCHABLE, [NINE])
+
+
 async def test_a_document_whose_worker_died_before_it_was_finished_is_finished_later(services, library, provider):
     document = await library.add(SEVEN, "a.md", questions=["When does it open?"])
     await work(services, "parse")

@@ -236,8 +236,8 @@ async def test_all_documents_in_work_are_looked_at_some_at_a_time(services, libr
     assert await states(done) == {DocumentState.READY}
 
 
-async def test_a_qdrant_that_hangs_holds_no_row_of_a_question_that_was_taken_back(services, library, provider):
-    """The question's points wait for Qdrant; its row is free, and a second scheduler leaves it alone."""
+async def take_a_question_back(services, library):
+    """Index a document and take an accepted question of it back; its points are still to be removed."""
     await library.add("Everybody has thirty days of leave a year.", "l.md")
     await work(services)
     await run(
@@ -246,6 +246,11 @@ async def test_a_qdrant_that_hangs_holds_no_row_of_a_question_that_was_taken_bac
            SELECT gen_random_uuid(), c.tenant, d.collection_id, d.id, c.id, 'How long?', 'removing'
            FROM chunks c JOIN documents d ON d.id = c.document_id""",
     )
+
+
+async def test_a_qdrant_that_hangs_holds_no_row_of_a_question_that_was_taken_back(services, library, provider):
+    """The question's points wait for Qdrant; its row is free, and a second scheduler leaves it alone."""
+    await take_a_question_back(services, library)
 
     class Hanging(Index):
         reached = asyncio.Event()
@@ -272,14 +277,7 @@ async def test_a_qdrant_that_hangs_holds_no_row_of_a_question_that_was_taken_bac
 
 
 async def test_a_removal_whose_claim_has_ended_settles_nothing(services, library, provider):
-    await library.add("Everybody has thirty days of leave a year.", "l.md")
-    await work(services)
-    await run(
-        services,
-        """INSERT INTO accepted_questions (id, tenant, collection_id, document_id, chunk_id, question, state)
-           SELECT gen_random_uuid(), c.tenant, d.collection_id, d.id, c.id, 'How long?', 'removing'
-           FROM chunks c JOIN documents d ON d.id = c.document_id""",
-    )
+    await take_a_question_back(services, library)
     feedback = services.ledger.feedback
     late = await feedback.claim_removals(10)
     await run(services, "UPDATE accepted_questions SET due_at = now()")

@@ -226,7 +226,7 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
             found = await connection.execute(text("SELECT tenant, state FROM documents ORDER BY tenant, state"))
             return [tuple(row) for row in found]
 
-    assert await states() == [("default", "deleting"), ("default", "searchable"), ("other", "ready")]
+    assert await states() == [("default", "deleting"), ("default", "indexing"), ("other", "ready")]
     await rename(collection.index_name)
     await services.cleaner.clean()
     assert await states() == [("default", "ready"), ("other", "ready")]
