@@ -38,7 +38,7 @@ def test_every_text_is_found_while_the_language_model_is_dead(fleet, provider, b
     fleet.wait_until(scenario.is_searchable, "not every text stood", 60)
     seconds = time.monotonic() - began
     not_found = [
-        part.mark for parts in scenario.documents.values() for part in parts if not found_first(fleet, scenario, part)
+        part.mark for parts in scenario.documents.values() for part in parts if not is_found(fleet, scenario, part)
     ]
     questions = sum(document["questions"] for document in fleet.documents(scenario.collection))
     provider.script(status=0)
@@ -50,8 +50,8 @@ def test_every_text_is_found_while_the_language_model_is_dead(fleet, provider, b
     assert row.paid_twice == 0
 
 
-def found_first(fleet, scenario, part):
-    """Whether a question with the words of a section finds it before all others."""
-    question = {"collection": scenario.collection, "question": part.body[:200], "top_k": 1}
+def is_found(fleet, scenario, part):
+    """Whether a question with the words of a section finds it: before it may stand texts that have questions by now."""
+    question = {"collection": scenario.collection, "question": part.body[:200], "top_k": 10}
     reply = fleet.client.post("/v1/retrieve", json=question).raise_for_status().json()
-    return [part.body in chunk["text"] for chunk in reply["chunks"]] == [True]
+    return any(part.body in chunk["text"] for chunk in reply["chunks"])
