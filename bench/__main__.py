@@ -16,6 +16,7 @@ BENCHMARKS = {
     "questions": [],
     "question_channel": QUESTION_SETS,
     "retrieval": [],
+    "scaling": [],
     "searchable": [],
     "stalls": [],
     "startup": [],

@@ -53,13 +53,18 @@ _COPY_DOCUMENTS = text("""
 
 # Make chunks of these documents whose questions are to be written.
 _COPY_CHUNKS = text("""
-    INSERT INTO chunks (id, version, document_id, tenant, ordinal, content, content_key, state, embedding_model, lane)
-    SELECT gen_random_uuid(), 1, d.id, d.tenant, n,
-           jsonb_set(c.content, '{text}', to_jsonb((c.content ->> 'text') || ' ' || d.external_id || ' ' || n)),
-           decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', c.embedding_model, 1
-    FROM documents d, generate_series(1, :chunks) n,
-         (SELECT c.* FROM chunks c JOIN documents s ON s.id = c.document_id WHERE s.external_id = :seed LIMIT 1) c
-    WHERE d.tenant = 'others'
+    WITH copies AS (
+        INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, state, embedding_model, lane)
+        SELECT gen_random_uuid(), 1, d.id, d.tenant, n,
+               decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', l.embedding_model, 1
+        FROM documents d JOIN collections l ON l.id = d.collection_id, generate_series(1, :chunks) n
+        WHERE d.tenant = 'others' RETURNING id
+    )
+    INSERT INTO chunk_contents (chunk_id, version, content)
+    SELECT copies.id, 1, jsonb_set(o.content, '{text}', to_jsonb((o.content ->> 'text') || ' ' || copies.id))
+    FROM copies, (
+        SELECT o.content FROM chunk_contents o JOIN chunks c ON c.id = o.chunk_id
+        JOIN documents s ON s.id = c.document_id WHERE s.external_id = :seed LIMIT 1) o
 """)
 
 
