@@ -74,7 +74,7 @@ def points(place: Place, chunks: int, texts: Texts) -> Iterator[list[Point]]:
 async def fill(deployment: Deployment, chunks: int, texts: Texts) -> None:
     urls = deployment.stack.environment()
     database = Database(urls["FOREASK_DATABASE_URL"])
-    index = Index(urls["FOREASK_QDRANT_URL"], deployment.stack.settings.qdrant_api_key)
+    index = Index(urls["FOREASK_QDRANT_URL"], api_key=deployment.stack.settings.qdrant_api_key)
     collection = await Collections(database, "bench", DIMENSIONS).get("default", "bench")
     await index.ensure_collection(collection.index_name, DIMENSIONS)
     batch: list[Point] = []

@@ -37,7 +37,7 @@ from evaluation.vectors import CachedEmbedder
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
 from shared.query.rewrite import Rewriter
 from shared.services.providers import chat_of, embedder_of, reranker_of
-from shared.settings import EMBEDDED_LLM, Settings, require
+from shared.settings import EMBEDDED_LLM, Settings
 from shared.vectors.index import Index
 
 _TABLE_WIDTH = 120
@@ -142,7 +142,7 @@ async def _services(
     settings: Settings, cache: EvaluationCache, stages: Stages, needs: _Needs
 ) -> AsyncIterator[EvaluationServices]:
     async with AsyncExitStack() as stack:
-        index = Index(require(settings.qdrant_url, "FOREASK_QDRANT_URL"), settings.qdrant_api_key)
+        index = Index(*settings.qdrant_addresses(), api_key=settings.qdrant_api_key)
         stack.push_async_callback(index.aclose)
         embedder = embedder_of(settings, stack)
         chat = chat_of(settings, stack) if needs.llm else None

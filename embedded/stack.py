@@ -54,7 +54,7 @@ class Stack:
         """Start the engines and wait until all are healthy.
 
         Raises:
-            InvalidInput: another stack uses the data directory.
+            InvalidInput: another stack uses the data directory, or the settings want what an embedded engine has not.
             Unavailable: an engine did not come up; the message says what the system lacks, or holds the end of its log.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -108,6 +108,7 @@ class Stack:
             case "valkey":
                 return valkey.child(self.data_dir / "valkey", port, log)
             case "qdrant":
+                _require_one_node(self._configured)
                 return process.child(self.data_dir / "qdrant", port, log)
             case "llm":
                 return llama.child(self.data_dir / "llm", port, log)
@@ -154,6 +155,14 @@ def _absent(settings: Settings, engine: Engine) -> bool:
             return settings.llm_base_url is None and settings.llm_model in (None, llama.MODEL)
         case "embedding":
             return settings.embedding_base_url is None and settings.embedding_model in (None, embeddings.MODEL)
+
+
+def _require_one_node(settings: Settings) -> None:
+    """Refuse settings of a cluster of Qdrant, by whose refusal work would wait for ever."""
+    for name in ("shards", "replicas", "write_consistency"):
+        if (getattr(settings, f"qdrant_{name}") or 1) > 1:
+            variable = f"FOREASK_QDRANT_{name.upper()}"
+            raise InvalidInput(f"{variable}: the embedded Qdrant is one node. Set FOREASK_QDRANT_URL.", field=variable)
 
 
 def _model(kind: str, url: str, name: str) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _TENANT_LIMIT = re.compile(r"(?P<tenant>[^=]+)=(?P<requests>[1-9]\d{0,9})?/(?P<tokens>[1-9]\d{0,11})?")
+_NEXT_ADDRESS = re.compile(r",\s*(?=https?://)")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -201,13 +202,32 @@ class Settings(BaseSettings):
 
     # Where the engines are. The embedded stack starts an engine for each URL that is not given.
     database_url: SecretStr | None = Field(None, description="PostgreSQL: postgresql://user:password@host:5432/name")
+    database_pool_size: PositiveInt | None = Field(
+        None, description="connections to it that one process may hold; default 4 for a worker, 10 for others"
+    )
+    database_pooler: Literal["none", "transaction"] = Field(
+        "none", description="transaction: a pooler such as pgbouncer stands before it, in transaction mode"
+    )
     redis_url: SecretStr | None = Field(None, description="Redis or Valkey: redis://host:6379/0")
-    qdrant_url: str | None = Field(None, description="Qdrant: http://host:6333")
+    qdrant_url: str | None = Field(None, description="Qdrant: http://host:6333; several nodes separated by commas")
     qdrant_api_key: SecretStr | None = None
     qdrant_prefix: str = Field(
         "foreask", pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,60}$", description="begins the names of Qdrant's collections"
     )
     data_dir: Path = Field(Path(".foreask"), description="uploads and embedded engines keep their files here")
+
+    # What new collections of Qdrant are made with; what is not set is as Qdrant has it.
+    qdrant_shards: PositiveInt | None = Field(None, description="parts of a collection, on one node each")
+    qdrant_replicas: PositiveInt | None = Field(None, description="copies of each part, on different nodes")
+    qdrant_write_consistency: PositiveInt | None = Field(None, description="copies that must have taken a write")
+    qdrant_quantization: Literal["none", "int8"] = Field(
+        "none", description="int8: searches read vectors of a byte a dimension, from memory"
+    )
+    qdrant_on_disk: bool = Field(default=False, description="whether whole vectors and payloads stay on disk")
+    qdrant_hnsw_m: int = Field(16, ge=4, le=128, description="neighbours of a point in the graph of its group")
+    qdrant_hnsw_ef_construct: int | None = Field(
+        None, ge=4, le=10_000, description="candidates that they are chosen among"
+    )
 
     # The API
     api_host: str = "127.0.0.1"
@@ -307,6 +327,14 @@ class Settings(BaseSettings):
     def embedding_url(self) -> str:
         return self.embedding_base_url or self.llm_url
 
+    def qdrant_addresses(self) -> list[str]:
+        """The addresses of Qdrant's nodes.
+
+        Raises:
+            InvalidInput: none is set.
+        """
+        return [address.strip() for address in require(self.qdrant_url, "FOREASK_QDRANT_URL").split(",")]
+
     def environment(self) -> dict[str, str]:
         """The variables that give another process these settings; secrets are among them."""
         dumped = self.model_dump(mode="json", exclude={"api_keys"}, exclude_none=True)
@@ -325,6 +353,16 @@ class Settings(BaseSettings):
             value = values.get(variables[0], "")
             shown = _masked(value, secret=variables[0] in hidden)
             yield EffectiveSetting(variables[0], shown, origin(variables, given))
+
+    @field_validator("qdrant_url")
+    @classmethod
+    def _require_addresses(cls, value: str | None) -> str | None:
+        urls = [urlsplit(address.strip()) for address in value.split(",")] if value else []
+        if any(url.scheme not in ("http", "https") or not url.hostname for url in urls):
+            raise ValueError("must be http://host:6333, several separated by commas")
+        if len({url.path.rstrip("/") for url in urls}) > 1:
+            raise ValueError("the addresses must have the same path")
+        return value
 
     @field_validator("api_keys", mode="before")
     @classmethod
@@ -390,6 +428,9 @@ def load(**values: Any) -> Settings:
 
 def _masked(value: str, *, secret: bool) -> str:
     """A value without its secrets: of a URL the password and the query, of another secret everything."""
+    first, *others = _NEXT_ADDRESS.split(value)
+    if others:
+        return ",".join(_masked(address, secret=secret) for address in (first, *others))
     if "://" in value:
         url = urlsplit(value)
         user, _, password = url.netloc.rpartition("@")[0].partition(":")

@@ -14,7 +14,7 @@ from shared.settings import Settings, load
 async def main(settings: Settings) -> None:
     if settings.database_url is None:
         sys.exit("FOREASK_DATABASE_URL is not set.")
-    database = Database(settings.database_url.get_secret_value(), patience=None)
+    database = Database(settings.database_url.get_secret_value(), patience=None, pooler=settings.database_pooler)
     try:
         await migrate(database.engine)
     finally:

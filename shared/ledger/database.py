@@ -8,18 +8,19 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from enum import IntEnum
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import asyncpg
 import orjson
 import structlog
 import tenacity
-from sqlalchemy import event, exc, text
+from sqlalchemy import Connection, event, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
 
+Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=20)
 _LOST = (
@@ -38,10 +39,24 @@ _LOST = (
     OSError,
     asyncio.TimeoutError,
 )
-# Bound the time of every transaction, where the server can: from version 17 on.
-_SET_BOUND = """
-SELECT set_config('transaction_timeout', $1, false) WHERE current_setting('server_version_num')::int >= 170000
+# Bound the time of transactions and of pauses within them: for the session, or for the transaction alone. A process may
+# stand still or lose its machine while it holds locks; a bound releases them. The bound on pauses misses a process that
+# stands still while it prepares a statement; the one on transactions, which servers have from version 17 on, does not.
+_SET_BOUNDS = """
+SELECT set_config(name, value, $2)
+FROM (VALUES ('transaction_timeout', $1), ('idle_in_transaction_session_timeout', '15s')) AS bound (name, value)
+WHERE name <> 'transaction_timeout' OR current_setting('server_version_num')::int >= 170000
 """
+# What a connection has from its start. Plans depend on how many rows are due, which changes by orders of magnitude
+# within minutes.
+_SESSION = {"server_settings": {"plan_cache_mode": "force_custom_plan"}}
+# A prepared statement belongs to a connection of the server: without a name it is parsed anew, and so planned anew,
+# wherever it runs.
+_WITHOUT_SESSION = {
+    "prepared_statement_name_func": str,  # the name is ""
+    "prepared_statement_cache_size": 0,
+    "statement_cache_size": 0,
+}
 log = structlog.get_logger()
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
@@ -79,12 +94,16 @@ class Database:
         url: `postgresql://user:password@host:port/name`.
         pool_size: connections that one process may hold.
         patience: how long a transaction may take; None sets no bound.
+        pooler: `transaction` where a pooler stands before PostgreSQL that gives each transaction another connection of
+            the server: nothing that lasts longer than a transaction is used then.
 
     Raises:
         InvalidInput: the URL is none.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE) -> None:
+    def __init__(
+        self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE, pooler: Pooler = "none"
+    ) -> None:
         bound = 0.0 if patience is None else patience.total_seconds()
         try:
             address = make_url(url).set(drivername="postgresql+asyncpg")
@@ -98,17 +117,17 @@ class Database:
             pool_recycle=1800,
             hide_parameters=True,  # an error is logged, and texts of documents must not be
             json_deserializer=orjson.loads,  # a claim reads one JSON value for each chunk
-            # Plans depend on how many rows are due, which changes by orders of magnitude within minutes.
             connect_args={
                 "timeout": 10,
                 "command_timeout": bound + 5 if bound else None,
-                "server_settings": {
-                    "plan_cache_mode": "force_custom_plan",
-                    "idle_in_transaction_session_timeout": "15s",
-                },
+                **(_SESSION if pooler == "none" else _WITHOUT_SESSION),
             },
         )
-        event.listen(self.engine.sync_engine, "connect", partial(_set_bound, bound))
+        sync = self.engine.sync_engine
+        if pooler == "none":
+            event.listen(sync, "connect", partial(_bound_session, bound))
+        else:
+            event.listen(sync, "begin", partial(_bound_transaction, bound))
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
@@ -159,21 +178,28 @@ async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
 
 def _unavailable(error: BaseException) -> Unavailable:
     cause = error.orig.__cause__ if isinstance(error, exc.DBAPIError) and error.orig else None
-    if isinstance(cause, asyncpg.InsufficientResourcesError):
+    reason = cause or error
+    if isinstance(reason, asyncpg.InsufficientResourcesError):
         # Its own words quote no row of ours, but name files and roles of the server: they are for the log alone.
-        log.warning("ledger.answered", kind=type(cause).__name__, words=str(cause)[:300])
-    message = f"the ledger (PostgreSQL) is not available: {type(cause or error).__name__}"
-    return Unavailable(message, component="ledger", retry_after=_RETRY_AFTER)
+        log.warning("ledger.answered", kind=type(reason).__name__, words=str(reason)[:300])
+    said = f"is not available: {type(reason).__name__}"
+    if isinstance(reason, asyncpg.TooManyConnectionsError):
+        said = "has no connection left: raise its max_connections, or let processes hold fewer"
+    return Unavailable(f"the ledger (PostgreSQL) {said}", component="ledger", retry_after=_RETRY_AFTER)
 
 
-def _set_bound(seconds: float, connection: Any, _: object) -> None:
-    """Have the server end transactions that take too long.
-
-    A process may stand still or lose its machine while it holds locks; the bound releases them. The server's bound on
-    idle transactions misses a process that stands still while it prepares a statement; this bound does not. PostgreSQL
-    has it from version 17 on.
-    """
+def _bound_session(seconds: float, connection: Any, _: object) -> None:
+    """Have the server end transactions of a new connection that take too long."""
     cursor = connection.cursor()
-    cursor.execute(_SET_BOUND, (f"{seconds:g}s",))
+    cursor.execute(_SET_BOUNDS, (_interval(seconds), False))
     cursor.close()
     connection.commit()
+
+
+def _bound_transaction(seconds: float, connection: Connection) -> None:
+    """Have the server end the transaction that begins if it takes too long."""
+    connection.exec_driver_sql(_SET_BOUNDS, (_interval(seconds), True))
+
+
+def _interval(seconds: float) -> str:
+    return f"{seconds:g}s"

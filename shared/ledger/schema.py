@@ -6,18 +6,12 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from shared.ledger.database import AdvisoryLock
+from shared.ledger.database import AdvisoryLock, lock
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
-
-# Wait until no other process migrates. The lock belongs to the session, for Alembic commits as it goes.
-_LOCK = text("SELECT pg_advisory_lock(:number)")
-
-# Let the next process migrate.
-_UNLOCK = text("SELECT pg_advisory_unlock(:number)")
 
 
 def _configuration(connection: Connection) -> Config:
@@ -30,13 +24,7 @@ def _configuration(connection: Connection) -> Config:
 
 
 async def migrate(engine: AsyncEngine) -> None:
-    """Apply the migrations that are missing; safe to call from many processes at once, and again."""
-    async with engine.connect() as connection:
-        await connection.execute(_LOCK, {"number": AdvisoryLock.MIGRATION})
-        await connection.commit()
-        try:
-            await connection.run_sync(lambda sync: command.upgrade(_configuration(sync), "head"))
-            await connection.commit()
-        finally:
-            await connection.execute(_UNLOCK, {"number": AdvisoryLock.MIGRATION})
-            await connection.commit()
+    """Apply the migrations that are missing, all or none; safe to call from many processes at once, and again."""
+    async with engine.begin() as connection:
+        await lock(connection, AdvisoryLock.MIGRATION)
+        await connection.run_sync(lambda sync: command.upgrade(_configuration(sync), "head"))

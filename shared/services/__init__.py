@@ -6,11 +6,11 @@ nor OpenAI's. `build` imports the module of its role alone.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from shared.domain.queues import WorkQueue
+from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.services.parts import Parts
 from shared.settings import Settings
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from shared.services.worker import WorkerServices
 
 Role = Literal["api", "scheduler", "all"] | WorkQueue
+
+# Connections to PostgreSQL that one process may hold. A worker claims, settles and extends leases beside each other: a
+# hundred workers fit into 400. The other processes are few, and do more at the same time.
+_POOL_SIZES: Mapping[str, int] = dict.fromkeys(WORK_QUEUES, 4)
+_POOL_SIZE = 10
 
 
 @overload
@@ -43,7 +48,7 @@ async def build(role: Role, settings: Settings) -> AsyncIterator[Any]:
         InvalidInput: a setting that the role needs is missing.
     """
     async with AsyncExitStack() as stack:
-        yield _assemble(role, Parts(settings, stack))
+        yield _assemble(role, Parts(settings, stack, pool_size=_POOL_SIZES.get(role, _POOL_SIZE)))
 
 
 def _assemble(role: Role, parts: Parts) -> object:

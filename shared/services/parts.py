@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -44,15 +45,21 @@ class Parts:
     Args:
         settings: those of the process.
         stack: closes the parts.
+        pool_size: connections to PostgreSQL that the process may hold, unless the settings say it.
     """
 
-    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
+    def __init__(self, settings: Settings, stack: AsyncExitStack, *, pool_size: int = 10) -> None:
         self.settings = settings
         self.stack = stack
+        self._pool_size = pool_size
 
     @cached_property
     def database(self) -> Database:
-        database = Database(require(self.settings.database_url, "FOREASK_DATABASE_URL").get_secret_value())
+        database = Database(
+            require(self.settings.database_url, "FOREASK_DATABASE_URL").get_secret_value(),
+            pool_size=self.settings.database_pool_size or self._pool_size,
+            pooler=self.settings.database_pooler,
+        )
         self.stack.push_async_callback(database.aclose)
         return database
 
@@ -97,8 +104,21 @@ class Parts:
     @cached_property
     def index(self) -> Index:
         from shared.vectors.index import Index
+        from shared.vectors.layout import Layout
 
-        index = Index(require(self.settings.qdrant_url, "FOREASK_QDRANT_URL"), self.settings.qdrant_api_key)
+        settings = self.settings
+        urls = settings.qdrant_addresses()
+        layout = Layout(
+            shards=settings.qdrant_shards,
+            replicas=settings.qdrant_replicas,
+            write_consistency=settings.qdrant_write_consistency,
+            quantization=settings.qdrant_quantization,
+            on_disk=settings.qdrant_on_disk,
+            hnsw_m=settings.qdrant_hnsw_m,
+            hnsw_ef_construct=settings.qdrant_hnsw_ef_construct,
+        )
+        # Processes begin with different addresses, which shares the work of the nodes out.
+        index = Index(*random.sample(urls, len(urls)), api_key=settings.qdrant_api_key, layout=layout)
         self.stack.push_async_callback(index.aclose)
         return index
 

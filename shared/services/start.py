@@ -24,9 +24,11 @@ async def begin(settings: Settings, role: Role) -> None:
     Raises:
         InvalidInput: the ledger's schema is not that of this code, or no ledger is set.
     """
-    if role == "api" and settings.qdrant_api_key is not None and travels_openly(settings.qdrant_url or ""):
-        log.warning("qdrant.key_without_tls", host=urlsplit(settings.qdrant_url or "").hostname)
-    database = Database(require(settings.database_url, "FOREASK_DATABASE_URL").get_secret_value(), pool_size=1)
+    if role == "api" and settings.qdrant_api_key is not None:
+        for url in filter(travels_openly, settings.qdrant_addresses()):
+            log.warning("qdrant.key_without_tls", host=urlsplit(url).hostname)
+    url = require(settings.database_url, "FOREASK_DATABASE_URL").get_secret_value()
+    database = Database(url, pool_size=1, pooler=settings.database_pooler)
     try:
         await require_current(database)
     except Unavailable as error:

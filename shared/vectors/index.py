@@ -25,7 +25,9 @@ from shared.domain.places import Place
 from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
 from shared.vectors import filters
+from shared.vectors.addresses import Addresses
 from shared.vectors.filters import VisiblePoints
+from shared.vectors.layout import Layout
 from shared.vectors.points import Point
 from shared.vectors.readiness import Readiness
 from shared.vectors.searches import Search, chunk_search, probe, section_search
@@ -38,9 +40,7 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 _REQUEST_POINTS = 512
 _REQUEST_BYTES = 5_000_000  # FACTS of the server: larger requests are slower, and refused at 32 MB
 _CLAIM = ["document_id", "chunk_id", "version", "hidden"]
-# A graph for each group, and none over all points: a search stays within one group. Qdrant would build graphs for the
-# values of every other indexed field too, which took five times the CPU.
-_GRAPHS = models.HnswConfigDiff(m=0, payload_m=16)
+# Without `enable_hnsw=False` Qdrant would build graphs for the values of a field, which took five times the CPU.
 _KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False)
 _INTEGER = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, enable_hnsw=False)
 _INDEXED: Mapping[str, models.PayloadSchemaParams] = {
@@ -95,15 +95,24 @@ class Index:
 
     Each method maps the client's errors: `Unavailable` where Qdrant does not answer, does not confirm a write or asks
     for a pause, `Permanent` where it refuses a request for good.
+
+    Args:
+        url: of Qdrant, or of one of its nodes.
+        others: of other nodes, to which requests go while that one does not answer.
+        api_key: of all of them.
+        layout: of the collections that are created.
     """
 
-    def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
+    def __init__(self, url: str, *others: str, api_key: SecretStr | None = None, layout: Layout | None = None) -> None:
         key = api_key.get_secret_value() if api_key else None
         with warnings.catch_warnings():  # of a key without TLS: the API says so once, where it matters
             warnings.simplefilter("ignore", UserWarning)
             self._client = AsyncQdrantClient(
                 url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
             )
+        if others:
+            self._client.http.client.add_middleware(Addresses([url, *others]).send)
+        self._layout = layout or Layout()
         self._known: set[str] = set()
         self._away = False  # whether the last request got no answer
         self._refusing: set[str] = set()  # collections whose last write was not taken
@@ -130,6 +139,8 @@ class Index:
                 f"The collection was built with {size} dimensions and the embedding model gives {dimensions}:"
                 " set the model that it was built with, or index into a new collection."
             )
+        if differences := self._layout.differences(info):
+            log.warning("collection.differs", collection=name, differences=differences)
         # Before the first point: an index made later is built over everything that is there. A creation that was
         # interrupted is completed here.
         with self._writing(name), self._errors():
@@ -138,15 +149,8 @@ class Index:
         self._known.add(name)
 
     async def _create(self, name: str, dimensions: int) -> None:
-        vector = models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
-        sparse = models.SparseVectorParams(modifier=models.Modifier.IDF)
         try:
-            await self._client.create_collection(
-                name,
-                vectors_config={"dense": vector},
-                sparse_vectors_config={"bm25": sparse},
-                hnsw_config=_GRAPHS,
-            )
+            await self._client.create_collection(name, **self._layout.creation(dimensions))
         except UnexpectedResponse as error:
             if error.status_code != 409:  # noqa: PLR2004  another worker made it
                 raise

@@ -106,8 +106,8 @@ BUGS = (
         WORKERS + "test_a_worker_stands_still_within_a_transaction",
         "shared/ledger/database.py",
         (
-            ('"idle_in_transaction_session_timeout": "15s",', ""),
-            ('(f"{seconds:g}s",)', '("0",)'),
+            ("'idle_in_transaction_session_timeout', '15s'", "'idle_in_transaction_session_timeout', '0'"),
+            ('return f"{seconds:g}s"', 'return "0"'),
         ),
     ),
     Bug(

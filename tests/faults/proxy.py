@@ -60,7 +60,8 @@ class Connection:
     def close(self, *, at_once: bool) -> None:
         for writer in self.writers:
             if at_once:
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                with suppress(OSError):  # it is closed already
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             writer.transport.abort()
 
 

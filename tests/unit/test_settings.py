@@ -211,3 +211,23 @@ def test_an_address_of_the_ledger_that_is_none_is_told(url):
     with pytest.raises(InvalidInput, match="FOREASK_DATABASE_URL is no postgresql://") as caught:
         Database(url)
     assert url == "x" or url not in str(caught.value)
+
+
+def test_several_addresses_of_qdrant_are_read_and_no_password_is_shown(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_QDRANT_URL", "http://me:secret@a:6333, https://me:secret@b:6333")
+
+    given = load()
+
+    assert given.qdrant_addresses() == ["http://me:secret@a:6333", "https://me:secret@b:6333"]
+    described = {setting.variable: setting.value for setting in given.described()}
+    assert described["FOREASK_QDRANT_URL"] == "http://me:***@a:6333,https://me:***@b:6333"
+
+
+@pytest.mark.parametrize("value", ["qdrant:6333", "http://a:6333,", "http://a:6333,b:6333", "http://a/x,http://b/y"])
+def test_addresses_of_qdrant_that_are_none_are_told(monkeypatch, tmp_path, value):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_QDRANT_URL", value)
+
+    with pytest.raises(InvalidInput, match="FOREASK_QDRANT_URL"):
+        load()

@@ -1,0 +1,166 @@
+"""A pooler in transaction mode: PostgreSQL forgets a session after each transaction, and nothing is missed."""
+
+import asyncio
+import re
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.engine import make_url
+from structlog.testing import capture_logs
+
+from shared.domain.errors import Unavailable
+from shared.ledger.database import Database
+from shared.ledger.schema import migrate
+from shared.maintenance.verification import Finding, Verification
+from shared.services import build, parts
+from tests.api import work
+from tests.conftest import Library
+
+LEDGER = Path(__file__).resolve().parents[2] / "shared" / "ledger"
+# What poolers pass on to the server, or hold against the parameters of its connection.
+PASSED_ON = {"client_encoding", "application_name", "DateStyle", "TimeZone", "standard_conforming_strings"}
+OF_SESSIONS = re.compile(
+    r"pg_(try_)?advisory_(?!xact)\w+|\b(LISTEN|UNLISTEN|NOTIFY|PREPARE|DEALLOCATE|DISCARD|TEMP|TEMPORARY)\s+\w|"
+    r"\bSET\s+(SESSION|plan_cache|statement_|lock_|search_)|set_config\([^)]*,\s*false\)|WITH HOLD"
+)
+
+
+def forget_sessions(database):
+    """Let the server forget after each transaction what a pooler's next connection would not know."""
+
+    @event.listens_for(database.engine.sync_engine, "checkin")
+    def discard(connection, _):
+        if connection is not None:
+            connection.run_async(lambda driver: driver.execute("DISCARD ALL"))
+
+
+@pytest.fixture
+async def pooled(services, settings):
+    """Services over a pooler in transaction mode."""
+    async with build("all", settings.model_copy(update={"database_pooler": "transaction"})) as pooled:
+        pooled.ledger.collections._prefix = services.ledger.collections._prefix
+        forget_sessions(pooled.database)
+        yield pooled
+
+
+async def value(database, sql):
+    async with database.begin() as connection:
+        return (await connection.execute(text(sql))).scalar_one()
+
+
+@pytest.mark.usefixtures("provider")
+async def test_documents_are_read_found_changed_verified_and_deleted(pooled):
+    library = Library(pooled)
+    collection = await library.collection()
+    documents = [await library.add(f"# Harbours\n\nHarbour {n} opens at seven.", f"{n}.md") for n in range(3)]
+    await work(pooled)
+    await library.add("Harbour 0 opens at nine.", "0.md")
+    await work(pooled)
+
+    shown = [await pooled.ledger.documents.get("default", document.id) for document in documents]
+    assert [(document.state, document.version) for document in shown] == [("ready", 2), ("ready", 1), ("ready", 1)]
+    verification = Verification(pooled.ledger.audit, pooled.index, collection, repair=False)
+    assert [item async for item in verification.run() if isinstance(item, Finding)] == []
+    await pooled.ledger.documents.delete("default", documents[1].id)
+    await pooled.cleaner.clean()
+    assert await pooled.index.count_chunks(collection.place) == 2
+
+
+async def test_sessions_have_nothing_that_a_pooler_would_not_pass_on(pooled):
+    names = "SELECT coalesce(array_agg(name), '{}') FROM pg_settings WHERE source = 'client'"
+
+    assert set(await value(pooled.database, names)) <= PASSED_ON
+    assert await value(pooled.database, "SELECT count(*) FROM pg_prepared_statements WHERE name <> ''") == 0
+
+
+def test_no_statement_uses_what_belongs_to_a_session():
+    found = {path.name: OF_SESSIONS.search(path.read_text()) for path in LEDGER.rglob("*.py")}
+
+    assert {name: match.group() for name, match in found.items() if match} == {}
+
+
+@pytest.mark.parametrize("pooler", ["none", "transaction"])
+async def test_every_transaction_is_bounded(settings, pooler):
+    url = settings.database_url.get_secret_value()
+    database = Database(url, patience=timedelta(seconds=0.25), pooler=pooler)
+    if pooler == "transaction":
+        forget_sessions(database)
+    try:
+        for _ in range(2):  # the second over a connection that has been used
+            assert await value(database, "SHOW transaction_timeout") == "250ms"
+            assert await value(database, "SHOW idle_in_transaction_session_timeout") == "15s"
+        with pytest.raises(Unavailable):
+            await value(database, "SELECT 1 FROM pg_sleep(2)")
+    finally:
+        await database.aclose()
+
+
+@pytest.fixture
+async def other(settings):
+    """The URL of an empty database."""
+    address = make_url(settings.database_url.get_secret_value())
+    name = f"other_{uuid4().hex}"
+    connection = await asyncpg.connect(settings.database_url.get_secret_value())
+    await connection.execute(f"CREATE DATABASE {name}")
+    yield address.set(database=name).render_as_string(hide_password=False)
+    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await connection.close()
+
+
+async def test_many_migrate_at_once_and_no_lock_outlives_a_transaction(other):
+    database = Database(other, patience=None, pooler="transaction")
+    forget_sessions(database)
+    try:
+        await asyncio.gather(*(migrate(database.engine) for _ in range(3)))
+
+        assert await value(database, "SELECT count(*) FROM alembic_version") == 1
+        assert await value(database, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    finally:
+        await database.aclose()
+
+
+async def test_a_postgresql_without_a_connection_left_says_so(settings):
+    role, url = f"few_{uuid4().hex}", settings.database_url.get_secret_value()
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x' CONNECTION LIMIT 1")
+    address = make_url(url).set(username=role, password="x").render_as_string(hide_password=False)
+    few = Database(address)
+    try:
+        async with few.begin():
+            with capture_logs() as logs, pytest.raises(Unavailable, match="has no connection left: raise its max_conn"):
+                await few.ping()
+    finally:
+        await few.aclose()
+        await connection.execute(f"DROP ROLE {role}")
+        await connection.close()
+
+    assert [entry["kind"] for entry in logs if entry["event"] == "ledger.answered"] == ["TooManyConnectionsError"]
+
+
+@pytest.mark.parametrize(
+    ("role", "set_to", "held"),
+    [
+        ("api", None, 10),
+        ("scheduler", None, 10),
+        ("parse", None, 4),
+        ("generate", None, 4),
+        ("index", None, 4),
+        ("generate", 2, 2),
+        ("api", 30, 30),
+    ],
+)
+async def test_a_process_holds_few_connections(settings, monkeypatch, role, set_to, held):
+    sizes = []
+
+    class Counted(Database):
+        def __init__(self, url, *, pool_size, pooler):
+            super().__init__(url, pool_size=pool_size, pooler=pooler)
+            sizes.append(self.engine.pool.size())
+
+    monkeypatch.setattr(parts, "Database", Counted)
+    async with build(role, settings.model_copy(update={"database_pool_size": set_to})):
+        assert sizes == [held]

@@ -1,0 +1,164 @@
+"""Qdrant has several nodes: where one does not answer, requests go to the next one, and nobody notices."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from shared.domain.errors import Unavailable
+from shared.services import build
+from shared.vectors import addresses, index
+from shared.vectors.index import Index
+from shared.vectors.points import Point
+from shared.vectors.searches import probe
+from tests.faults.proxy import Fault, Link
+
+NAME = "nodes"
+SEARCHES = "/points/query/batch"
+
+
+@pytest.fixture
+async def nodes(settings):
+    """Two ways to the same Qdrant, each of which fails on demand."""
+    links = [Link(settings.qdrant_url.removeprefix("http://").rstrip("/")) for _ in range(2)]
+    for link in links:
+        link.url = f"http://127.0.0.1:{await link.listen()}"
+    yield links
+    for link in links:
+        await link.aclose()
+
+
+@pytest.fixture
+async def cluster(nodes):
+    """A client of both nodes, which begins with the first, and an empty collection."""
+    cluster = Index(*(node.url for node in nodes))
+    await cluster.ensure_collection(NAME, 3)
+    assert nodes[1].accepted == 0
+    yield cluster
+    for node in nodes:
+        node.change(Fault())
+    await cluster.drop_collection(NAME)
+    await cluster.aclose()
+
+
+async def search(cluster):
+    return await cluster.search(NAME, [probe()])
+
+
+async def write(cluster, number, count=1):
+    points = [
+        Point(str(UUID(int=n)), {"dense": [0.1, 0.2, n]}, {"version": 1, "token": 1})
+        for n in range(number, number + count)
+    ]
+    await cluster.upsert(NAME, points)
+
+
+async def count(cluster):
+    return (await cluster._client.count(NAME, exact=True)).count
+
+
+@pytest.mark.parametrize("mode", ["cut", "reset"])
+async def test_a_node_that_dies_costs_no_query_and_no_write(cluster, nodes, mode):
+    first, second = nodes
+
+    async def load(worker):
+        for step in range(10):
+            await write(cluster, 100 * worker + step)
+            assert await search(cluster) == [[]]
+
+    loads = [asyncio.create_task(load(worker)) for worker in range(8)]
+    while first.accepted < 40:
+        await asyncio.sleep(0)
+    with capture_logs() as logs:
+        first.change(Fault(mode=mode))
+        await asyncio.gather(*loads)
+    tried = first.accepted
+    await write(cluster, 900)
+
+    assert await count(cluster) == 81
+    assert second.accepted > 0
+    assert first.accepted == tried
+    assert [entry["left"] for entry in logs if entry["event"] == "qdrant.address_left"] == [first.url[7:]]
+
+
+async def test_a_write_whose_reply_is_lost_is_repeated_elsewhere(cluster, nodes):
+    nodes[0].change(Fault(swallow="PUT /collections", times=1))
+
+    await write(cluster, 1, count=5)
+
+    assert nodes[0].swallowed == 1
+    assert await count(cluster) == 5
+
+
+async def test_a_node_whose_peers_are_away_is_left(cluster, nodes):
+    nodes[0].change(Fault(refuse=SEARCHES, status=503))
+
+    assert [await search(cluster) for _ in range(3)] == [[[]]] * 3
+    assert nodes[0].refused == 1
+
+
+async def test_each_node_is_asked_once_where_none_answers(cluster, nodes):
+    for node in nodes:
+        node.change(Fault(refuse=SEARCHES, status=503))
+
+    with pytest.raises(Unavailable):
+        await search(cluster)
+
+    assert [node.refused for node in nodes] == [1, 1]
+
+
+async def test_a_refusal_is_the_same_everywhere(cluster, nodes):
+    nodes[0].change(Fault(refuse=SEARCHES, status=500))
+
+    with pytest.raises(Unavailable):
+        await search(cluster)
+
+    assert nodes[1].accepted == 0
+
+
+async def test_the_first_node_is_used_again_later(cluster, nodes, monkeypatch):
+    monkeypatch.setattr(addresses, "_RETURN_SECONDS", 0.1)
+    nodes[0].change(Fault(mode="cut"))
+    await search(cluster)
+    nodes[0].change(Fault())
+    before = nodes[0].accepted
+    await search(cluster)
+    assert nodes[0].accepted == before
+
+    await asyncio.sleep(0.1)
+    await search(cluster)
+
+    assert nodes[0].accepted == before + 1
+
+
+async def test_who_has_waited_long_enough_leaves_a_silent_node(cluster, nodes):
+    nodes[0].change(Fault(mode="hole"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await search(cluster)
+
+    assert await search(cluster) == [[]]
+
+
+async def test_what_was_taken_and_not_answered_is_not_sent_again(nodes, cluster, monkeypatch):
+    monkeypatch.setattr(index, "_TIMEOUT_SECONDS", 1)
+    hasty = Index(*(node.url for node in nodes))
+    nodes[0].change(Fault(mode="hole"))
+    with pytest.raises(Unavailable):
+        await search(hasty)
+
+    assert nodes[1].accepted == 0
+    await hasty.ensure_collection(NAME, 3)
+    await hasty.aclose()
+
+
+async def test_processes_begin_with_different_nodes(settings):
+    urls = [f"http://127.0.0.1:{port}" for port in range(1, 9)]
+    first = set()
+    for _ in range(8):
+        async with build("scheduler", settings.model_copy(update={"qdrant_url": ", ".join(urls)})) as services:
+            first.add(services.cleaner.index._client.http.client.host)
+
+    assert len(first) > 1
+    assert first <= set(urls)

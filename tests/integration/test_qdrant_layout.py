@@ -1,0 +1,120 @@
+"""What collections of Qdrant are made with: as the settings say, whole, and never changed behind anybody's back."""
+
+import pytest
+from qdrant_client.http.exceptions import ResponseHandlingException
+from structlog.testing import capture_logs
+
+from embedded.stack import Stack
+from shared.domain.errors import InvalidInput, Unavailable
+from shared.services import build
+from shared.settings import Settings
+from shared.vectors.index import _INDEXED, Index
+from shared.vectors.layout import Layout
+
+_REQUESTS = 3 + len(_INDEXED)  # does it exist, create it, what is it made with; then each index
+EVERYTHING = Layout(
+    shards=1,
+    replicas=1,
+    write_consistency=1,
+    quantization="int8",
+    on_disk=True,
+    hnsw_m=8,
+    hnsw_ef_construct=64,
+)
+
+
+@pytest.fixture
+async def made(settings, services):
+    """Makes collections as a process with these settings does, and says what Qdrant tells of them."""
+    opened = []
+
+    async def make(name, layout=None):
+        index = Index(settings.qdrant_url, layout=layout)
+        opened.append(index)
+        await index.ensure_collection(name, 3)
+        return await index._client.get_collection(name)
+
+    yield make
+    await opened[0].drop_collection("laid-out")
+    for index in opened:
+        await index.aclose()
+
+
+async def test_a_new_collection_is_made_as_the_settings_say(made):
+    info = await made("laid-out", EVERYTHING)
+
+    config = info.config
+    scalar = config.quantization_config.scalar
+    assert (scalar.type, scalar.always_ram) == ("int8", True)
+    assert config.params.vectors["dense"].on_disk is True
+    assert config.params.on_disk_payload is True
+    assert (config.hnsw_config.m, config.hnsw_config.payload_m, config.hnsw_config.ef_construct) == (0, 8, 64)
+    assert EVERYTHING.differences(info) == {}
+
+
+async def test_a_collection_is_made_as_qdrant_has_it_where_nothing_is_set(made):
+    info = await made("laid-out")
+
+    assert info.config.quantization_config is None
+    assert not info.config.params.vectors["dense"].on_disk
+    assert (info.config.hnsw_config.m, info.config.hnsw_config.payload_m) == (0, 16)
+    assert Layout().differences(info) == {}
+
+
+async def test_what_a_collection_is_made_with_otherwise_is_told_once_and_left(made):
+    before = await made("laid-out")
+    with capture_logs() as logs:
+        after = await made("laid-out", Layout(shards=3, replicas=2, quantization="int8", on_disk=True, hnsw_m=32))
+
+    (told,) = [entry for entry in logs if entry["event"] == "collection.differs"]
+    assert told["collection"] == "laid-out"
+    assert told["differences"] == {
+        "FOREASK_QDRANT_SHARDS": "set 3, is 1",
+        "FOREASK_QDRANT_REPLICAS": "set 2, is 1",
+        "FOREASK_QDRANT_QUANTIZATION": "set int8, is none",
+        "FOREASK_QDRANT_ON_DISK": "set True, is False",
+        "FOREASK_QDRANT_HNSW_M": "set 32, is 16",
+    }
+    assert after.config == before.config
+
+
+@pytest.mark.parametrize("done", range(1, _REQUESTS))
+async def test_what_an_interruption_left_out_is_made_later(made, settings, done):
+    dying, sent = Index(settings.qdrant_url), []
+
+    async def die(request, call_next):
+        sent.append(request)
+        if len(sent) > done:
+            raise ResponseHandlingException(ConnectionError())
+        return await call_next(request)
+
+    dying._client.http.client.add_middleware(die)
+    with pytest.raises(Unavailable):
+        await dying.ensure_collection("laid-out", 3)
+    await dying.aclose()
+
+    info = await made("laid-out")
+
+    assert info.payload_schema.keys() == _INDEXED.keys()
+
+
+async def test_a_process_makes_collections_as_its_settings_say(settings):
+    change = {
+        "qdrant_shards": 1,
+        "qdrant_replicas": 1,
+        "qdrant_write_consistency": 1,
+        "qdrant_quantization": "int8",
+        "qdrant_on_disk": True,
+        "qdrant_hnsw_m": 8,
+        "qdrant_hnsw_ef_construct": 64,
+    }
+    async with build("all", settings.model_copy(update=change)) as services:
+        assert services.index._layout == EVERYTHING
+
+
+@pytest.mark.parametrize("name", ["shards", "replicas", "write_consistency"])
+def test_an_embedded_qdrant_is_one_node(tmp_path, name):
+    settings = Settings(_env_file=None, data_dir=tmp_path, **{f"qdrant_{name}": 2})
+
+    with pytest.raises(InvalidInput, match=f"FOREASK_QDRANT_{name.upper()}: the embedded Qdrant is one node"):
+        Stack(settings, engines=("qdrant",)).start()
