@@ -17,6 +17,7 @@ BENCHMARKS = {
     "question_channel": QUESTION_SETS,
     "retrieval": [],
     "searchable": [],
+    "size": [],
     "stalls": [],
     "startup": [],
     "wal": [],
