@@ -21,6 +21,7 @@ from api.http.problems import UnsupportedMedia
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, Unavailable
+from shared.domain.filterable import require_fit
 from shared.domain.records import NewDocument, ReadyQuestion
 from shared.ledger.documents import Submission
 from shared.services.api import ApiServices
@@ -87,7 +88,7 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
     """Check the document's names and find its collection, which is made on first use.
 
     Raises:
-        InvalidInput: the filename or the media type cannot be used.
+        InvalidInput: the filename or the media type cannot be used, or the metadata does not fit the declared fields.
         Conflict: the collection was built with another embedding model.
         Unavailable: the ledger cannot be reached.
     """
@@ -95,8 +96,10 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
     title = (fields.title or "").strip() or None
     questions = None if fields.questions is None else [q.model_dump(exclude_none=True) for q in fields.questions]
     sha256 = raw.upload.sha256.hex()
+    collection = await collection_cache.ensure(tenant, fields.collection)
+    require_fit(collection.options.filterable, fields.metadata)
     return NewDocument(
-        collection=await collection_cache.ensure(tenant, fields.collection),
+        collection=collection,
         external_id=fields.external_id or filename or f"sha256-{sha256[:32]}",
         filename=filename,
         title=title,

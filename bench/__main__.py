@@ -18,6 +18,7 @@ BENCHMARKS = {
     "retrieval": [],
     "scaling": [],
     "searchable": [],
+    "size": [],
     "stalls": [],
     "startup": [],
     "wal": [],

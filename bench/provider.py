@@ -82,7 +82,7 @@ class ScriptedEndpoints:
         self.stats = Stats()
         self._random = random.Random(script.seed)
         self._window: list[float] = []
-        self._words: dict[str, int] = {}
+        self._digests: dict[str, int] = {}
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=64 * 1024 * 1024)
@@ -300,28 +300,28 @@ class ScriptedEndpoints:
         encoded = body.get("encoding_format") == "base64"
         data = []
         for index, text in enumerate(inputs):
-            vector = self.vector(text)
+            vector = self.vector(text, body.get("dimensions") or DIMENSIONS)
             value: object = base64.b64encode(vector.tobytes()).decode() if encoded else vector.tolist()
             data.append({"object": "embedding", "index": index, "embedding": value})
         tokens = sum(map(len, inputs)) // 4
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return _json({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
-    def vector(self, text: str) -> NDArray[np.float32]:
+    def vector(self, text: str, dimensions: int = DIMENSIONS) -> NDArray[np.float32]:
         """A bag of hashed words as a unit vector: texts that share words are near each other."""
-        words = self._words
-        places = [words.get(word) or self._place(word) for word in _WORD.findall(text.lower())]
-        if not places:
-            return np.eye(1, DIMENSIONS, dtype=np.float32)[0]
-        bins = np.bincount(places, minlength=2 * DIMENSIONS)
-        values = (bins[:DIMENSIONS] - bins[DIMENSIONS:]).astype(np.float32)
+        digests = self._digests
+        found = [digests.get(word) or self._digest(word) for word in _WORD.findall(text.lower())]
+        if not found:
+            return np.eye(1, dimensions, dtype=np.float32)[0]
+        bins = np.bincount(np.array(found) % (2 * dimensions), minlength=2 * dimensions)
+        values = (bins[:dimensions] - bins[dimensions:]).astype(np.float32)
         norm = float(np.linalg.norm(values))
-        return values / np.float32(norm) if norm else np.eye(1, DIMENSIONS, dtype=np.float32)[0]
+        return values / np.float32(norm) if norm else np.eye(1, dimensions, dtype=np.float32)[0]
 
-    def _place(self, word: str) -> int:
-        """The word's dimension; in the second half where it counts negative."""
-        place = self._words[word] = zlib.crc32(word.encode()) % (2 * DIMENSIONS)
-        return place
+    def _digest(self, word: str) -> int:
+        """What the word's dimension is made of; in the second half it counts negative."""
+        digest = self._digests[word] = zlib.crc32(word.encode())
+        return digest
 
 
 def questions_of(prompt: str, count: int) -> list[str]:

@@ -139,6 +139,15 @@ class Client:
     def collections(self) -> list[Json]:
         return list(self._items("/v1/collections", {}))
 
+    def declare(self, collection: str, filterable: Json) -> Json:
+        """Add filterable fields to those of a collection, with their types; its other options stay."""
+        path = f"/v1/collections/{quote(collection, safe='')}"
+        try:
+            options = self._json("GET", path)["options"]
+        except NotFound:
+            options = {}
+        return self._json("PUT", path, json=options | {"filterable": filterable})
+
     def reindex(self, collection: str) -> Json:
         return self._json("POST", f"/v1/collections/{quote(collection, safe='')}/reindex")
 

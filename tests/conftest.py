@@ -126,23 +126,33 @@ class Library:
         lane: int = 0,
         metadata: Mapping[str, Any] | None = None,
     ) -> Document:
+        new = await self.new(text, external_id, questions=questions, lane=lane, metadata=metadata)
+        return (await self._services.ledger.documents.submit(new)).document
+
+    async def new(
+        self,
+        text: str,
+        external_id: str | None = None,
+        *,
+        questions: Sequence[str | ReadyQuestion] | None = None,
+        lane: int = 0,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> NewDocument:
+        """Store a document's bytes; nobody has handed it in yet."""
         upload = await self._services.uploads.store_bytes(text.encode(), max_bytes=10_000_000)
-        submission = await self._services.ledger.documents.submit(
-            NewDocument(
-                collection=await self.collection(),
-                external_id=external_id or uuid4().hex,
-                filename="text.md",
-                title=None,
-                media_type="text/markdown",
-                metadata=metadata or {},
-                ready_questions=None if questions is None else tuple(map(_ready, questions)),
-                upload=upload.name,
-                size_bytes=upload.size_bytes,
-                content_hash=upload.sha256,
-                lane=lane,
-            )
+        return NewDocument(
+            collection=await self.collection(),
+            external_id=external_id or uuid4().hex,
+            filename="text.md",
+            title=None,
+            media_type="text/markdown",
+            metadata=metadata or {},
+            ready_questions=None if questions is None else tuple(map(_ready, questions)),
+            upload=upload.name,
+            size_bytes=upload.size_bytes,
+            content_hash=upload.sha256,
+            lane=lane,
         )
-        return submission.document
 
 
 def _ready(question: str | ReadyQuestion) -> ReadyQuestion:

@@ -64,7 +64,10 @@ async def get(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Re
 async def put(
     request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
-    """Make a collection, or replace its options; they apply to documents that are parsed from then on."""
+    """Make a collection, or replace its options; they apply to documents that are parsed from then on.
+
+    `filterable` fields are added before the first document; those that are declared stay.
+    """
     change = await read_json(request, CollectionChange)
     _require_sizes_fit(change, services.settings)
     before = await collection_cache.find(tenant, name)
@@ -72,7 +75,7 @@ async def put(
         tenant,
         name,
         embedding_model=services.settings.embedding_model or "",
-        options=CollectionOptions(**change.model_dump()),
+        options=_options(change),
     )
     collection_cache.remember(collection)
     (view,) = await _views([collection], services)
@@ -93,6 +96,14 @@ async def reindex(
     documents = await services.ledger.documents.reindex(collection)
     services.wakeups.wake("parse")
     return JsonReply(ReindexReply(documents=documents), 202)
+
+
+def _options(change: CollectionChange) -> CollectionOptions:
+    return CollectionOptions(**change.model_dump() | {"filterable": tuple((change.filterable or {}).items())})
+
+
+def _options_view(options: CollectionOptions) -> CollectionOptionsView:
+    return CollectionOptionsView(**dataclasses.asdict(options) | {"filterable": dict(options.filterable)})
 
 
 def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
@@ -118,7 +129,7 @@ async def _views(collections: Sequence[Collection], services: ServicesDep) -> li
         CollectionView(
             name=collection.name,
             embedding_model=collection.embedding_model,
-            options=CollectionOptionsView(**dataclasses.asdict(collection.options)),
+            options=_options_view(collection.options),
             created_at=collection.created_at,
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=count,

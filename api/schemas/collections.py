@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from api.schemas.calibration import CalibrationView
 from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.errors import InvalidInput
+from shared.domain.filterable import MOST_FIELDS, FieldType
 from shared.domain.records import DocumentState
 from shared.ingest.generate import validate_template
 
@@ -39,7 +40,9 @@ QuestionCount = Annotated[
 class CollectionChange(BodyModel):
     """A collection's options; an option that is absent or null follows the server's settings."""
 
-    model_config = example(questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100)
+    model_config = example(
+        questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100, filterable={"department": "keyword"}
+    )
 
     questions_per_chunk: QuestionCount | None = Field(None, description="auto: by the length of the chunk, 3 to 10")
     prompt: Annotated[str, AfterValidator(_template)] | None = Field(
@@ -56,6 +59,12 @@ class CollectionChange(BodyModel):
         le=100_000,
         description="divide documents into sections of so many characters, and sections into chunks",
     )
+    filterable: dict[str, FieldType] | None = Field(
+        None,
+        max_length=MOST_FIELDS,
+        description="fields of the metadata that filters find by an index; before the first document more can be added,"
+        " and those that are declared stay",
+    )
 
 
 class CollectionOptionsView(ReplyModel):
@@ -65,6 +74,7 @@ class CollectionOptionsView(ReplyModel):
     chunk_overlap_chars: int | None
     prepend_questions: bool | None
     section_max_chars: int | None
+    filterable: dict[str, FieldType] = Field(description="the metadata fields that are declared, with their types")
 
 
 class CollectionView(ReplyModel):
@@ -78,6 +88,7 @@ class CollectionView(ReplyModel):
             "chunk_overlap_chars": 100,
             "prepend_questions": None,
             "section_max_chars": None,
+            "filterable": {"department": "keyword", "year": "integer"},
         },
         created_at="2026-10-01T09:00:00Z",
         documents={"ready": 12, "searchable": 1},

@@ -42,6 +42,7 @@ def register(app: typer.Typer) -> None:
     ask.register(app)
     app.command()(status)
     app.command()(collections)
+    app.command()(declare)
     app.command()(reindex)
     app.add_typer(documents_app, name="documents")
     for command in (show, retry, delete):
@@ -176,6 +177,29 @@ def collections(url: Url = LOCAL, key: Key = None) -> None:
 
     with client_of(url, key) as client:
         console_of().print(output.collections_table(client.collections()))
+
+
+def declare(
+    collection: str,
+    fields: Annotated[list[str], typer.Argument(help="keyword, integer, float, bool or datetime, e.g. year=integer.")],
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Declare metadata fields that filters find by an index, before the collection's first document.
+
+    Fields that are declared stay. A collection that is not there is made.
+    """
+    declared = dict(map(_field, fields))
+    with client_of(url, key) as client:
+        filterable = client.declare(collection, declared)["options"]["filterable"]
+        print(f"{collection}: {', '.join(f'{name} ({kind})' for name, kind in filterable.items())}")
+
+
+def _field(text: str) -> tuple[str, str]:
+    name, _, kind = text.rpartition("=")
+    if not name or not kind:
+        raise typer.BadParameter(f"{text} is not FIELD=TYPE, such as year=integer", param_hint="FIELDS")
+    return name, kind
 
 
 def reindex(collection: str, url: Url = LOCAL, key: Key = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.filterable import FilterableField
 from shared.domain.places import Place, place_of
 from shared.domain.usage import Usage
 
@@ -44,6 +45,7 @@ class CollectionOptions:
     chunk_overlap_chars: int | None = None
     prepend_questions: bool | None = None  # to the text, before it is embedded; None: no
     section_max_chars: int | None = None
+    filterable: tuple[FilterableField, ...] = ()  # in the order of their declaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,7 @@ class DocumentToParse:
     filename: str | None
     title: str | None
     media_type: str | None
+    metadata: Mapping[str, Any]
     ready_questions: tuple[ReadyQuestion, ...] | None
     attempts: int
     lost_leases: int

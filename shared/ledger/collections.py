@@ -9,21 +9,31 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.errors import NotFound
+from shared.domain.errors import Conflict, NotFound
+from shared.domain.filterable import with_more
 from shared.domain.places import index_name
 from shared.domain.records import Collection, CollectionOptions
 from shared.ledger import states
 from shared.ledger.database import Database
 
-# Write a collection, or replace the options of the one of that name. An update that changes nothing still returns the
-# row, whoever wrote it.
+# Write a collection, or read the one of that name: an update that changes nothing returns the row, whoever wrote it.
 _ENSURE = text("""
     INSERT INTO collections AS c (id, tenant, name, options, embedding_model, index_name)
-    VALUES (:id, :tenant, :name, coalesce(CAST(:options AS jsonb), '{}'), :embedding_model, :index_name)
-    ON CONFLICT (tenant, name) DO UPDATE SET options = coalesce(CAST(:options AS jsonb), c.options)
+    VALUES (:id, :tenant, :name, '{}', :embedding_model, :index_name)
+    ON CONFLICT (tenant, name) DO UPDATE SET options = c.options
     RETURNING *
 """)
+
+# Lock a collection and read its options. Documents that come meanwhile wait: each refers to the row.
+_LOCK_OPTIONS = text("SELECT options FROM collections WHERE id = :id FOR UPDATE")
+
+# Look whether a collection has documents, those that are being deleted too.
+_HAS_DOCUMENTS = text("SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)")
+
+# Replace the options of a locked collection.
+_SET_OPTIONS = text("UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING *")
 
 # Read a collection by its name.
 _FIND = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name")
@@ -58,17 +68,25 @@ class Collections:
     async def ensure(
         self, tenant: str, name: str, *, embedding_model: str, options: CollectionOptions | None = None
     ) -> Collection:
-        """Return the collection, made if there is none; `options` replace those of an older one."""
+        """Return the collection, made if there is none; `options` replace those of an older one.
+
+        Filterable fields are added to those that are declared already.
+
+        Raises:
+            InvalidInput: a field cannot be declared, or there are too many.
+            Conflict: a field is declared with another type, or there are documents without it.
+        """
         parameters = {
             "id": uuid4(),
             "tenant": tenant,
             "name": name,
-            "options": json.dumps(_options_json(options)) if options else None,
             "embedding_model": embedding_model,
             "index_name": index_name(self._prefix, embedding_model, self._dimensions),
         }
         async with self._database.begin() as connection:
             row = (await connection.execute(_ENSURE, parameters)).mappings().one()
+            if options is not None:
+                row = await _set_options(connection, row["id"], options)
         return collection_of(row)
 
     async def find(self, tenant: str, name: str) -> Collection | None:
@@ -120,8 +138,25 @@ def collection_of(row: RowMapping) -> Collection:
     )
 
 
+async def _set_options(connection: AsyncConnection, collection_id: UUID, options: CollectionOptions) -> RowMapping:
+    locked = await connection.execute(_LOCK_OPTIONS, {"id": collection_id})
+    present = options_of(locked.scalar_one()).filterable
+    fields = with_more(present, options.filterable)
+    if fields != present and (await connection.execute(_HAS_DOCUMENTS, {"id": collection_id})).scalar_one():
+        raise Conflict(
+            "Fields are declared before the first document, and this collection has documents: declare them in a new"
+            " collection. Questions that are paid for are not paid for again there.",
+            field="filterable",
+        )
+    stored = json.dumps(_options_json(dataclasses.replace(options, filterable=fields)))
+    parameters = {"id": collection_id, "options": stored}
+    row: RowMapping = (await connection.execute(_SET_OPTIONS, parameters)).mappings().one()
+    return row
+
+
 def options_of(value: Mapping[str, Any]) -> CollectionOptions:
-    return CollectionOptions(**value)
+    fields = tuple((name, kind) for name, kind in value.get("filterable", ()))
+    return CollectionOptions(**{**value, "filterable": fields})
 
 
 def _options_json(options: CollectionOptions) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
         filename=row["filename"],
         title=row["title"],
         media_type=row["media_type"],
+        metadata=row["metadata"],
         ready_questions=None if given is None else tuple(ReadyQuestion(**q) for q in given),
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],

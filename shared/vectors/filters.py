@@ -25,10 +25,11 @@ from uuid import UUID
 from qdrant_client import models
 
 from shared.domain.errors import InvalidInput
+from shared.domain.filterable import FilterableField
 from shared.domain.places import Place
+from shared.vectors.fields import BOUNDS, indexed_condition
 from shared.vectors.groups import KINDS, PointKind, group
 
-_RANGE = {"gt", "gte", "lt", "lte"}
 _FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date} or {text: '...'}"
 _PLAIN = re.compile(r"[\w-]+(\[\d*\])*", re.ASCII)
 _MAX_CONDITIONS = 32
@@ -66,13 +67,20 @@ def visible_points(place: Place, conditions: Sequence[Condition] = ()) -> Visibl
     return VisiblePoints(place, of("q"), of("t"), corpus)
 
 
-def caller_conditions(metadata: object | None, document_ids: Sequence[UUID] | None) -> list[Condition]:
+def caller_conditions(
+    metadata: object | None, document_ids: Sequence[UUID] | None, fields: tuple[FilterableField, ...] = ()
+) -> list[Condition]:
     """Check a caller's filter and list of documents, and turn them into conditions that must all hold.
+
+    Args:
+        metadata: the filter.
+        document_ids: the documents that may be found; None: all.
+        fields: those that the collection declares.
 
     Raises:
         InvalidInput: the filter is malformed; `field` names the part to change.
     """
-    conditions = [] if metadata is None else metadata_conditions(metadata)
+    conditions = [] if metadata is None else metadata_conditions(metadata, fields)
     if document_ids is not None:
         ids = [str(document_id) for document_id in document_ids]
         conditions.append(models.FieldCondition(key="document_id", match=models.MatchAny(any=ids)))
@@ -170,8 +178,10 @@ def _equals(key: str, value: str | bool | int) -> models.FieldCondition:
     return models.FieldCondition(key=key, match=models.MatchValue(value=value))
 
 
-def metadata_conditions(filter_: object) -> list[Condition]:
+def metadata_conditions(filter_: object, fields: tuple[FilterableField, ...] = ()) -> list[Condition]:
     """Turn a caller's filter over metadata into conditions that must all hold.
+
+    Those on declared `fields` find an index.
 
     Raises:
         InvalidInput: the filter is malformed; `field` names the part to change.
@@ -180,11 +190,11 @@ def metadata_conditions(filter_: object) -> list[Condition]:
         raise InvalidInput("A filter is an object of metadata fields.", field="filter")
     if len(filter_) > _MAX_CONDITIONS:
         raise InvalidInput(f"A filter has at most {_MAX_CONDITIONS} fields.", field="filter")
-    return [_condition(str(name), value) for name, value in filter_.items()]
+    return [_condition(str(name), value, fields) for name, value in filter_.items()]
 
 
-def _condition(name: str, value: object) -> Condition:
-    key = _key(name)
+def _condition(name: str, value: object, fields: tuple[FilterableField, ...]) -> Condition:
+    key, value = indexed_condition(fields, name, value) or (_key(name), value)
     if isinstance(value, Mapping):
         return _operator(name, key, value)
     if isinstance(value, (bool, int, str)):
@@ -212,7 +222,7 @@ def _operator(name: str, key: str, value: Mapping[str, Any]) -> Condition:
         return models.Filter(must_not=[any_of])
     if operators == {"text"} and isinstance(value["text"], str) and value["text"].strip():
         return models.FieldCondition(key=key, match=models.MatchText(text=value["text"]))
-    if operators and operators <= _RANGE:
+    if operators and operators <= BOUNDS:
         return _range(name, key, value)
     raise _not_a_condition(name)
 

@@ -24,7 +24,7 @@ from shared.domain.errors import Permanent, Unavailable
 from shared.domain.places import Place
 from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
-from shared.vectors import filters
+from shared.vectors import fields, filters
 from shared.vectors.addresses import Addresses
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.layout import Layout
@@ -51,6 +51,7 @@ _INDEXED: Mapping[str, models.PayloadSchemaParams] = {
     "version": _INTEGER,
     "token": _INTEGER,
     "hidden": models.BoolIndexParams(type=models.BoolIndexType.BOOL, enable_hnsw=False),
+    **fields.INDEXES,
 }
 log = structlog.get_logger()
 

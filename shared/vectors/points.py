@@ -18,10 +18,12 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.filterable import FilterableField
 from shared.domain.places import Place
 from shared.domain.records import AcceptedQuestion
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import document_vector
+from shared.vectors.fields import indexed_values
 from shared.vectors.groups import group
 
 _NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids must not change between releases
@@ -75,6 +77,7 @@ class PointContext:
 
     Args:
         token: the fencing token of the claim that writes the points.
+        filterable: the fields of the metadata that its collection declares.
     """
 
     place: Place
@@ -87,6 +90,7 @@ class PointContext:
     created_at: datetime
     filename: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    filterable: tuple[FilterableField, ...] = ()
     hidden: bool = False
 
 
@@ -114,6 +118,7 @@ def points_of(
         "token": context.token,
         "heading_path": content.heading_path,
         "metadata": context.metadata,
+        **indexed_values(context.filterable, context.metadata),
     }
     if context.hidden:
         common["hidden"] = True

@@ -34,8 +34,21 @@ def foreask(capsys, monkeypatch, *arguments):
 
 
 COMMANDS = [
-    *("up", "demo", "ingest", "ask", "status", "collections", "documents", "dead", "accepted", "verify", "eval"),
-    *("worker", "scheduler", "api", "migrate", "key"),
+    *(
+        "up",
+        "demo",
+        "ingest",
+        "ask",
+        "status",
+        "collections",
+        "declare",
+        "documents",
+        "dead",
+        "accepted",
+        "verify",
+        "eval",
+    ),
+    *("accepted", "verify", "eval", "worker", "scheduler", "api", "migrate", "key"),
 ]
 
 
@@ -441,6 +454,24 @@ def test_a_filter_must_name_a_value(capsys, monkeypatch, queries):
 
     assert (code, queries) == (2, [])
     assert "year=2026" in err
+
+
+def test_fields_are_declared_with_their_types(capsys, monkeypatch):
+    asked = []
+
+    def declare(_, collection, filterable):
+        asked.append((collection, filterable))
+        return {"options": {"filterable": {"department": "keyword", **filterable}}}
+
+    monkeypatch.setattr(Client, "declare", declare)
+
+    code, out, _ = foreask(capsys, monkeypatch, "declare", "handbook", "year=integer", "a-b=bool")
+    assert (code, out) == (0, "handbook: department (keyword), year (integer), a-b (bool)\n")
+    assert asked == [("handbook", {"year": "integer", "a-b": "bool"})]
+
+    code, _, err = foreask(capsys, monkeypatch, "declare", "handbook", "year")
+    assert code == 2
+    assert "year is not FIELD=TYPE" in err
 
 
 def test_accepted_questions_are_lines_that_can_be_copied_from_and_removed_by_their_ids(capsys, monkeypatch):

@@ -193,3 +193,17 @@ def test_every_end_of_a_line_is_found_wherever_the_stream_is_cut(end):
 def test_local_servers_are_not_asked_for_through_a_proxy():
     assert module._is_local("http://127.0.0.1:8350")
     assert not module._is_local("https://foreask.example.com")
+
+
+def test_a_declaration_keeps_the_other_options_of_a_collection():
+    options = {"questions_per_chunk": 4, "prompt": None, "filterable": {"department": "keyword"}}
+    declared = {"year": "integer"}
+    foreask, server = client(httpx.Response(200, json={"options": options}))
+    foreask.declare("handbook", declared)
+
+    assert [request.method for request in server.requests] == ["GET", "PUT"]
+    assert json.loads(server.requests[1].content) == options | {"filterable": declared}
+
+    foreask, server = client(problem(404), httpx.Response(201, json={"options": {}}))
+    foreask.declare("new", declared)
+    assert json.loads(server.requests[1].content) == {"filterable": declared}

@@ -158,9 +158,10 @@ def test_dates_become_a_range_of_dates():
         {"any": ["a"], "gte": 1},
     ],
 )
-def test_what_is_not_a_condition_is_refused_with_its_field(wrong):
+@pytest.mark.parametrize("kind", [None, "keyword", "integer", "float", "bool", "datetime"])
+def test_what_is_not_a_condition_is_refused_with_its_field(wrong, kind):
     with pytest.raises(InvalidInput) as caught:
-        metadata_conditions({"field": wrong})
+        metadata_conditions({"field": wrong}, (("field", kind),) if kind else ())
 
     assert caught.value.field == "filter.field"
     assert "field" in caught.value.message
@@ -170,3 +171,42 @@ def test_what_is_not_a_condition_is_refused_with_its_field(wrong):
 def test_what_is_not_a_filter_is_refused(wrong):
     with pytest.raises(InvalidInput):
         metadata_conditions(wrong)
+
+
+FIELDS = (("tags", "keyword"), ("year", "integer"), ("price", "float"), ("draft", "bool"), ("at", "datetime"))
+
+
+@pytest.mark.parametrize(
+    ("name", "condition", "expected"),
+    [
+        ("tags", "a", {"key": "terms", "match": {"value": "tags=a"}}),
+        ("tags", {"any": ["a", "b"]}, {"key": "terms", "match": {"any": ["tags=a", "tags=b"]}}),
+        ("tags", {"none": ["a"]}, {"must_not": [{"key": "terms", "match": {"any": ["tags=a"]}}]}),
+        ("year", 2026, {"key": "terms", "match": {"value": "year=2026"}}),
+        ("year", {"any": [1, 2]}, {"key": "terms", "match": {"any": ["year=1", "year=2"]}}),
+        ("year", {"gte": 2026}, {"key": "number_0", "range": {"gte": 2026}}),
+        ("price", {"lt": 2}, {"key": "number_1", "range": {"lt": 2}}),
+        ("price", 2.5, {"key": "number_1", "range": {"gte": 2.5, "lte": 2.5}}),
+        ("draft", True, {"key": "terms", "match": {"value": "draft=true"}}),
+        # What an index would not find as the metadata does.
+        ("tags", 1, {"key": "metadata.tags", "match": {"value": 1}}),
+        ("tags", {"text": "a"}, {"key": "metadata.tags", "match": {"text": "a"}}),
+        ("year", True, {"key": "metadata.year", "match": {"value": True}}),
+        ("price", 2, {"key": "metadata.price", "match": {"value": 2}}),
+        ("draft", 1, {"key": "metadata.draft", "match": {"value": 1}}),
+        ("at", "2026-01-01", {"key": "metadata.at", "match": {"value": "2026-01-01"}}),
+        ("at", {"gte": 5}, {"key": "metadata.at", "range": {"gte": 5}}),
+        ("year[]", 2026, {"key": "metadata.year[]", "match": {"value": 2026}}),
+        ("other", "a", {"key": "metadata.other", "match": {"value": "a"}}),
+    ],
+)
+def test_a_filter_on_a_declared_field_finds_its_index(name, condition, expected):
+    (built,) = metadata_conditions({name: condition}, FIELDS)
+
+    assert built.model_dump(exclude_none=True, by_alias=True) == expected
+
+
+def test_dates_of_a_declared_field_have_an_index():
+    (built,) = metadata_conditions({"at": {"gte": "2024-01-01"}}, FIELDS)
+
+    assert (built.key, built.range.gte.year) == ("datetime_0", 2024)

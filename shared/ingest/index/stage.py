@@ -333,6 +333,7 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
         created_at=chunk.created_at,
         filename=chunk.filename,
         metadata=chunk.metadata,
+        filterable=chunk.options.filterable,
         hidden=chunk.hidden,
     )
     accepted = [(question, vector) for question, vector in judged.accepted if not isinstance(vector, Permanent)]

@@ -15,6 +15,7 @@ import structlog
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Unreadable
+from shared.domain.filterable import require_fit
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
 from shared.domain.records import CollectionOptions, DocumentToParse, NewChunk
 from shared.domain.retry import RetryPolicy, decide
@@ -71,6 +72,7 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
     """Divide a document into chunks, each with the key under which its questions are paid for."""
     try:
         poison.check(document.lost_leases)
+        require_fit(document.options.filterable, document.metadata)  # the API may not have seen the declaration yet
         parsed = await _read(parser, document)
         if not parsed.chunks:
             raise Unreadable("The document has no text.")

@@ -120,7 +120,8 @@ class Retriever:
             Transient: the embedding provider or Qdrant is not available.
         """
         retrieval = Retrieval()
-        conditions = caller_conditions(query.filter, query.document_ids)
+        fields = collection.options.filterable if collection else ()
+        conditions = caller_conditions(query.filter, query.document_ids, fields)
         if collection is None:
             return retrieval
         retrieval.weights = query.weights or collection.weights

@@ -1,0 +1,122 @@
+"""Filterable fields: metadata that a collection declares with a type, so that filters on it find an index.
+
+Fields are declared before the first document, and only added: every point of the collection has them, and the place of
+a field among the others never changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Literal
+
+from shared.domain.errors import Conflict, InvalidInput
+
+FieldType = Literal["keyword", "integer", "float", "bool", "datetime"]
+FilterableField = tuple[str, FieldType]
+"""The name of a field at the top of the metadata, and the type of its values."""
+
+MOST_FIELDS = 16
+MOST_NUMBERS = 8  # fields that are compared as numbers
+MOST_DATETIMES = 4
+NUMBERS: frozenset[FieldType] = frozenset({"integer", "float"})
+
+_NAME = re.compile(r"""[^\x00-\x1f\x7f."\\\[\]=]{1,100}""")
+# What Qdrant reads as a date, of what ISO 8601 allows; it counts microseconds.
+_DATETIME = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?)?",
+    re.ASCII,
+)
+_VALUES: Mapping[FieldType, str] = {
+    "keyword": "a text",
+    "integer": "a whole number of 64 bits",
+    "float": "a number",
+    "bool": "true or false",
+    "datetime": "a date such as 2026-05-01 or 2026-05-01T09:30:00Z",
+}
+
+
+def fits(kind: FieldType, value: object) -> bool:
+    """Whether a value of the metadata, or of a filter, is of a type."""
+    return _FITS[kind](value)
+
+
+def values_of(value: object) -> list[object]:
+    """The values of a field: those of a list, or the one that there is; null is none."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def require_fit(fields: tuple[FilterableField, ...], metadata: Mapping[str, object]) -> None:
+    """Raise `InvalidInput` where the metadata has a value that is not of its field's type."""
+    for name, kind in fields:
+        if not all(fits(kind, value) for value in values_of(metadata.get(name))):
+            raise InvalidInput(
+                f"The collection declares the metadata field '{name}' as {kind}: its value is {_VALUES[kind]}, a list"
+                " of these, or null.",
+                field=f"metadata.{name}",
+            )
+
+
+def with_more(
+    present: tuple[FilterableField, ...], declared: tuple[FilterableField, ...]
+) -> tuple[FilterableField, ...]:
+    """Return the fields of a collection with those that are declared now; one that is there already stays as it is.
+
+    Raises:
+        InvalidInput: a name cannot be declared, or there are too many fields.
+        Conflict: a field has another type already.
+    """
+    types = dict(present)
+    for name, kind in declared:
+        _require_name(name)
+        if types.setdefault(name, kind) != kind:
+            raise Conflict(
+                f"The field '{name}' is declared as {types[name]} and stays so: use a new collection.",
+                field="filterable",
+            )
+    _require_few(list(types.values()))
+    return tuple(types.items())
+
+
+def _require_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f'A declared field is a name at the top of the metadata, of up to 100 characters without . = [ ] " and \\:'
+            f" '{name}' is not.",
+            field="filterable",
+        )
+
+
+def _require_few(types: list[FieldType]) -> None:
+    if len(types) > MOST_FIELDS:
+        raise InvalidInput(f"A collection declares at most {MOST_FIELDS} fields.", field="filterable")
+    if sum(kind in NUMBERS for kind in types) > MOST_NUMBERS:
+        raise InvalidInput(f"A collection declares at most {MOST_NUMBERS} fields of numbers.", field="filterable")
+    if types.count("datetime") > MOST_DATETIMES:
+        raise InvalidInput(f"A collection declares at most {MOST_DATETIMES} fields of dates.", field="filterable")
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _is_datetime(value: object) -> bool:
+    if not isinstance(value, str) or not _DATETIME.fullmatch(value):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+_FITS: Mapping[FieldType, Callable[[object], bool]] = {
+    "keyword": lambda value: isinstance(value, str),
+    "integer": _is_integer,
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "bool": lambda value: isinstance(value, bool),
+    "datetime": _is_datetime,
+}

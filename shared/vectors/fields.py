@@ -1,0 +1,98 @@
+"""Where the values of declared metadata fields stand in points, and how filters find them there.
+
+Tenants share a collection of Qdrant, and an index is for a key in the points of all. So a field has no key of its own:
+its values are copied to keys of which there is a fixed number, whatever fields are called and of which types they are.
+
+terms                         texts, whole numbers and truths that are equal to something: "department=hr"
+number_0 ... number_7         numbers that are compared
+datetime_0 ... datetime_3     dates that are compared
+
+The n-th field of numbers that a collection declares has `number_n`, and so with dates.
+
+A filter that an index cannot answer exactly as the metadata would is answered by the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qdrant_client import models
+
+from shared.domain.filterable import MOST_DATETIMES, MOST_NUMBERS, NUMBERS, FieldType, FilterableField, fits, values_of
+
+TERMS = "terms"
+BOUNDS = frozenset({"gt", "gte", "lt", "lte"})
+_OF_TERMS: frozenset[FieldType] = frozenset({"keyword", "integer", "bool"})
+_LISTED: frozenset[FieldType] = frozenset({"keyword", "integer"})  # what `any` and `none` take
+
+INDEXES: Mapping[str, models.PayloadSchemaParams] = {
+    TERMS: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False),
+    **{
+        f"number_{n}": models.FloatIndexParams(type=models.FloatIndexType.FLOAT, enable_hnsw=False)
+        for n in range(MOST_NUMBERS)
+    },
+    **{
+        f"datetime_{n}": models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME, enable_hnsw=False)
+        for n in range(MOST_DATETIMES)
+    },
+}
+
+
+def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of declared fields by their keys in a point. The metadata fits the fields."""
+    payload: dict[str, Any] = {}
+    terms = [
+        _term(name, value) for name, kind in fields if kind in _OF_TERMS for value in values_of(metadata.get(name))
+    ]
+    if terms:
+        payload[TERMS] = terms
+    for name, key in _compared(fields):
+        if values := values_of(metadata.get(name)):
+            payload[key] = values
+    return payload
+
+
+def indexed_condition(fields: tuple[FilterableField, ...], name: str, condition: object) -> tuple[str, object] | None:
+    """Return a key of points, and the condition on it that says the same as one on a field of the metadata.
+
+    None where the field is not declared, or where the index would not find exactly the same.
+    """
+    kind = dict(fields).get(name)
+    if kind is None:
+        return None
+    if not isinstance(condition, Mapping):
+        if kind in _OF_TERMS and fits(kind, condition):
+            return TERMS, _term(name, condition)
+        # Equality of fractions is a range: as with undeclared fields it finds 2 and 2.0.
+        return (dict(_compared(fields))[name], condition) if kind in NUMBERS and type(condition) is float else None
+    if kind in _LISTED and len(condition) == 1 and condition.keys() <= {"any", "none"}:
+        return _listed(name, kind, condition)
+    if condition and condition.keys() <= BOUNDS and kind not in {"keyword", "bool"}:
+        return _bounded(dict(_compared(fields))[name], kind, condition)
+    return None
+
+
+def _listed(name: str, kind: FieldType, condition: Mapping[str, Any]) -> tuple[str, object] | None:
+    ((operator, values),) = condition.items()
+    if not isinstance(values, list) or not all(fits(kind, value) for value in values):
+        return None
+    return TERMS, {operator: [_term(name, value) for value in values]}
+
+
+def _bounded(key: str, kind: FieldType, condition: Mapping[str, Any]) -> tuple[str, object] | None:
+    are_texts = all(isinstance(bound, str) for bound in condition.values())
+    return (key, condition) if are_texts == (kind == "datetime") else None
+
+
+def _compared(fields: tuple[FilterableField, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the fields whose values are compared, each with its key."""
+    numbers = (name for name, kind in fields if kind in NUMBERS)
+    datetimes = (name for name, kind in fields if kind == "datetime")
+    yield from ((name, f"number_{n}") for n, name in enumerate(numbers))
+    yield from ((name, f"datetime_{n}") for n, name in enumerate(datetimes))
+
+
+def _term(name: str, value: object) -> str:
+    """A field and its value as one text. A name has no `=`, and within a collection a field has one type."""
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"

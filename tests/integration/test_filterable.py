@@ -1,0 +1,283 @@
+"""Declared metadata fields: filters find the same by an index as without one, whoever else declares what."""
+
+import asyncio
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.errors import Conflict
+from shared.domain.places import Place
+from shared.domain.records import CollectionOptions, DocumentState
+from shared.ledger.documents import _insert
+from shared.vectors.fields import INDEXES
+from shared.vectors.filters import caller_conditions, visible_points
+from shared.vectors.points import PointContext, points_of
+from tests.api import work
+
+EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
+FIELDS = (
+    ("department", "keyword"),
+    ("year", "integer"),
+    ("tags", "keyword"),
+    ("price", "float"),
+    ("size", "integer"),
+    ("draft", "bool"),
+    ("at", "datetime"),
+    ("until", "datetime"),
+)
+# The same names for another tenant, each with another type.
+OTHER_FIELDS = tuple((name, "keyword") for name, kind in FIELDS if kind != "keyword")
+
+TEXTS = st.sampled_from(["", "a", "b", "A", "ü", "a=b", "true", "1", "2024-01-01", "annual report", "department=a"])
+INTEGERS = st.sampled_from([-(2**63), 2**63 - 1, 2**53, 2**53 + 1, -1, 0, 1, 2, 2024])
+FLOATS = st.sampled_from([0.0, -0.0, 0.5, 1, 2, 2.0, 2**53 + 1, -1e300, 1e300, 5e-324])
+DATES = st.sampled_from(
+    [
+        "2024-01-01",
+        "2024-01-01T00:00:00Z",
+        "2024-01-01 00:00:00",
+        "2024-01-01T00:00:00.000001Z",
+        "2024-01-01T01:00:00+01:00",
+        "2023-12-31T23:59:59.999999",
+        "0001-01-01",
+        "9999-12-31T23:59:59Z",
+    ]
+)
+VALUES = {"keyword": TEXTS, "integer": INTEGERS, "float": FLOATS, "bool": st.booleans(), "datetime": DATES}
+NUMBERS = INTEGERS | FLOATS | st.sampled_from([0.25, 1.5, 2023.5, -(2.0**63)])
+
+
+def metadata(fields):
+    """Values, lists of them, null, or nothing."""
+    values = {name: VALUES[kind] | st.none() | st.lists(VALUES[kind], max_size=3) for name, kind in fields}
+    return st.fixed_dictionaries({}, optional=values)
+
+
+def bounds(values):
+    return st.dictionaries(st.sampled_from(["gt", "gte", "lt", "lte"]), values, min_size=1, max_size=2)
+
+
+def lists(values):
+    return st.lists(values, min_size=1, max_size=3)
+
+
+LISTS = lists(TEXTS) | lists(INTEGERS)
+CONDITIONS = (
+    (TEXTS | NUMBERS | st.booleans())
+    | LISTS.map(lambda values: {"any": values})
+    | LISTS.map(lambda values: {"none": values})
+    | bounds(NUMBERS)
+    | bounds(DATES)
+    | st.sampled_from(["a", "annual", "report annual"]).map(lambda text: {"text": text})
+)
+FILTERS = st.dictionaries(st.sampled_from([name for name, _ in FIELDS]), CONDITIONS, min_size=1, max_size=2)
+
+
+def points(place, documents, fields):
+    """A point for each document, with the fields declared."""
+    content = ChunkContent.whole("The text.")
+    for document, values in documents.items():
+        context = PointContext(place, document, uuid4(), 1, 1, 0, "a.md", EPOCH, metadata=values, filterable=fields)
+        yield from points_of(content, context, None, [])
+
+
+@pytest.fixture(scope="module")
+async def shared_collection(session_services):
+    """A collection of Qdrant for all examples; each has places of its own."""
+    name = f"test-{uuid4().hex}"
+    await session_services.index.ensure_collection(name, 3)
+    yield name
+    await session_services.index.drop_collection(name)
+
+
+async def found(index, place, filter_, fields):
+    """The documents that a filter finds."""
+    where = visible_points(place, caller_conditions(filter_, None, fields))
+    (hits,) = await index.search(place.index_name, [{"filter": where.texts, "limit": 100, "with_payload": True}])
+    return sorted(hit.payload["document_id"] for hit in hits)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    documents=st.lists(metadata(FIELDS), min_size=1, max_size=8),
+    others=st.lists(metadata(OTHER_FIELDS), max_size=4),
+    filters=st.lists(FILTERS, min_size=1, max_size=6),
+)
+async def test_a_declared_field_finds_what_it_finds_undeclared(
+    session_services, shared_collection, documents, others, filters
+):
+    index = session_services.index
+    declared, undeclared, other = (Place(shared_collection, tenant, uuid4().hex) for tenant in ("a", "b", "c"))
+    same = {uuid4(): values for values in documents}
+    written = [*points(declared, same, FIELDS), *points(undeclared, same, ())]
+    written += points(other, {uuid4(): values for values in others}, OTHER_FIELDS)
+    await index.upsert(shared_collection, written)
+
+    for filter_ in filters:
+        expected = await found(index, undeclared, filter_, ())
+        assert await found(index, declared, filter_, FIELDS) == expected, filter_
+
+
+@pytest.mark.parametrize(
+    ("filter_", "expected"),
+    [
+        ({"department": "hr"}, ["leave", "list"]),
+        ({"department": {"any": ["hr", "law"]}}, ["law", "leave", "list"]),
+        ({"department": {"none": ["hr"]}}, ["law", "none", "null"]),
+        ({"year": 2024}, ["law", "list"]),
+        ({"year": {"any": [2024, 2026]}}, ["law", "leave", "list"]),
+        ({"year": {"gte": 2025}}, ["leave", "list"]),
+        ({"year": {"gt": 2023.5, "lt": 2025.5}}, ["law", "list"]),
+        ({"draft": True}, ["leave"]),
+        ({"price": 2.0}, ["law", "leave"]),
+        ({"at": {"gte": "2024-06-01", "lt": "2024-06-02T00:00:00+02:00"}}, ["leave"]),
+        ({"department": "hr", "year": {"gt": 2025}}, ["leave"]),
+        ({"department": {"text": "hr"}}, ["leave", "list"]),
+    ],
+)
+async def test_what_filters_on_declared_fields_mean(session_services, shared_collection, filter_, expected):
+    place = Place(shared_collection, "a", uuid4().hex)
+    of_names = {
+        "leave": {"department": "hr", "year": 2026, "draft": True, "price": 2, "at": "2024-06-01T10:00:00Z"},
+        "law": {"department": "law", "year": 2024, "draft": False, "price": 2.0, "at": "2024-06-02"},
+        "list": {"department": ["x", "hr"], "year": [2024, 2025], "draft": []},
+        "null": {"department": None, "year": None, "at": None},
+        "none": {},
+    }
+    ids = {name: uuid4() for name in of_names}
+    documents = {ids[name]: values for name, values in of_names.items()}
+    await session_services.index.upsert(shared_collection, list(points(place, documents, FIELDS)))
+
+    hits = await found(session_services.index, place, filter_, FIELDS)
+
+    assert sorted(name for name, document in ids.items() if str(document) in hits) == expected
+
+
+async def test_every_index_that_fields_may_need_is_there_from_the_beginning(session_services, shared_collection):
+    info = await session_services.index._client.get_collection(shared_collection)
+
+    assert info.payload_schema.keys() >= INDEXES.keys()
+    assert {index.params.enable_hnsw for field, index in info.payload_schema.items() if field in INDEXES} == {False}
+
+
+async def put(client, **options):
+    return await client.put("/v1/collections/a", json=options)
+
+
+async def upload(client, name, **values):
+    body = {"text": f"The text of {name}.", "external_id": name, "collection": "a", "metadata": values}
+    return await client.post("/v1/documents", json=body)
+
+
+async def test_documents_are_found_by_what_their_collection_declares(client, services, provider):
+    declared = {"department": "keyword", "year": "integer"}
+    made = await put(client, filterable=declared)
+    assert (made.status_code, made.json()["options"]["filterable"]) == (201, declared)
+    for name, department, year in (("leave", "hr", 2025), ("pay", "hr", 2026), ("law", "legal", 2026)):
+        assert (await upload(client, name, department=department, year=year)).status_code == 202
+    await work(services)
+
+    asked = {"question": "What does the text say?", "collection": "a"}
+    for filter_, expected in (({"department": "hr", "year": {"gte": 2026}}, {"pay"}), ({"year": 2026}, {"pay", "law"})):
+        reply = await client.post("/v1/retrieve", json=asked | {"filter": filter_})
+        assert {chunk["external_id"] for chunk in reply.json()["chunks"]} == expected
+    collection = await services.ledger.collections.get("default", "a")
+    stored, _ = await services.index._client.scroll(collection.index_name, limit=100)
+    assert {tuple(point.payload["terms"]) for point in stored} == {
+        ("department=hr", "year=2025"),
+        ("department=hr", "year=2026"),
+        ("department=legal", "year=2026"),
+    }
+    assert {tuple(point.payload["number_0"]) for point in stored} == {(2025,), (2026,)}
+
+
+@pytest.mark.parametrize("wrong", ["2026", 2026.0, True, 2**63, {"of": 1}, [2026, "2027"], [[2026]], [None]], ids=repr)
+async def test_metadata_of_another_type_is_refused_at_the_upload(client, wrong):
+    await put(client, filterable={"year": "integer"})
+
+    reply = await upload(client, "a", year=wrong)
+
+    assert (reply.status_code, reply.json()["field"]) == (422, "metadata.year")
+    assert "declares the metadata field 'year' as integer" in reply.json()["detail"]
+    for fitting in (None, 2026, [], [2026, 2027]):
+        assert (await upload(client, "a", year=fitting)).status_code == 202
+    assert (await upload(client, "b")).status_code == 202
+
+
+async def test_fields_are_declared_before_the_first_document_and_stay(client, services):
+    await put(client, filterable={"year": "integer"})
+    more = await put(client, filterable={"department": "keyword", "month": "integer"}, questions_per_chunk=4)
+    assert more.json()["options"]["filterable"] == {"year": "integer", "department": "keyword", "month": "integer"}
+    stored = (await services.ledger.collections.get("default", "a")).options.filterable
+    assert stored == (("year", "integer"), ("department", "keyword"), ("month", "integer"))
+
+    kept = await put(client, questions_per_chunk=5)
+    assert (kept.json()["options"]["filterable"], kept.json()["options"]["questions_per_chunk"]) == (dict(stored), 5)
+    other_type = await put(client, filterable={"year": "keyword"})
+    assert (other_type.status_code, other_type.json()["field"]) == (409, "filterable")
+
+    await upload(client, "a", year=2026)
+    late = await put(client, filterable={"tags": "keyword"}, questions_per_chunk=7)
+    assert (late.status_code, late.json()["field"]) == (409, "filterable")
+    assert (await services.ledger.collections.get("default", "a")).options.questions_per_chunk == 5
+    assert (await put(client, filterable={"month": "integer"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"owner.team": "keyword"},
+        {"a=b": "keyword"},
+        {"rows[]": "integer"},
+        {'"a"': "keyword"},
+        {"": "keyword"},
+        {"x" * 101: "keyword"},
+        {f"n{n}": "integer" for n in range(9)},
+        {f"at{n}": "datetime" for n in range(5)},
+        {f"k{n}": "keyword" for n in range(17)},
+    ],
+    ids=lambda declared: f"{next(iter(declared))[:10]} {len(declared)}",
+)
+async def test_what_cannot_be_declared_makes_no_collection(client, declared):
+    reply = await put(client, filterable=declared)
+
+    assert (reply.status_code, reply.json()["field"]) == (422, "filterable")
+    assert (await client.get("/v1/collections")).json()["items"] == []
+
+
+async def test_a_type_that_does_not_exist_is_named(client):
+    reply = await put(client, filterable={"place": "geo"})
+
+    assert (reply.status_code, reply.json()["field"]) == (422, "filterable.place")
+
+
+async def declare(services, *fields):
+    return await services.ledger.collections.ensure(
+        "default", "default", embedding_model="scripted-embedding", options=CollectionOptions(filterable=fields)
+    )
+
+
+async def test_a_declaration_waits_for_the_document_that_is_being_written(services, library):
+    await library.collection()
+    async with services.database.begin() as connection:
+        await _insert(connection, await library.new("The text."))
+        declaring = asyncio.create_task(declare(services, ("year", "integer")))
+        await asyncio.sleep(0.2)
+        assert not declaring.done()
+
+    with pytest.raises(Conflict):
+        await declaring
+
+
+async def test_a_document_that_came_past_its_declaration_fails_with_what_to_do(services, library):
+    await declare(services, ("year", "integer"))
+    document = await library.add("The text.", metadata={"year": "2026"})
+    await work(services, "parse")
+
+    document = await services.ledger.documents.get("default", document.id)
+    assert document.state is DocumentState.FAILED
+    assert document.error.startswith("The collection declares the metadata field 'year' as integer")
