@@ -30,6 +30,7 @@ from shared.vectors.filters import collection_points
 
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = ("parse", "generate", "index", "scheduler")
+_LOOK_SECONDS, _LOOK_LATER_SECONDS = 0.05, 0.25  # between two looks: what looks must not be a part of what is measured
 
 
 class Process(Protocol):
@@ -214,13 +215,15 @@ class Deployment:
 
     def wait_until_settled(self, count: int, collection: str = "default", timeout: float = 120) -> list[dict[str, Any]]:
         """Wait until so many documents are there and none is in work."""
-        deadline = time.monotonic() + timeout
+        deadline, left = time.monotonic() + timeout, 1.0
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError):
                 states = self.states(collection)
-                if sum(states.values()) == sum(states.get(s, 0) for s in ("ready", "degraded", "failed")) == count:
+                ended = sum(states.get(state, 0) for state in ("ready", "degraded", "failed"))
+                if sum(states.values()) == ended == count:
                     return self.documents(collection)
-            time.sleep(0.1)
+                left = max(0.0, 1 - ended / max(1, count))
+            time.sleep(_LOOK_SECONDS + left * _LOOK_LATER_SECONDS)
         open_ = [
             (d["external_id"], d["state"], d["chunks"]) for d in self.documents(collection) if d["state"] != "ready"
         ]
@@ -258,8 +261,20 @@ class Deployment:
         """Processor seconds of the API and each worker, with their children."""
         return {name: _cpu(process.pid) for name, process in self.processes.items() if process.poll() is None}
 
+    def engine_cpu_seconds(self) -> dict[str, float]:
+        """Processor seconds of each embedded engine, with its children."""
+        return {name: _cpu(pid) for name, pid in self.stack.pids().items()}
+
     def peak_bytes(self) -> dict[str, int]:
         return {name: _peak(process.pid) for name, process in self.processes.items() if process.poll() is None}
+
+    def wait_for_workers(self) -> None:
+        """Wait until every worker and the scheduler have started; their start is no part of what they do."""
+        deadline = time.monotonic() + 60
+        while not all(_has_started(self.data_dir / "logs" / f"{role}.log") for role in self._roles):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"a worker did not start\n{self.logs()}")
+            time.sleep(0.05)
 
     def _wait_for_api(self) -> None:
         deadline = time.monotonic() + 60
@@ -281,6 +296,10 @@ def corpus(documents: int = 200, sections: int = 5, words: int = 200) -> dict[st
             parts.append(f"## Section {s} of report {d}\n\n{body}.")
         texts[f"report-{d}.md"] = "\n\n".join(parts)
     return texts
+
+
+def _has_started(path: Path) -> bool:
+    return any(event in path.read_text(errors="replace") for event in ("worker.started", "scheduler.elected"))
 
 
 def _tail(path: Path) -> str:

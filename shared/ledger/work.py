@@ -255,7 +255,7 @@ class Work:
             changed += (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(whole))).all() if whole else []
             held = {(row.id, row.version) for row in changed}
             settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
-            stale = [o.chunk for o in outcomes if o not in settled]
+            stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
             await feedback.settle_accepted(connection, settled)
             await feedback.take_back_late(connection, stale)
             await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])

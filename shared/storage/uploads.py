@@ -10,18 +10,20 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 import structlog
 
 from shared.domain.errors import TooLarge, Unavailable, Unreadable
 
+T = TypeVar("T")
 _FLUSH_BYTES = 1 << 20
 _RETRY_AFTER = timedelta(seconds=30)
 _AWAY_PAUSE = timedelta(seconds=5)
@@ -98,6 +100,20 @@ class Uploads:
         if marker != str(deployment):
             log.error("uploads.refused", folder_of=marker, ledger_of=str(deployment))
             raise _not_ours(_ANOTHERS)
+
+    async def _in_own(self, write: Callable[[], T]) -> T:
+        """Write where the folder is this deployment's; looking and writing take one turn of a thread.
+
+        Raises:
+            Unavailable: as `require_own`.
+            OSError: the disk refused.
+        """
+        deployment = str(await self._owner.id())
+        written = await asyncio.to_thread(_if_marked, self.folder, deployment, write)
+        if written:
+            return written[0]
+        await self.require_own()
+        return await asyncio.to_thread(write)
 
     async def adopt(self) -> None:
         """Make the folder this deployment's, whatever it held."""
@@ -183,7 +199,6 @@ class Uploads:
         file: BinaryIO | None = None
         with _removed_on_failure(path):
             try:
-                await self.require_own()
                 async for piece in pieces:
                     size += len(piece)
                     if size > max_bytes:
@@ -192,10 +207,11 @@ class Uploads:
                     buffer += piece
                     if len(buffer) >= _FLUSH_BYTES:
                         if file is None:
-                            file = await asyncio.to_thread(_create, path)
+                            file = await self._in_own(partial(_create, path))
                         await asyncio.to_thread(file.write, bytes(buffer))
                         buffer.clear()
-                await asyncio.to_thread(_finish, file, bytes(buffer), path)
+                finish = partial(_finish, file, bytes(buffer), path)
+                await (self._in_own(finish) if file is None else asyncio.to_thread(finish))
             finally:
                 if file is not None:
                     file.close()
@@ -208,8 +224,7 @@ class Uploads:
         name = uuid4().hex
         path = self.path(name)
         with _removed_on_failure(path):
-            await self.require_own()
-            await asyncio.to_thread(_finish, None, content, path)
+            await self._in_own(partial(_finish, None, content, path))
         return Upload(name, len(content), hashlib.sha256(content).digest())
 
     async def remove(self, names: Sequence[str]) -> None:
@@ -273,6 +288,11 @@ def _marker(folder: Path) -> str | None:
         return (folder / _MARKER).read_text().strip() or None
     except FileNotFoundError:
         return None
+
+
+def _if_marked(folder: Path, deployment: str, write: Callable[[], T]) -> list[T]:
+    """Write where the folder is this deployment's, and return what that returned; else return nothing."""
+    return [write()] if _marker(folder) == deployment else []
 
 
 def _mark(folder: Path, deployment: UUID) -> None:

@@ -41,18 +41,24 @@ class SparseVector:
 
 def document_vector(text: str) -> SparseVector:
     """Weigh a document's terms by how often they occur, saturating, less in long documents."""
-    counts = Counter(_terms(text))
-    length = _K1 * (1 - _B + _B * counts.total() / _AVERAGE_WORDS)
-    return _vector({term: n * (_K1 + 1) / (n + length) for term, n in counts.items()})
+    counts = _counts(text)
+    length = _K1 * (1 - _B + _B * sum(counts.values()) / _AVERAGE_WORDS)
+    weights = {n: round(n * (_K1 + 1) / (n + length), 6) for n in set(counts.values())}
+    return _vector({term: weights[n] for term, n in counts.items()})
 
 
 def query_vector(text: str) -> SparseVector:
     """Weigh each term of a query once."""
-    return _vector(dict.fromkeys(_terms(text), 1.0))
+    return _vector(dict.fromkeys(_counts(text), 1.0))
 
 
-def _terms(text: str) -> list[int]:
-    return [code for word in _WORD.findall(text.lower()) if (code := _term(word)) is not None]
+def _counts(text: str) -> dict[int, int]:
+    """How often each term occurs; every word is looked up once, however often it occurs."""
+    counts: dict[int, int] = {}
+    for word, n in Counter(_WORD.findall(text.lower())).items():
+        if (term := _term(word)) is not None:
+            counts[term] = counts.get(term, 0) + n
+    return counts
 
 
 @lru_cache(maxsize=200_000)
@@ -65,4 +71,4 @@ def _term(word: str) -> int | None:
 
 def _vector(weights: dict[int, float]) -> SparseVector:
     terms = sorted(weights)
-    return SparseVector(terms, [round(weights[term], 6) for term in terms])
+    return SparseVector(terms, [weights[term] for term in terms])

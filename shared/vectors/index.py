@@ -87,7 +87,7 @@ class StoredPoint:
     hidden: bool
 
 
-class _SearchReply(BaseModel):
+class _PointsReply(BaseModel):
     result: list[dict[str, Any]]
 
 
@@ -270,7 +270,7 @@ class Index:
         # Below the typed methods: a model for each of hundreds of hits costs more than the search.
         with self._if_there():
             reply = await self._client.http.client.request(
-                type_=_SearchReply,
+                type_=_PointsReply,
                 method="POST",
                 url="/collections/{collection_name}/points/query/batch",
                 path_params={"collection_name": name},
@@ -317,9 +317,17 @@ class Index:
             Each of shape `(dimensions,)` and unit length; points without one are missing.
         """
         with self._if_there():
-            records = await self._client.retrieve(name, list(ids), with_payload=False, with_vectors=["dense"])
-            vectors = {str(r.id): r.vector for r in records if isinstance(r.vector, dict) and "dense" in r.vector}
-            return {point_id: np.asarray(v["dense"], dtype=np.float32) for point_id, v in vectors.items()}
+            # Below the typed methods, as in `search`.
+            reply = await self._client.http.client.request(
+                type_=_PointsReply,
+                method="POST",
+                url="/collections/{collection_name}/points",
+                path_params={"collection_name": name},
+                headers={"content-type": "application/json"},
+                content=orjson.dumps({"ids": ids, "with_payload": False, "with_vector": ["dense"]}),
+            )
+            vectors = {str(point["id"]): point.get("vector") or {} for point in reply.result}
+            return {i: np.asarray(v["dense"], dtype=np.float32) for i, v in vectors.items() if "dense" in v}
         return {}
 
     async def _newest(self, where: VisiblePoints, listed: Search) -> dict[str, Hit]:
