@@ -22,6 +22,7 @@ from shared.ledger import (
     Feedback,
     Ledger,
     QueryLog,
+    Tallies,
     Work,
 )
 from shared.ledger.database import Database
@@ -71,6 +72,7 @@ class Parts:
             feedback=Feedback(database),
             calibrations=Calibrations(database),
             costs=Costs(database),
+            tallies=Tallies(database),
         )
 
     @cached_property
