@@ -20,7 +20,6 @@ from shared.ledger.documents import Documents
 from shared.settings import Settings
 
 _FRESH_SECONDS = 0.5  # listeners look once a second, each at its own time
-_COUNTED_A_SECOND = 100_000  # documents: a million are counted every ten seconds
 _MOST_DOCUMENTS = 200  # of one read
 _MOST_EVENTS = 1_000  # kept for whoever looks next
 _MOST_LISTENERS = 1_000  # of a tenant
@@ -53,7 +52,6 @@ class ProgressFeed:
         self._seen_at: datetime | None = None  # by PostgreSQL's clock
         self._read_at = self._whole_at = -_FRESH_SECONDS  # by this process's
         self._counts: dict[str, int] = {}
-        self._count_at = 0.0
         self._number = 0
         self._events: dict[UUID | str, _Event] = {}  # the latest of each document and of each kind, in order of number
         self._lock = asyncio.Lock()
@@ -100,12 +98,8 @@ class ProgressFeed:
             self._tell_document(document)
 
     async def _count(self) -> None:
-        """Count the documents, less often where there are many."""
-        if time.monotonic() < self._count_at:
-            return
         counts = await self._documents.counts(self._tenant)
         self._counts = {state.value: n for state, n in counts.items() if state is not DocumentState.DELETING}
-        self._count_at = time.monotonic() + sum(counts.values()) / _COUNTED_A_SECOND
 
     def _tell_document(self, document: Document) -> None:
         piece = event("document", view(document, self._settings))

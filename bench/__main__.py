@@ -1,4 +1,4 @@
-"""`python -m bench [NAME...]`: run the benchmarks, all of them or those named; each prints what it measured."""
+"""`python -m bench [NAME [ARGUMENT...]]`: run the benchmarks, all of them or one; each prints what it measured."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "questions": [],
     "question_channel": QUESTION_SETS,
     "retrieval": [],
+    "scale": ["--chunks", "100000"],
     "scaling": [],
     "searchable": [],
     "size": [],
@@ -26,12 +27,13 @@ BENCHMARKS = {
 
 
 def main() -> None:
-    unknown = set(sys.argv[1:]) - BENCHMARKS.keys()
-    if unknown:
-        sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    for name in sys.argv[1:] or BENCHMARKS:
-        print(f"== {name}", flush=True)
-        subprocess.run([sys.executable, "-m", f"bench.{name}", *BENCHMARKS[name]], check=True)
+    name, *arguments = sys.argv[1:] or [None]
+    if name is not None and name not in BENCHMARKS:
+        sys.exit(f"no such benchmark: {name}; there are {', '.join(BENCHMARKS)}")
+    for each in BENCHMARKS if name is None else [name]:
+        print(f"== {each}", flush=True)
+        command = [sys.executable, "-m", f"bench.{each}", *(arguments or BENCHMARKS[each])]
+        subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ async def run(url: str, count: int) -> None:
     measured = Measured(database, count)
     print(f"{count:,} chunks; of each:")
     await measured.begin()
-    collection = await Collections(database).ensure("default", "default", embedding_model=_MODEL)
+    collection = await Collections(database, "bench", None).ensure("default", "default", embedding_model=_MODEL)
     for _ in range(count // _OF_DOCUMENT):
         await Documents(database).submit(_document(collection))
     await measured.end("submit")

@@ -168,10 +168,16 @@ class Client:
     def status(self) -> Json:
         return self._json("GET", "/v1/status")
 
-    def verify_events(self, collection: str, *, repair: bool) -> Iterator[Event]:
-        """Compare a collection with Qdrant, and yield findings and counts as they come."""
+    def verify_events(self, collection: str, *, repair: bool, cursor: str | None = None) -> Iterator[Event]:
+        """Compare a collection with Qdrant, and yield findings and counts as they come.
+
+        Args:
+            collection: its name.
+            repair: mend what differs.
+            cursor: of the last `progress` of a comparison that broke off, to go on there.
+        """
         path = f"/v1/collections/{quote(collection, safe='')}/verify"
-        return self._events(path, {"repair": repair})
+        return self._events(path, {"repair": repair, "cursor": cursor})
 
     def health(self) -> Json:
         """Return the health of each part. Status 503 is an answer too: a part is down."""

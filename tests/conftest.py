@@ -14,7 +14,7 @@ from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
-from shared.ledger.tables import deployment, metadata
+from shared.ledger.tables import deployment, metadata, spent_changes, tallies, tally_changes
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
@@ -77,9 +77,10 @@ async def services(session_services: AllServices) -> AllServices:
 async def empty(services: AllServices) -> None:
     """Delete what an earlier test left, and let the services see that it is gone, as if they had just begun."""
     async with services.database.begin() as connection:
-        for table in reversed(metadata.sorted_tables):  # TRUNCATE makes new files for each table and index
-            if table is not deployment:  # a ledger keeps its identity
-                await connection.execute(table.delete())
+        counts = [tallies, tally_changes, spent_changes]
+        kept = {deployment, *counts}  # a ledger keeps its identity; what is deleted is counted
+        for table in [t for t in reversed(metadata.sorted_tables) if t not in kept] + counts:
+            await connection.execute(table.delete())  # TRUNCATE makes new files for each table and index
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
     # Collections of Qdrant are shared: each test has its own, so that nothing of an earlier one is found.
     services.ledger.collections._prefix = f"test-{uuid4().hex}"

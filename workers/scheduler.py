@@ -25,8 +25,9 @@ from shared.services.start import begin
 from shared.settings import Settings
 
 _TIDY_EVERY = timedelta(hours=1)
+_FOLD_EVERY = timedelta(seconds=10)
 _NUDGE_EVERY = timedelta(minutes=1)
-_COSTS_BY_DAY_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
+_FORGET_ATTEMPTS_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
 _EXTEND_EVERY = LEASE / 5
 _GIVE_UP_SECONDS = 2
@@ -72,10 +73,13 @@ def steps_of(services: SchedulerServices) -> list[Step]:
     return [
         Step("wake", every, partial(wake, services)),
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
+        Step("reindex", every, ledger.documents.continue_reindex),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
-        Step("fold_costs", _TIDY_EVERY, partial(ledger.costs.fold, _COSTS_BY_DAY_AFTER)),
+        Step("fold_tallies", _FOLD_EVERY, ledger.tallies.fold),
+        Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
+        Step("forget_attempts", _TIDY_EVERY, partial(ledger.costs.forget, _FORGET_ATTEMPTS_AFTER)),
         Step("tidy_uploads", _TIDY_EVERY, partial(tidy_uploads, services)),
     ]
 
@@ -92,9 +96,9 @@ async def wake(services: SchedulerServices) -> None:
         services.wakeups.wake("calibrate")
 
 
-async def forget_queries(services: SchedulerServices) -> None:
-    """Delete users' questions whose retention is over."""
-    await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
+async def forget_queries(services: SchedulerServices) -> bool:
+    """Delete some of users' questions whose retention is over; return whether more may wait."""
+    return await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
 
 
 async def tidy_uploads(services: SchedulerServices) -> None:

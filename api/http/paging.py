@@ -27,7 +27,11 @@ def split_page(
     if len(rows) <= limit:
         return rows, None
     page = rows[:limit]
-    return page, base64.urlsafe_b64encode(orjson.dumps(key_of(page[-1]))).decode().rstrip("=")
+    return page, cursor_of(key_of(page[-1]))
+
+
+def cursor_of(key: Sequence[object]) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps(key)).decode().rstrip("=")
 
 
 def read_cursor(cursor: str | None, read: Callable[[Any], K]) -> K | None:

@@ -43,13 +43,13 @@ async def page(
     after = paging.read_cursor(cursor, _name) or ""
     rows = await services.ledger.collections.page(tenant, after=after, limit=limit + 1)
     collections, following = paging.split_page(rows, limit, lambda collection: (collection.name,))
-    return JsonReply(CollectionPage(items=await _views(collections, services), next_cursor=following))
+    return JsonReply(CollectionPage(items=await _views(tenant, collections, services), next_cursor=following))
 
 
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
 async def get(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
     """Look at a collection: its options, and how much is in it."""
-    (view,) = await _views([await services.ledger.collections.get(tenant, name)], services)
+    (view,) = await _views(tenant, [await services.ledger.collections.get(tenant, name)], services)
     return JsonReply(view)
 
 
@@ -78,7 +78,7 @@ async def put(
         options=_options(change),
     )
     collection_cache.remember(collection)
-    (view,) = await _views([collection], services)
+    (view,) = await _views(tenant, [collection], services)
     return JsonReply(view, 200 if before else 201)
 
 
@@ -122,8 +122,8 @@ def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
         )
 
 
-async def _views(collections: Sequence[Collection], services: ServicesDep) -> list[CollectionView]:
-    documents = await services.ledger.collections.document_counts([c.id for c in collections])
+async def _views(tenant: str, collections: Sequence[Collection], services: ServicesDep) -> list[CollectionView]:
+    documents = await services.ledger.collections.document_counts(tenant, [c.id for c in collections])
     points = await _points(collections, services.index)
     return [
         CollectionView(

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, astuple
+from uuid import UUID
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.deps import ServicesDep
+from api.http import paging
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import json_body, replies
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
-from api.schemas.verification import FindingView, VerificationCountsView, VerificationReply, VerifyBody
-from shared.maintenance.verification import Finding, Verification, VerificationCounts
+from api.schemas.verification import (
+    FindingView,
+    VerificationCountsView,
+    VerificationProgress,
+    VerificationReply,
+    VerifyBody,
+)
+from shared.maintenance.verification import Finding, Position, Verification, VerificationCounts
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
@@ -45,11 +53,17 @@ async def verify(request: Request, name: CollectionName, tenant: Tenant, service
     """Compare a collection with Qdrant. With `repair`, index missing points again and remove superfluous ones.
 
     Missing points are indexed again from questions that are paid for: the language model is not called. Documents that
-    are in work are left out.
+    are in work are left out. With the `cursor` of a `progress` event a comparison goes on where another one broke off.
     """
     body = await read_json(request, VerifyBody)
     collection = await services.ledger.collections.get(tenant, name)
-    verification = Verification(services.ledger.audit, services.index, collection, repair=body.repair)
+    verification = Verification(
+        services.ledger.audit,
+        services.index,
+        collection,
+        repair=body.repair,
+        position=paging.read_cursor(body.cursor, _position),
+    )
     if "text/event-stream" in request.headers.get("accept", ""):
         return event_stream(end_with_error(_events(verification, services), request.url.path))
     findings = [item async for item in _limit_findings(verification) if isinstance(item, Finding)]
@@ -65,7 +79,8 @@ async def _events(verification: Verification, services: ApiServices) -> AsyncGen
                 if isinstance(item, Finding):
                     yield event("finding", FindingView(**asdict(item)))
                 else:
-                    yield event("progress", VerificationCountsView(**asdict(item)))
+                    cursor = paging.cursor_of(astuple(verification.position))
+                    yield event("progress", VerificationProgress(**asdict(item), cursor=cursor))
         yield event("done", VerificationCountsView(**asdict(verification.so_far)))
     finally:  # repairs are committed as they are made, so they stand even when the client has gone away
         _wake_indexers(verification, services)
@@ -83,3 +98,12 @@ async def _limit_findings(verification: Verification) -> AsyncGenerator[Finding 
 def _wake_indexers(verification: Verification, services: ApiServices) -> None:
     if verification.so_far.repaired:
         services.wakeups.wake("index")
+
+
+def _position(key: list[str | None]) -> Position:
+    part, after = key
+    if part == "documents" and (after is None or (isinstance(after, str) and "\0" not in after)):
+        return Position("documents", after)
+    if part == "points":
+        return Position("points", None if after is None else str(UUID(after)))
+    raise ValueError

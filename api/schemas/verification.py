@@ -16,6 +16,9 @@ class VerifyBody(BodyModel):
     model_config = example(repair=True)
 
     repair: bool = Field(default=False, description="repair what differs; false: nothing is changed")
+    cursor: str | None = Field(
+        None, max_length=3000, description="of the last `progress` event of a comparison that broke off: go on there"
+    )
 
 
 class FindingView(ReplyModel):
@@ -49,6 +52,14 @@ class VerificationCountsView(ReplyModel):
     stale: int = Field(description="of an old version, or hidden though queries should see them")
     orphaned: int = Field(description="stored, though their document, chunk or question is not in the ledger")
     repaired: int
+
+
+class VerificationProgress(VerificationCountsView):
+    model_config = example(
+        documents=1250, points=31000, missing=6, stale=0, orphaned=2, repaired=8, cursor="WyJwb2ludHMiXQ"
+    )
+
+    cursor: str = Field(description="with it another comparison goes on from here")
 
 
 class VerificationReply(VerificationCountsView):

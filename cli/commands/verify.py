@@ -26,6 +26,9 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair what differs; the language model is not called.")
     ] = False,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", help="Go on where a comparison of the collection broke off.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print counts and findings as JSON.")] = False,
     url: Url = LOCAL,
     key: Key = None,
@@ -36,10 +39,12 @@ def verify(
     """
     from cli import output
 
+    if cursor is not None and collection is None:
+        raise typer.BadParameter("--cursor needs the --collection that it is of.")
     console = console_of()
     with client_of(url, key) as client:
         names = [collection] if collection else [each["name"] for each in client.collections()]
-        verified = {name: _verify(client, console, name, repair=repair, quiet=as_json) for name in names}
+        verified = {name: _verify(client, console, name, repair=repair, cursor=cursor, quiet=as_json) for name in names}
     if as_json:
         output.print_json(verified)
     else:
@@ -50,7 +55,9 @@ def verify(
         raise typer.Exit(DIFFERS)
 
 
-def _verify(client: Client, console: Console, name: str, *, repair: bool, quiet: bool) -> dict[str, Any]:
+def _verify(
+    client: Client, console: Console, name: str, *, repair: bool, cursor: str | None, quiet: bool
+) -> dict[str, Any]:
     """Follow one comparison to its end, and return its counts with its findings."""
     from contextlib import nullcontext
 
@@ -59,18 +66,25 @@ def _verify(client: Client, console: Console, name: str, *, repair: bool, quiet:
 
     findings: list[dict[str, Any]] = []
     with nullcontext() if quiet else console.status(f"{name}: comparing") as status:
-        for event in client.verify_events(name, repair=repair):
+        for event in client.verify_events(name, repair=repair, cursor=cursor):
             if event.name == "finding":
                 findings.append(event.data)
                 if not quiet:
                     say(console, _line(event.data))
-            elif event.name == "progress" and status:
-                status.update(f"{name}: {event.data['documents']:,} documents, {event.data['points']:,} points")
+            elif event.name == "progress":
+                cursor = event.data["cursor"]
+                if status:
+                    status.update(f"{name}: {event.data['documents']:,} documents, {event.data['points']:,} points")
             elif event.name == "error":
-                raise Unavailable(str(event.data.get("detail", "The comparison broke off.")), component="api")
+                raise Unavailable(f"{event.data.get('detail', '')}{_goes_on(name, cursor)}".strip(), component="api")
             elif event.name == "done":
                 return event.data | {"findings": findings}
-    raise Unavailable("The comparison broke off: the server closed the connection.", component="api")
+    raise Unavailable(f"The server closed the connection.{_goes_on(name, cursor)}", component="api")
+
+
+def _goes_on(name: str, cursor: str | None) -> str:
+    begin = "" if cursor is None else f" --cursor {cursor}"
+    return f" The comparison broke off; it goes on with: foreask verify -c {name}{begin}"
 
 
 def _line(finding: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from shared.ledger.deployment import DeploymentIdentity
 from shared.ledger.documents import Documents
 from shared.ledger.feedback import Feedback
 from shared.ledger.query_log import QueryLog
+from shared.ledger.tallies import Tallies
 from shared.ledger.work import Work
 
 
@@ -30,6 +31,7 @@ class Ledger:
     feedback: Feedback
     calibrations: Calibrations
     costs: Costs
+    tallies: Tallies
 
 
 __all__ = [
@@ -44,5 +46,6 @@ __all__ = [
     "Feedback",
     "Ledger",
     "QueryLog",
+    "Tallies",
     "Work",
 ]

@@ -2,57 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 
 from sqlalchemy import text
 
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.records import ChunkState, DocumentState
-from shared.ledger import states
+from shared.ledger import states, tallies
 from shared.ledger.database import Database
 
-_RATE_WINDOW = timedelta(minutes=1)
 _SHORTEST = timedelta(seconds=5)  # over a shorter time a rate says nothing
+_MOST_DEAD = 1_000  # dead chunks whose documents are looked at: some milliseconds
 
-# The open work of one stage.
-_STAGE = """
-    SELECT '{queue}' AS queue,
-           count(*) FILTER (WHERE due_at <= now()) AS due,
-           count(*) FILTER (WHERE due_at > now() AND leased_by IS NOT NULL) AS in_flight,
-           count(*) FILTER (WHERE due_at > now() AND leased_by IS NULL) AS later,
-           now() - min(due_at) FILTER (WHERE due_at <= now()) AS oldest
-    FROM {table} WHERE tenant = :tenant AND {is_open}"""
+# What the tallies say of a tenant, and the parts of the indexes of open chunks.
+_TALLIES = f"""
+    WITH documents_tally AS (
+        SELECT state, sum(rows)::bigint AS rows FROM {tallies.of_tenant("documents")} t GROUP BY state
+    ), chunks_tally AS (
+        SELECT part AS model, state, sum(rows)::bigint AS rows FROM {tallies.of_tenant("chunks")} t GROUP BY part, state
+    ), lanes(lane) AS (VALUES (0), (1)),
+    models AS (SELECT DISTINCT model FROM chunks_tally)"""
 
-# Count the open work of every stage.
-_STAGES = text(
-    " UNION ALL ".join(
-        _STAGE.format(queue=queue, table=table, is_open=states.is_in(open_states))
-        for queue, table, open_states in (
-            ("parse", "documents", states.TO_PARSE),
-            ("generate", "chunks", states.TO_GENERATE),
-            ("index", "chunks", states.TO_INDEX),
-        )
-    )
+
+def _open_work(queue: WorkQueue, table: str, open_states: Collection[StrEnum], *, of_model: bool) -> str:
+    """Return the query for the open work in one index: its number, and of the rows in it those that are not due yet."""
+    is_open = states.is_in(open_states)
+    places = "(SELECT lane, model FROM lanes, models) p" if of_model else "lanes p"
+    is_at_place = f"{is_open} AND tenant = :tenant AND lane = p.lane" + " AND embedding_model = p.model" * of_model
+    return f"""
+    SELECT '{queue}' AS queue, (SELECT coalesce(sum(rows), 0) FROM {table}_tally WHERE {is_open}) AS open,
+           ahead.in_flight, ahead.later, first.due_at AS oldest
+    FROM (SELECT count(*) FILTER (WHERE leased_by IS NOT NULL) AS in_flight,
+                 count(*) FILTER (WHERE leased_by IS NULL) AS later
+          FROM {places} CROSS JOIN LATERAL (
+              SELECT leased_by FROM {table} WHERE {is_at_place} AND due_at > now() ORDER BY due_at OFFSET 0) w) ahead,
+         (SELECT min(w.due_at) AS due_at
+          FROM {places} CROSS JOIN LATERAL (
+              SELECT due_at FROM {table} WHERE {is_at_place} AND due_at <= now() ORDER BY due_at LIMIT 1) w) first"""
+
+
+_OPEN_WORK = " UNION ALL ".join(
+    [
+        _open_work("parse", "documents", states.TO_PARSE, of_model=False),
+        _open_work("generate", "chunks", states.TO_GENERATE, of_model=False),
+        _open_work("index", "chunks", states.TO_INDEX_TEXT, of_model=True),
+        _open_work("index", "chunks", states.TO_INDEX_QUESTIONS, of_model=True),
+    ]
 )
 
-# Count the dead letters, and the chunks that ended within the last while.
-_ENDED = text(f"""
-    SELECT (SELECT count(*) FROM documents WHERE tenant = :tenant AND state = '{DocumentState.FAILED}')
-           + (SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id AND d.version = c.version
-              WHERE c.tenant = :tenant AND c.state = '{ChunkState.DEAD}') AS dead,
-           count(*) AS ended, now() - min(settled_at) AS since
-    FROM chunks WHERE tenant = :tenant AND settled_at > now() - CAST(:window AS interval)
+# Count the open work of every stage. Rows that are due are not read: there may be millions.
+_STAGES = text(f"""
+    {_TALLIES}
+    SELECT queue, greatest(sum(open) - sum(in_flight) - sum(later), 0)::bigint AS due,
+           sum(in_flight)::bigint AS in_flight, sum(later)::bigint AS later, now() - min(oldest) AS oldest
+    FROM ({_OPEN_WORK}) w GROUP BY queue
 """)
 
+# Count the dead letters, and the chunks that ended within the last while. Dead chunks of a version that an edit is to
+# replace are no letters; where very many are dead that is not looked at.
+_ENDED = text(f"""
+    {_TALLIES}
+    SELECT coalesce((SELECT rows FROM documents_tally WHERE state = '{DocumentState.FAILED}'), 0)
+           + CASE WHEN dead.tallied > :most_dead THEN dead.tallied ELSE (
+               SELECT count(*) FROM chunks c
+               WHERE c.tenant = :tenant AND c.state = '{ChunkState.DEAD}'
+                 AND c.version = (SELECT d.version FROM documents d WHERE d.id = c.document_id)) END AS dead,
+           ended.ended, ended.since
+    FROM (SELECT coalesce(sum(rows), 0)::bigint AS tallied FROM chunks_tally WHERE state = '{ChunkState.DEAD}') dead,
+         (SELECT coalesce(sum(change), 0)::bigint AS ended, now() - min(at) AS since FROM tally_changes
+          WHERE tenant = :tenant AND counted = 'chunks' AND state IN ('{ChunkState.INDEXED}', '{ChunkState.DEAD}')
+            AND change > 0 AND at > now() - CAST(:window AS interval)) ended
+""")
 
 # Count the chunks that wait for a worker with another embedding model, by that model.
 _UNSERVED = text(f"""
-    SELECT embedding_model, count(*) AS chunks FROM chunks
-    WHERE tenant = :tenant AND {states.is_in(states.TO_INDEX)} AND embedding_model <> :embedding_model
-      AND due_at <= now()
-    GROUP BY embedding_model ORDER BY embedding_model
+    {_TALLIES}
+    SELECT model, sum(rows)::bigint AS chunks FROM chunks_tally
+    WHERE {states.is_in(states.TO_INDEX)} AND model <> :embedding_model
+    GROUP BY model HAVING sum(rows) > 0 ORDER BY model
 """)
 
 
@@ -100,9 +130,10 @@ class Backlogs:
         """Count a tenant's open work and estimate when it ends; `embedding_model` is the model that workers have."""
         async with self._database.begin() as connection:
             stages = (await connection.execute(_STAGES, {"tenant": tenant})).all()
-            ended = (await connection.execute(_ENDED, {"tenant": tenant, "window": _RATE_WINDOW})).one()
+            parameters = {"tenant": tenant, "window": tallies.RATE_WINDOW, "most_dead": _MOST_DEAD}
+            ended = (await connection.execute(_ENDED, parameters)).one()
             unserved = await connection.execute(_UNSERVED, {"tenant": tenant, "embedding_model": embedding_model})
-            models = {row.embedding_model: row.chunks for row in unserved}
+            models = {row.model: row.chunks for row in unserved}
         waiting = {row.queue: Waiting(row.due, row.in_flight, row.later, row.oldest) for row in stages}
         minutes = max(ended.since or _SHORTEST, _SHORTEST) / timedelta(minutes=1)
         rate = ended.ended / minutes

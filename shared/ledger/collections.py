@@ -15,7 +15,7 @@ from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import with_more
 from shared.domain.places import index_name
 from shared.domain.records import Collection, CollectionOptions
-from shared.ledger import states
+from shared.ledger import states, tallies
 from shared.ledger.database import Database
 
 # Write a collection, or read the one of that name: an update that changes nothing returns the row, whoever wrote it.
@@ -44,10 +44,10 @@ _PAGE = text("SELECT * FROM collections WHERE tenant = :tenant AND name > :after
 # List the collections of Qdrant.
 _INDEX_NAMES = text("SELECT DISTINCT index_name FROM collections ORDER BY index_name")
 
-# Count the documents of collections by state.
+# Say how many documents of each state some collections of a tenant have.
 _COUNTS = text(f"""
-    SELECT collection_id, state, count(*) FROM documents
-    WHERE collection_id = ANY(CAST(:ids AS uuid[])) AND {states.exists()} GROUP BY collection_id, state
+    SELECT part, state, sum(rows)::bigint FROM {tallies.of_tenant("documents")} t
+    WHERE part = ANY(CAST(:ids AS text[])) AND {states.exists()} GROUP BY part, state HAVING sum(rows) <> 0
 """)
 
 
@@ -116,12 +116,13 @@ class Collections:
         async with self._database.begin() as connection:
             return list((await connection.execute(_INDEX_NAMES)).scalars())
 
-    async def document_counts(self, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
-        """Return how many documents of each state each collection has."""
+    async def document_counts(self, tenant: str, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
+        """Return how many documents of each state each of a tenant's collections has."""
         counts: dict[UUID, dict[str, int]] = {i: {} for i in collection_ids}
+        parameters = {"tenant": tenant, "ids": list(map(str, collection_ids))}
         async with self._database.begin() as connection:
-            for collection_id, state, count in await connection.execute(_COUNTS, {"ids": list(collection_ids)}):
-                counts[collection_id][state] = count
+            for collection_id, state, count in await connection.execute(_COUNTS, parameters):
+                counts[UUID(collection_id)][state] = count
         return counts
 
 

@@ -31,17 +31,15 @@ _INSERT = text("""
     WHERE excluded.calls > s.calls
 """)
 
-# Add rows up by day that are older than an age, of those with the smallest tokens: older rows have smaller ones, except
-# where an attempt took long. The sums of a tenant read 300,000 rows in 0.24 s, and this adds up 19,000 a second.
+# Add changes up by day: 19,000 a second.
 _FOLD = text("""
     WITH gone AS (
-        DELETE FROM spent s USING (SELECT token FROM spent ORDER BY token LIMIT :limit) o
-        WHERE s.token = o.token AND s.at <= now() - CAST(:age AS interval)
-        RETURNING s.*
+        DELETE FROM spent_changes WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM spent_changes LIMIT :limit FOR UPDATE SKIP LOCKED))
+        RETURNING *
     ), added AS (
         INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, prompt_tokens, completion_tokens, calls)
-        SELECT tenant, collection_id, kind, model, (at AT TIME ZONE 'UTC')::date AS day, sum(prompt_tokens),
-               sum(completion_tokens), sum(calls)
+        SELECT tenant, collection_id, kind, model, day, sum(prompt_tokens), sum(completion_tokens), sum(calls)
         FROM gone GROUP BY tenant, collection_id, kind, model, day ORDER BY tenant, collection_id, kind, model, day
         ON CONFLICT (tenant, collection_id, kind, model, day) DO UPDATE
         SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
@@ -50,11 +48,22 @@ _FOLD = text("""
     SELECT count(*) FROM gone
 """)
 
+# Delete attempts that are older than an age, of those with the smallest tokens: older ones have smaller ones, except
+# where an attempt took long. What they have cost is added up already.
+_FORGET = text("""
+    WITH gone AS (
+        DELETE FROM spent s USING (SELECT token FROM spent ORDER BY token LIMIT :limit) o
+        WHERE s.token = o.token AND s.at <= now() - CAST(:age AS interval) RETURNING 1
+    )
+    SELECT count(*) FROM gone
+""")
+
 # Sum up what a tenant has spent.
 _SUMS = text("""
     SELECT l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
            sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
-    FROM (SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent WHERE tenant = :tenant
+    FROM (SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent_changes
+          WHERE tenant = :tenant
           UNION ALL
           SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent_by_day
           WHERE tenant = :tenant) s
@@ -87,15 +96,17 @@ class Costs:
             CostSum(s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls) for s in found
         ]
 
-    async def fold(self, age: timedelta) -> int:
-        """Add up the costs of attempts that are older, by day; return how many attempts that were."""
-        total = 0
-        while True:
-            async with self._database.begin() as connection:
-                folded: int = (await connection.execute(_FOLD, {"age": age, "limit": _BATCH_SIZE})).scalar_one()
-            total += folded
-            if not folded:
-                return total
+    async def fold(self) -> bool:
+        """Add up some of what attempts have cost by day; return whether more may wait."""
+        async with self._database.begin() as connection:
+            folded: int = (await connection.execute(_FOLD, {"limit": _BATCH_SIZE})).scalar_one()
+        return folded == _BATCH_SIZE
+
+    async def forget(self, age: timedelta) -> bool:
+        """Forget some attempts that are older, but not what they have cost; return whether more may wait."""
+        async with self._database.begin() as connection:
+            forgotten: int = (await connection.execute(_FORGET, {"age": age, "limit": _BATCH_SIZE})).scalar_one()
+        return forgotten > 0
 
 
 async def record(connection: AsyncConnection, costs: Iterable[Cost | None]) -> None:

@@ -25,12 +25,12 @@ from shared.domain.records import (
     NewDocument,
     Progress,
 )
-from shared.ledger import states, versions
+from shared.ledger import states, tallies, versions
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
 from shared.ledger.rows import judged_questions
 
-_REINDEX_SLICE = 5_000  # documents of one transaction: a quarter of a second
+_REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
 _UPLOADS_PAGE = 10_000
 
 # A document that waits for its next version, with no trace of the attempts at the last one.
@@ -78,19 +78,29 @@ _GET = text(f"{_VISIBLE} AND d.id = :id")
 # Lock one document and read its state.
 _LOCK = text(f"SELECT state FROM documents WHERE id = :id AND tenant = :tenant AND {states.exists()} FOR UPDATE")
 
-# List documents, the newest first; a filter that is NULL lets everything through.
-_PAGE_OF = f"""
-    {_VISIBLE} AND {{only}}
+# The newest documents of a tenant that filters let through; a filter that is NULL lets everything through. Each state
+# of each collection is one look into an index, however many other documents there are.
+_NEWEST = f"""
+    SELECT d.id FROM collections l CROSS JOIN unnest(CAST(:states AS text[])) AS s(state) CROSS JOIN LATERAL (
+        SELECT d.id, d.created_at FROM documents d
+        WHERE d.collection_id = l.id AND d.state = s.state AND {states.exists("d")}
+          AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
+          AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, CAST(:after AS uuid)))
+        ORDER BY d.created_at DESC, d.id DESC LIMIT :limit) d
+    WHERE l.tenant = :tenant AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
+    ORDER BY d.created_at DESC, d.id DESC LIMIT :limit"""
+
+# List documents, the newest first.
+_PAGE = text(f"{_VISIBLE} AND d.id IN ({_NEWEST}) ORDER BY d.created_at DESC, d.id DESC")
+
+# List some of these documents.
+_PAGE_OF_IDS = text(f"""
+    {_VISIBLE} AND d.id = ANY(CAST(:ids AS uuid[])) AND d.state = ANY(CAST(:states AS text[]))
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
-      AND (CAST(:state AS text) IS NULL OR d.state = :state)
       AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
       AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, CAST(:after AS uuid)))
     ORDER BY d.created_at DESC, d.id DESC LIMIT :limit
-"""
-_PAGE = text(_PAGE_OF.format(only="TRUE"))
-
-# List some of these documents: a statement of its own, which finds them by their ids.
-_PAGE_OF_IDS = text(_PAGE_OF.format(only="d.id = ANY(CAST(:ids AS uuid[]))"))
+""")
 
 # A row has the time at which its transaction began, and is seen when that transaction has ended: within 20 s, the bound
 # of every transaction.
@@ -105,11 +115,20 @@ _CHANGED = text(f"""
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
 
-# List the documents that are in work or may just have changed, the latest change first.
+# List the documents that are in work, the newest, or may just have changed, the latest change first.
 _IN_WORK = text(f"""
-    {_VISIBLE} AND ({states.is_in(states.OPEN_DOCUMENTS, "d")} OR d.updated_at > now() - {_SEEN_AFTER})
+    {_VISIBLE} AND d.id IN (
+        ({_NEWEST})
+        UNION ALL
+        (SELECT id FROM documents WHERE tenant = :tenant AND {states.exists()} AND updated_at > now() - {_SEEN_AFTER}
+         ORDER BY updated_at DESC LIMIT :limit))
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
+
+# The filters of documents in work.
+_ANY_IN_WORK = {
+    "states": list(states.OPEN_DOCUMENTS), "collection": None, "external_id": None, "at": None, "after": None
+}  # fmt: skip
 
 # Chunks that queries find, at least by their texts.
 _SEARCHABLE_CHUNKS = (ChunkState.GENERATING, ChunkState.GENERATED, ChunkState.INDEXED)
@@ -161,6 +180,23 @@ _DELETE = text(f"""
 # Delete the accepted questions of a document that is being deleted.
 _DELETE_ACCEPTED = text("DELETE FROM accepted_questions WHERE document_id = :id")
 
+# Begin a reindex anew, and say how many documents are in no worker's hands.
+_BEGIN_REINDEX = text(f"""
+    UPDATE collections SET reindexed_until = '' WHERE id = :collection
+    RETURNING (SELECT coalesce(sum(t.rows), 0)::bigint FROM {tallies.of_tenant("documents")} t
+               WHERE t.part = CAST(:collection AS uuid)::text AND {states.REINDEX.applies("t")})
+""")
+
+# Lock a collection that is being reindexed.
+_LOCK_REINDEXING = text("""
+    SELECT id, reindexed_until FROM collections
+    WHERE reindexed_until IS NOT NULL AND (CAST(:collection AS uuid) IS NULL OR id = :collection)
+    ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+""")
+
+# Write down how far a reindex has come; null: to its end.
+_REINDEXED_UNTIL = text("UPDATE collections SET reindexed_until = :until WHERE id = :collection")
+
 # Lock documents that are in no worker's hands, in the order of their external ids.
 _LOCK_FINAL = text(f"""
     SELECT id, external_id FROM documents
@@ -171,8 +207,10 @@ _LOCK_FINAL = text(f"""
 # Begin the next version of these documents in the bulk lane.
 _REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {_DUE_ANEW},")
 
-# Count a tenant's documents by state.
-_COUNTS = text("SELECT state, count(*) FROM documents WHERE tenant = :tenant GROUP BY state")
+# Say how many documents of a tenant are in each state.
+_COUNTS = text(f"""
+    SELECT state, sum(rows)::bigint FROM {tallies.of_tenant("documents")} t GROUP BY state HAVING sum(rows) <> 0
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +289,9 @@ class Documents:
     ) -> list[Document]:
         """Return documents with their progress, the newest first, from behind `after` on; `ids` are all that may be."""
         at, document_id = after or (None, None)
-        filters = {"tenant": tenant, "collection": collection, "state": state, "external_id": external_id}
-        parameters = filters | {"at": at, "after": document_id, "limit": limit}
+        filters = {"tenant": tenant, "collection": collection, "external_id": external_id}
+        wanted = states.EXISTING_DOCUMENTS if state is None else (state,)
+        parameters = filters | {"states": list(wanted), "at": at, "after": document_id, "limit": limit}
         async with self._database.begin() as connection:
             if ids is None:
                 found = await connection.execute(_PAGE, parameters)
@@ -269,12 +308,13 @@ class Documents:
             since: `at` of the last look; None: there was none, and all documents in work have changed.
             limit: the most documents.
         """
-        parameters = {"tenant": tenant, "limit": limit + 1}
-        if since is not None:
-            parameters["since"] = since
+        parameters: dict[str, Any] = {"tenant": tenant, "limit": limit + 1}
         async with self._database.begin() as connection:
             at = (await connection.execute(_NOW)).scalar_one()
-            found = await connection.execute(_IN_WORK if since is None else _CHANGED, parameters)
+            if since is None:
+                found = await connection.execute(_IN_WORK, parameters | _ANY_IN_WORK)
+            else:
+                found = await connection.execute(_CHANGED, parameters | {"since": since})
             rows = found.mappings().all()
             return Changes(at, await _with_progress(connection, rows[:limit]), more=len(rows) > limit)
 
@@ -338,34 +378,28 @@ class Documents:
                 raise Conflict(f"The document is {state}: only failed and degraded documents can be retried.")
         return await self.get(tenant, document_id)
 
+    @again_after_collision
     async def reindex(self, collection: Collection) -> int:
-        """Begin the next version of every document that is not in work, and return how many; the old ones serve on.
+        """Begin the next version of every document that is not in work; the old ones serve on.
 
-        The content is the newest that was not discarded, also where it failed. The model is called for new content
-        alone, of a changed prompt, model or chunking: all other questions are paid for already.
+        Some begin at once, the others by `continue_reindex`. The content is the newest that was not discarded, also
+        where it failed. The model is called for new content alone, of a changed prompt, model or chunking: all other
+        questions are paid for already.
 
-        Raises:
-            Unavailable: the ledger went away. Documents that have begun stay so; a repetition begins the others.
+        Returns:
+            How many documents are not in work.
         """
-        count, after = 0, ""
-        while True:
-            names = await self._reindex_slice(collection, after)
-            count += len(names)
-            if len(names) < _REINDEX_SLICE:
-                return count
-            after = names[-1]
+        async with self._database.begin() as connection:
+            parameters = {"tenant": collection.tenant, "collection": collection.id}
+            count: int = (await connection.execute(_BEGIN_REINDEX, parameters)).scalar_one()
+            await _reindex_slice(connection, collection.id)
+        return count
 
     @again_after_collision
-    async def _reindex_slice(self, collection: Collection, after: str) -> list[str]:
-        """Begin the next version of documents behind an external id; return their external ids."""
-        parameters = {"collection": collection.id, "after": after, "limit": _REINDEX_SLICE}
+    async def continue_reindex(self) -> bool:
+        """Begin the next version of some documents of a collection that is being reindexed; return whether any was."""
         async with self._database.begin() as connection:
-            locked = (await connection.execute(_LOCK_FINAL, parameters)).all()
-            ids = [row.id for row in locked]
-            if ids:
-                await connection.execute(_REINDEX, {"ids": ids})
-                await versions.supersede(connection, ids)
-        return [row.external_id for row in locked]
+            return await _reindex_slice(connection, None)
 
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""
@@ -412,6 +446,22 @@ def _content(new: NewDocument) -> dict[str, Any]:
         "content_hash": new.content_hash,
         "lane": new.lane,
     }
+
+
+async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None) -> bool:
+    """Begin the next version of documents of this collection, or of any; return whether one is being reindexed."""
+    found = (await connection.execute(_LOCK_REINDEXING, {"collection": collection_id})).one_or_none()
+    if found is None:
+        return False
+    parameters = {"collection": found.id, "after": found.reindexed_until, "limit": _REINDEX_SLICE}
+    locked = (await connection.execute(_LOCK_FINAL, parameters)).all()
+    if locked:
+        ids = [row.id for row in locked]
+        await connection.execute(_REINDEX, {"ids": ids})
+        await versions.supersede(connection, ids)
+    until = locked[-1].external_id if len(locked) == _REINDEX_SLICE else None
+    await connection.execute(_REINDEXED_UNTIL, {"collection": found.id, "until": until})
+    return True
 
 
 async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> RowMapping:

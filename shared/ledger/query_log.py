@@ -60,12 +60,8 @@ class QueryLog:
         async with self._database.begin() as connection:
             await connection.execute(_INSERT, parameters)
 
-    async def purge(self, age: timedelta) -> int:
-        """Delete queries that are older; return how many."""
-        total = 0
-        while True:
-            async with self._database.begin() as connection:
-                deleted = (await connection.execute(_PURGE, {"age": age, "limit": _BATCH_SIZE})).all()
-            total += len(deleted)
-            if len(deleted) < _BATCH_SIZE:
-                return total
+    async def purge(self, age: timedelta) -> bool:
+        """Delete some queries that are older; return whether more may wait."""
+        async with self._database.begin() as connection:
+            deleted = (await connection.execute(_PURGE, {"age": age, "limit": _BATCH_SIZE})).all()
+        return len(deleted) == _BATCH_SIZE

@@ -8,6 +8,7 @@ leased" is one comparison with one index.
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
+    event,
     func,
     text,
 )
@@ -85,6 +87,7 @@ collections = Table(
     Column("calibration", JSONB),  # its channels' weights and their measurements; null while equal
     Column("calibration_due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("calibrating_until", DateTime(timezone=True)),  # the end of a worker's claim; null while there is none
+    Column("reindexed_until", Text),  # the external id to which a reindex has come; null while there is none
     _now(),
     Index("uq_collections_name", "tenant", "name", unique=True),
 )
@@ -128,7 +131,7 @@ documents = Table(
         postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.TO_PARSE)}"),
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
-    Index("ix_documents_list", "tenant", "created_at", "id"),
+    Index("ix_documents_list", "collection_id", "state", "created_at", "id"),
     Index("ix_documents_changed", "tenant", "updated_at"),
     Index(
         "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")
@@ -211,7 +214,6 @@ chunks = Table(
         "due_at",
         postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.OPEN_CHUNKS)}"),
     ),
-    Index("ix_chunks_settled", "tenant", "settled_at", postgresql_where=text("settled_at IS NOT NULL")),
     Index(
         "ix_chunks_dead", "tenant", "settled_at", "id", "version", postgresql_where=text(f"state = '{ChunkState.DEAD}'")
     ),
@@ -268,7 +270,7 @@ paid_replies = Table(
 )
 
 # What attempts have cost: a row for each one whose calls were billed, whatever became of it. No foreign keys: the rows
-# outlive what they paid for. A row goes into `spent_by_day` when no settlement can write it again.
+# outlive what they paid for. A row goes when no settlement can write it again.
 spent = Table(
     "spent",
     metadata,
@@ -282,10 +284,23 @@ spent = Table(
     Column("completion_tokens", Integer, nullable=False),
     Column("calls", Integer, nullable=False),
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Index("ix_spent_tenant", "tenant"),
 )
 
-# The sums of older rows of `spent`, by the day in UTC.
+# What rows of `spent` have added: each goes into `spent_by_day` soon.
+spent_changes = Table(
+    "spent_changes",
+    metadata,
+    Column("tenant", Text, nullable=False),
+    Column("collection_id", Uuid, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("day", Date, nullable=False, server_default=text("(now() AT TIME ZONE 'UTC')::date")),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("calls", BigInteger, nullable=False),
+)
+
+# The sums of what was spent, by the day in UTC.
 spent_by_day = Table(
     "spent_by_day",
     metadata,
@@ -360,3 +375,74 @@ sweeps = Table(
     Index("ix_sweeps_due_at", "due_at"),
     Index("ix_sweeps_document_id", "document_id"),
 )
+
+# How many documents and chunks are in each state: sums of changes, and the changes that came since.
+tallies = Table(
+    "tallies",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("counted", Text, primary_key=True),  # documents, chunks
+    Column("part", Text, primary_key=True),  # the documents' collection, the chunks' embedding model
+    Column("state", Text, primary_key=True),
+    Column("rows", BigInteger, nullable=False),
+)
+
+tally_changes = Table(
+    "tally_changes",
+    metadata,
+    Column("tenant", Text, nullable=False),
+    Column("counted", Text, nullable=False),
+    Column("part", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("change", Integer, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index("ix_tally_changes_at", "at"),
+)
+
+
+def _count(table: str, write: str, *operations: str) -> None:
+    """Have changes of a table's rows added up by triggers.
+
+    They are called once a statement: a settlement of many rows writes few changes.
+
+    Args:
+        table: the table.
+        write: the statement that writes the changes, with `{rows}` for the new rows, whose `sign` is 1, and the old
+            ones, whose `sign` is -1.
+        operations: what is counted.
+    """
+    rows = {"insert": "SELECT *, 1 AS sign FROM new_rows", "delete": "SELECT *, -1 AS sign FROM old_rows"}
+    rows["update"] = " UNION ALL ".join(rows.values())
+    names = {"insert": "NEW TABLE AS new_rows", "delete": "OLD TABLE AS old_rows"}
+    names["update"] = " ".join(names.values())
+    for operation in operations:
+        function = f"""
+            CREATE FUNCTION count_{table}_{operation}() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                {write.format(rows=rows[operation])};
+                RETURN NULL;
+            END $$"""
+        trigger = (
+            f"CREATE TRIGGER count_{operation} AFTER {operation} ON {table} REFERENCING {names[operation]}"
+            f" FOR EACH STATEMENT EXECUTE FUNCTION count_{table}_{operation}()"
+        )
+        for statement in (function, trigger):
+            event.listen(metadata, "after_create", DDL(statement))  # type: ignore[no-untyped-call]
+
+
+def _count_states(table: str, part: str) -> None:
+    write = f"""
+    INSERT INTO tally_changes (tenant, counted, part, state, change)
+    SELECT tenant, TG_TABLE_NAME, {part}::text, state, sum(sign) FROM ({{rows}}) r
+    GROUP BY tenant, {part}, state HAVING sum(sign) <> 0"""
+    _count(table, write, "insert", "update", "delete")
+
+
+_count_states("documents", "collection_id")
+_count_states("chunks", "embedding_model")
+_COUNT_COSTS = """
+    INSERT INTO spent_changes (tenant, collection_id, kind, model, prompt_tokens, completion_tokens, calls)
+    SELECT tenant, collection_id, kind, model, sum(sign * prompt_tokens), sum(sign * completion_tokens),
+           sum(sign * calls)
+    FROM ({rows}) r GROUP BY tenant, collection_id, kind, model HAVING sum(sign * calls) <> 0"""
+_count("spent", _COUNT_COSTS, "insert", "update")

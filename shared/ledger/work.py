@@ -186,13 +186,11 @@ class Work:
         if not held:
             raise LeaseLost("the lease on the chunk has ended")
 
-    async def forget_replies(self, age: timedelta) -> None:
-        """Delete replies that are older, and whose questions never became whole."""
+    async def forget_replies(self, age: timedelta) -> bool:
+        """Delete some replies that are older, and whose questions never became whole; return whether more may wait."""
         parameters = {"age": age, "limit": _SLICE_CHUNKS}
-        deleted = _SLICE_CHUNKS
-        while deleted == _SLICE_CHUNKS:
-            async with self._database.begin() as connection:
-                deleted = len((await connection.execute(sql.FORGET_REPLIES, parameters)).all())
+        async with self._database.begin() as connection:
+            return len((await connection.execute(sql.FORGET_REPLIES, parameters)).all()) == _SLICE_CHUNKS
 
     async def settle_generated(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
         """Commit the questions that were paid for, before anything is done with them, and record the failures.

@@ -43,6 +43,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """How far a comparison has come; another one goes on from there.
+
+    Args:
+        part: stored points are read first, then documents.
+        after: the last point, or the last document's external id; None: none yet.
+    """
+
+    part: Literal["points", "documents"] = "points"
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class VerificationCounts:
     """How much was compared so far, and how many points differ."""
 
@@ -73,9 +86,13 @@ class Verification:
 
     Args:
         repair: mend what differs; without it nothing is changed.
+        position: where an earlier comparison stopped; the default is the beginning.
     """
 
-    def __init__(self, audit: Audit, index: Index, collection: Collection, *, repair: bool) -> None:
+    def __init__(
+        self, audit: Audit, index: Index, collection: Collection, *, repair: bool, position: Position | None = None
+    ) -> None:
+        self.position = position or Position()
         self._audit = audit
         self._index = index
         self._collection = collection
@@ -99,19 +116,22 @@ class Verification:
             Unavailable: the ledger or Qdrant went away; earlier repairs stay.
         """
         # Strays go first: mending a gap puts the document to work, and documents in work are left alone.
-        async for item in self._strays():
-            yield item
+        if self.position.part == "points":
+            async for item in self._strays():
+                yield item
+            self.position = Position("documents")
         async for item in self._gaps():
             yield item
 
     async def _strays(self) -> AsyncIterator[Finding | VerificationCounts]:
         """Points that nobody expects."""
-        after: str | None = None
+        after = self.position.after
         while True:
             page, after = await self._index.scroll_points(self._place, after=after, limit=_POINTS)
             self._points += len(page)
             for finding in await self._mend_strays(page):
                 yield finding
+            self.position = Position("points", after) if after is not None else Position("documents")
             yield self.so_far
             if after is None:
                 return
@@ -163,7 +183,7 @@ class Verification:
 
     async def _gaps(self) -> AsyncIterator[Finding | VerificationCounts]:
         """ExpectedChunk points that are missing or wrong."""
-        after = ""
+        after = self.position.after or ""
         while True:
             page = await self._audit.page(self._collection.id, after=after, limit=_DOCUMENTS)
             if not page:
@@ -172,8 +192,9 @@ class Verification:
             self._documents += len(settled)
             async for finding in self._mend_gaps(settled):
                 yield finding
-            yield self.so_far
             after = page[-1].external_id
+            self.position = Position("documents", after)
+            yield self.so_far
 
     async def _mend_gaps(self, documents: Sequence[DocumentSnapshot]) -> AsyncIterator[Finding]:
         before = {document.id: document for document in documents}

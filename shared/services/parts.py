@@ -23,6 +23,7 @@ from shared.ledger import (
     Feedback,
     Ledger,
     QueryLog,
+    Tallies,
     Work,
 )
 from shared.ledger.database import Database
@@ -78,6 +79,7 @@ class Parts:
             feedback=Feedback(database),
             calibrations=Calibrations(database),
             costs=Costs(database),
+            tallies=Tallies(database),
         )
 
     @cached_property

@@ -116,7 +116,9 @@ async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
             "UPDATE queries SET created_at = now() - interval '31 days' WHERE id IN (SELECT id FROM queries LIMIT 5)"
         )
 
-    await forget_queries(services)
+    while await forget_queries(services):
+        pass
 
     assert len(await kept(services)) == 1
-    assert await services.ledger.query_log.purge(timedelta()) == 1  # with 0 days what there was is removed, too
+    assert not await services.ledger.query_log.purge(timedelta())  # with 0 days what there was is removed, too
+    assert await kept(services) == {}

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from contextlib import aclosing
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -54,8 +55,12 @@ class Shelf:
         )
         await self.client.upsert(self.name, [point], wait=True)
 
+    def comparison(self, *, repair=False, position=None):
+        audit, index = self.services.ledger.audit, self.services.index
+        return Verification(audit, index, self.collection, repair=repair, position=position)
+
     async def verify(self, *, repair=False):
-        comparison = Verification(self.services.ledger.audit, self.services.index, self.collection, repair=repair)
+        comparison = self.comparison(repair=repair)
         findings = [item async for item in comparison.run() if isinstance(item, Finding)]
         return findings, comparison.so_far
 
@@ -362,3 +367,42 @@ async def test_no_tenant_verifies_anothers_collection(services, settings, librar
 
         assert (await client.post(address, json={}, headers=as_tenant("alice"))).status_code == 200
         assert (await client.post(address, json={}, headers=as_tenant("bob"))).status_code == 404
+
+
+async def test_a_comparison_goes_on_where_one_broke_off(shelf, monkeypatch):
+    monkeypatch.setattr("shared.maintenance.verification._POINTS", 4)
+    monkeypatch.setattr("shared.maintenance.verification._DOCUMENTS", 2)
+    whole = shelf.comparison()
+    assert [item async for item in whole.run() if isinstance(item, Finding)] == []
+
+    position, points, documents, rounds = None, 0, 0, 0
+    while True:
+        part = shelf.comparison(position=position)
+        rounds += 1
+        async with aclosing(part.run()) as items:
+            if await anext(items, None) is None:
+                break
+        assert part.position != position
+        position = part.position
+        points += part.so_far.points
+        documents += part.so_far.documents
+
+    assert (points, documents) == (whole.so_far.points, whole.so_far.documents)
+    assert rounds > 5
+
+
+async def test_a_cursor_of_progress_goes_on_over_http(client, services, library, provider):
+    for number in range(3):
+        await library.add(text(number), f"{number}.md")
+    await work(services)
+    address, accept = "/v1/collections/default/verify", {"accept": "text/event-stream"}
+    whole = [event async for event in events_of(await client.post(address, json={}, headers=accept))]
+    cursor = next(data["cursor"] for name, data in whole if name == "progress")
+
+    reply = await client.post(address, json={"cursor": cursor}, headers=accept)
+    rest = [event async for event in events_of(reply)]
+    assert [name for name, _ in rest] == ["progress", "done"]
+    assert rest[-1][1] == whole[-1][1] | {"points": 0}
+
+    reply = await client.post(address, json={"cursor": "bm9uZQ"})
+    assert reply.status_code == 400

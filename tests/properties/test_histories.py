@@ -45,6 +45,7 @@ from shared.services.all import AllServices
 from shared.vectors.points import accepted_point_id, chunk_point_id, question_point_id
 from tests.conftest import empty
 from tests.faults.fleet import Proxy
+from tests.tallies import DIFFERENCES
 from tests.transitions import refuse_unknown_transitions
 
 NAMES = ("a.md", "b.md")
@@ -500,6 +501,7 @@ class Histories(RuleBasedStateMachine):
                 for stage in due:
                     await _work_off(self.stages[stage])
             await self.services.cleaner.clean()
+            await self.services.ledger.tallies.fold(timedelta())
             left = await self._open()
             if not any(left.values()):
                 return
@@ -521,6 +523,7 @@ class Histories(RuleBasedStateMachine):
             expected |= await self._expected(document)
         assert await self._stored() == expected
         assert await self.world.sql(ORPHANS) == []
+        assert await self.world.sql(DIFFERENCES) == []
         await self._judge_completions()
         assert self.world.provider.stats()["paid_twice"] <= self.may_repeat
 

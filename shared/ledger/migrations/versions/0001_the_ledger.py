@@ -30,6 +30,7 @@ def upgrade() -> None:
     _queries()
     _accepted_questions()
     _sweeps()
+    _tallies()
 
 
 def _lane() -> sa.Column[Any]:
@@ -72,6 +73,7 @@ def _collections() -> None:
         sa.Column("calibration", JSONB()),
         sa.Column("calibration_due_at", TIME, server_default=NOW, nullable=False),
         sa.Column("calibrating_until", TIME),
+        sa.Column("reindexed_until", sa.Text()),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_collections"),
     )
@@ -114,7 +116,7 @@ def _documents_indexes() -> None:
     )
     op.create_index("ix_documents_leased", "documents", ["tenant"], postgresql_where=sa.text("leased_by IS NOT NULL"))
     op.create_index("ix_documents_changed", "documents", ["tenant", "updated_at"])
-    op.create_index("ix_documents_list", "documents", ["tenant", "created_at", "id"])
+    op.create_index("ix_documents_list", "documents", ["collection_id", "state", "created_at", "id"])
     op.create_index(
         "ix_documents_open",
         "documents",
@@ -207,9 +209,6 @@ def _chunks_indexes() -> None:
         postgresql_where=sa.text("state IN ('parsed', 'generated') AND leased_by IS NOT NULL"),
     )
     op.create_index(
-        "ix_chunks_settled", "chunks", ["tenant", "settled_at"], postgresql_where=sa.text("settled_at IS NOT NULL")
-    )
-    op.create_index(
         "ix_chunks_suspects",
         "chunks",
         ["state", "due_at"],
@@ -298,7 +297,17 @@ def _spent() -> None:
         sa.Column("at", TIME, server_default=NOW, nullable=False),
         sa.PrimaryKeyConstraint("token", name="pk_spent"),
     )
-    op.create_index("ix_spent_tenant", "spent", ["tenant"])
+    op.create_table(
+        "spent_changes",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection_id", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("day", sa.Date(), server_default=sa.text("(now() AT TIME ZONE 'UTC')::date"), nullable=False),
+        sa.Column("prompt_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("completion_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("calls", sa.BigInteger(), nullable=False),
+    )
     op.create_table(
         "spent_by_day",
         sa.Column("tenant", sa.Text(), nullable=False),
@@ -311,6 +320,12 @@ def _spent() -> None:
         sa.Column("calls", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant", "collection_id", "kind", "model", "day", name="pk_spent_by_day"),
     )
+    write = """
+    INSERT INTO spent_changes (tenant, collection_id, kind, model, prompt_tokens, completion_tokens, calls)
+    SELECT tenant, collection_id, kind, model, sum(sign * prompt_tokens), sum(sign * completion_tokens),
+           sum(sign * calls)
+    FROM ({rows}) r GROUP BY tenant, collection_id, kind, model HAVING sum(sign * calls) <> 0"""
+    _count("spent", write, "insert", "update")
 
 
 def _abandoned_calls() -> None:
@@ -381,3 +396,54 @@ def _sweeps() -> None:
     )
     op.create_index("ix_sweeps_document_id", "sweeps", ["document_id"])
     op.create_index("ix_sweeps_due_at", "sweeps", ["due_at"])
+
+
+def _tallies() -> None:
+    op.create_table(
+        "tallies",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("counted", sa.Text(), nullable=False),
+        sa.Column("part", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("rows", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "counted", "part", "state", name="pk_tallies"),
+    )
+    op.create_table(
+        "tally_changes",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("counted", sa.Text(), nullable=False),
+        sa.Column("part", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("change", sa.Integer(), nullable=False),
+        sa.Column("at", TIME, server_default=NOW, nullable=False),
+    )
+    op.create_index("ix_tally_changes_at", "tally_changes", ["at"])
+    _count_states("documents", "collection_id")
+    _count_states("chunks", "embedding_model")
+
+
+def _count_states(table: str, part: str) -> None:
+    write = f"""
+    INSERT INTO tally_changes (tenant, counted, part, state, change)
+    SELECT tenant, TG_TABLE_NAME, {part}::text, state, sum(sign) FROM ({{rows}}) r
+    GROUP BY tenant, {part}, state HAVING sum(sign) <> 0"""
+    _count(table, write, "insert", "update", "delete")
+
+
+def _count(table: str, write: str, *operations: str) -> None:
+    """Have changes of a table's rows added up by triggers."""
+    rows = {"insert": "SELECT *, 1 AS sign FROM new_rows", "delete": "SELECT *, -1 AS sign FROM old_rows"}
+    rows["update"] = " UNION ALL ".join(rows.values())
+    names = {"insert": "NEW TABLE AS new_rows", "delete": "OLD TABLE AS old_rows"}
+    names["update"] = " ".join(names.values())
+    for operation in operations:
+        op.execute(f"""
+            CREATE FUNCTION count_{table}_{operation}() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                {write.format(rows=rows[operation])};
+                RETURN NULL;
+            END $$""")
+        op.execute(
+            f"CREATE TRIGGER count_{operation} AFTER {operation} ON {table} REFERENCING {names[operation]}"
+            f" FOR EACH STATEMENT EXECUTE FUNCTION count_{table}_{operation}()"
+        )

@@ -1,0 +1,17 @@
+"""What the tallies and a count of the rows disagree in: nothing, ever."""
+
+from __future__ import annotations
+
+# List the numbers that only the tallies have, or only a count.
+DIFFERENCES = """
+    WITH tallied AS (
+        SELECT tenant, counted, part, state, sum(rows)::bigint AS rows
+        FROM (SELECT tenant, counted, part, state, rows FROM tallies
+              UNION ALL SELECT tenant, counted, part, state, change FROM tally_changes) t
+        GROUP BY tenant, counted, part, state HAVING sum(rows) <> 0
+    ), counted AS (
+        SELECT tenant, 'documents', collection_id::text, state, count(*) FROM documents GROUP BY 1, 2, 3, 4
+        UNION ALL SELECT tenant, 'chunks', embedding_model, state, count(*) FROM chunks GROUP BY 1, 2, 3, 4
+    )
+    (TABLE tallied EXCEPT TABLE counted) UNION ALL (TABLE counted EXCEPT TABLE tallied)
+"""
