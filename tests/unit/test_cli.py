@@ -361,7 +361,7 @@ def verified(monkeypatch):
         assert request.headers["accept"] == "text/event-stream"
         repaired = json.loads(request.content)["repair"]
         counts, finding = COUNTS | {"repaired": int(repaired)}, MISSING | {"repaired": repaired}
-        told = [("progress", COUNTS), ("finding", finding), ("done", counts)]
+        told = [("progress", COUNTS | {"cursor": "p"}), ("finding", finding), ("done", counts)]
         return httpx.Response(200, text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in told))
 
     transport = httpx.MockTransport(answer)
