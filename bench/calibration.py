@@ -123,7 +123,8 @@ class Searched:
 
     def _best(self, channel: Channel, scores: Vectors, full: float) -> ChannelHits:
         best = [place for place in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[place])]
-        hits = [Hit(self._of.ids[p], float(scores[p]), {"chunk_id": self._of.ids[p], "question": ""}) for p in best]
+        ids = self._of.ids
+        hits = [Hit(ids[p], float(scores[p]), {"chunk_id": ids[p], "version": 1, "question": ""}) for p in best]
         return fold(channel, hits, DEPTH, full)
 
 

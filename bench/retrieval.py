@@ -3,13 +3,16 @@
 `python -m bench.retrieval [--points N]`: the API as a process, and the embedded engines of Qdrant and of embeddings.
 The points are a sixth chunks, each with five questions; their vectors are random, which is the hardest case for the
 engine's graph, and their texts are words drawn as in a language. Prints the median and the 95th percentile of what a
-client waits for, and apart the embedding call, Qdrant's two requests and all else.
+client waits for and of its parts, the embedding call, Qdrant's two requests, the rest of the API, and HTTP with the
+client; and the processor's milliseconds by process, with its children. First just after the load, while Qdrant makes the
+last graphs, then once they are made.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import tempfile
 import time
@@ -20,6 +23,7 @@ from uuid import uuid4
 
 import httpx
 import numpy as np
+import psutil
 
 from bench.deployment import Deployment, ScriptedProvider
 from shared.domain.chunks import ChunkContent
@@ -33,8 +37,9 @@ DIMENSIONS = 384
 QUESTIONS = 5
 WORDS = 20_000
 WORDS_PER_CHUNK = 150
-REQUESTS = 400
+FIRST_REQUESTS, REQUESTS = 100, 400
 BATCH = 200
+GREEN_SECONDS = 25  # more than the embedded engine leaves calm before it joins segments
 
 
 class Texts:
@@ -71,7 +76,8 @@ def points(place: Place, chunks: int, texts: Texts) -> Iterator[list[Point]]:
         yield points_of(content, context, vectors[0], list(zip(questions, vectors[1:], strict=True)))
 
 
-async def fill(deployment: Deployment, chunks: int, texts: Texts) -> None:
+async def fill(deployment: Deployment, chunks: int, texts: Texts) -> str:
+    """Write points without a model and return the name of their collection in Qdrant."""
     urls = deployment.stack.environment()
     database = Database(urls["FOREASK_DATABASE_URL"])
     index = Index(urls["FOREASK_QDRANT_URL"], api_key=deployment.stack.settings.qdrant_api_key)
@@ -85,11 +91,23 @@ async def fill(deployment: Deployment, chunks: int, texts: Texts) -> None:
             batch = []
     await index.aclose()
     await database.aclose()
+    return collection.index_name
 
 
-async def ask(url: str, clients: int, texts: Texts) -> list[dict[str, float]]:
+async def wait_for_graphs(deployment: Deployment, name: str) -> None:
+    """Wait until Qdrant has indexed what was loaded and has joined its segments."""
+    url = f"{deployment.stack.settings.qdrant_url}/collections/{name}"
+    async with httpx.AsyncClient(trust_env=False) as http:
+        green = 0
+        while green < GREEN_SECONDS:
+            await asyncio.sleep(1)
+            info = (await http.get(url)).raise_for_status().json()["result"]
+            green = green + 1 if info["status"] == "green" else 0
+
+
+async def ask(url: str, clients: int, requests: int, texts: Texts) -> list[dict[str, float]]:
     """The milliseconds of each request, by stage; `client` is what the client waited for."""
-    questions = iter([texts.draw(8) for _ in range(REQUESTS)])
+    questions = iter([texts.draw(8) for _ in range(requests)])
     times: list[dict[str, float]] = []
 
     async def one(http: httpx.AsyncClient) -> None:
@@ -104,35 +122,41 @@ async def ask(url: str, clients: int, texts: Texts) -> list[dict[str, float]]:
     return times
 
 
-async def ask_nothing(url: str, clients: int) -> list[float]:
-    """The milliseconds of requests for which the API does nothing: what HTTP, this client and the processors take."""
-    requests = iter(range(REQUESTS))
-    times: list[float] = []
-
-    async def one(http: httpx.AsyncClient) -> None:
-        for _ in requests:
-            began = time.perf_counter()
-            (await http.get("/health/live")).raise_for_status()
-            times.append((time.perf_counter() - began) * 1000)
-
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
-        await asyncio.gather(*(one(http) for _ in range(clients)))
-    return times
-
-
-def show(clients: int, times: list[dict[str, float]], empty: list[float]) -> None:
-    parts = {
-        "total": [t["client"] for t in times],
-        "embedding": [t["embed"] for t in times],
-        "Qdrant": [t["search"] + t["fetch"] for t in times],
-        "rest": [t["client"] - t["embed"] - t["search"] - t["fetch"] for t in times],
-        "of it in the API": [t["total"] - t["embed"] - t["search"] - t["fetch"] for t in times],
-        "an empty request": empty,
+def parts(times: dict[str, float]) -> dict[str, float]:
+    """The milliseconds of one request, by who took them."""
+    qdrant = times["search"] + times["fetch"]
+    return {
+        "embedding": times["embed"],
+        "Qdrant": qdrant,
+        "the API itself": times["total"] - times["embed"] - qdrant,
+        "HTTP and client": times["client"] - times["total"],
+        "whole": times["client"],
     }
-    print(f"{clients} clients, {len(times)} requests")
-    for name, values in parts.items():
-        median, late = np.quantile(values, [0.5, 0.95])
-        print(f"  {name:17} median {median:7.1f} ms   p95 {late:7.1f} ms", flush=True)
+
+
+def cpu_seconds(deployment: Deployment) -> dict[str, float]:
+    """Processor seconds of each process until now, with those of its children."""
+    pids = {name: process.pid for name, process in deployment.processes.items() if process.poll() is None}
+    seconds = {}
+    for name, pid in {**pids, **deployment.stack.pids(), "client": os.getpid()}.items():
+        process = psutil.Process(pid)
+        family = [process] if name == "client" else [process, *process.children(recursive=True)]
+        seconds[name] = sum(times.user + times.system for times in (one.cpu_times() for one in family))
+    return seconds
+
+
+def measure(deployment: Deployment, clients: int, requests: int, texts: Texts) -> None:
+    before = cpu_seconds(deployment)
+    times = asyncio.run(ask(str(deployment.client.base_url), clients, requests, texts))
+    after = cpu_seconds(deployment)
+    print(f"{clients} clients, {requests} requests")
+    each = [parts(one) for one in times]
+    for name in each[0]:
+        median, late = np.quantile([one[name] for one in each], [0.5, 0.95])
+        print(f"  {name:15} median {median:7.1f} ms   p95 {late:7.1f} ms")
+    spent = {name: (after[name] - before[name]) * 1000 / requests for name in before.keys() & after.keys()}
+    listed = ", ".join(f"{name} {ms:.1f}" for name, ms in sorted(spent.items(), key=lambda one: -one[1]) if ms >= 0.05)
+    print(f"  CPU of a request {sum(spent.values()):.1f} ms: {listed}", flush=True)
 
 
 def main() -> None:
@@ -149,12 +173,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, Deployment(settings, Path(folder), roles=()) as deployment:
             deployment.client.put("/v1/collections/bench", json={}).raise_for_status()
             began = time.perf_counter()
-            asyncio.run(fill(deployment, wanted // (QUESTIONS + 1), texts))
-            print(f"{wanted:,} points written in {time.perf_counter() - began:.0f} s", flush=True)
-            url = str(deployment.client.base_url)
-            asyncio.run(ask(url, 4, texts))  # caches and connections
+            name = asyncio.run(fill(deployment, wanted // (QUESTIONS + 1), texts))
+            loaded = time.perf_counter()
+            print(f"{wanted:,} points written in {loaded - began:.0f} s", flush=True)
+            measure(deployment, 1, FIRST_REQUESTS, texts)  # the graphs of the last points are being made
+            asyncio.run(wait_for_graphs(deployment, name))
+            print(f"indexed and joined {time.perf_counter() - loaded:.0f} s after the load", flush=True)
+            asyncio.run(ask(str(deployment.client.base_url), 4, FIRST_REQUESTS, texts))  # caches and connections
             for clients in (1, 16):
-                show(clients, asyncio.run(ask(url, clients, texts)), asyncio.run(ask_nothing(url, clients)))
+                measure(deployment, clients, REQUESTS, texts)
     finally:
         provider.close()
 

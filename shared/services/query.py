@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shared.providers.batching import BatchingEmbedder
+from shared.providers.embedding import Embedder
 from shared.providers.limiter.limiter import QUERY
 from shared.providers.limiter.models import LimitedChat, LimitedEmbedder
 from shared.providers.tokens import token_counter
@@ -42,9 +44,9 @@ def answerer_of(parts: Parts) -> Callable[[str], Answerer]:
     return lambda tenant: GenerativeAnswerer(_chat_of_a_query(parts, tenant))
 
 
-def query_embedder(parts: Parts) -> LimitedEmbedder:
+def query_embedder(parts: Parts) -> Embedder:
     """The embedder of requests that somebody waits for."""
-    return LimitedEmbedder(parts.embedder, parts.embedding_limiter, patience=QUERY)
+    return BatchingEmbedder(LimitedEmbedder(parts.embedder, parts.embedding_limiter, patience=QUERY))
 
 
 def _rewriter(parts: Parts) -> Rewriter | None:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import structlog
 from httpx import ConnectTimeout, Request, Response, TimeoutException
 from qdrant_client.http.exceptions import ResponseHandlingException
 
+CONNECT_SECONDS = 3.0  # a machine that is gone says nothing
 _PORT = 6333
-_CONNECT_SECONDS = 3.0  # a machine that is gone says nothing
 _RETURN_SECONDS = 30.0
 _AWAY = frozenset({502, 503, 504})  # the node's peers are away, or the node is behind a proxy
 log = structlog.get_logger()
 
-Send = Callable[[Request], Awaitable[Response]]
+Answer = TypeVar("Answer")
+Send = Callable[[SplitResult], Awaitable[tuple[int, Answer]]]
+"""Sends a request to an address; returns the status of the answer, and the answer."""
 
 
 class Addresses:
-    """Middleware of Qdrant's client that chooses the address of each request.
+    """Chooses the address of each request to Qdrant.
 
     Every request may be sent twice: points are written and deleted under conditions that make a repetition harmless.
 
@@ -29,11 +32,19 @@ class Addresses:
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self._urls = [urlsplit(url) for url in urls]
+        self._urls = [_with_port(urlsplit(url)) for url in urls]
         self._used = 0
         self._return_at = 0.0
 
-    async def send(self, request: Request, call_next: Send) -> Response:
+    @property
+    def are_several(self) -> bool:
+        return len(self._urls) > 1
+
+    @property
+    def are_encrypted(self) -> bool:
+        return any(url.scheme == "https" for url in self._urls)
+
+    async def answer(self, send: Send[Answer]) -> Answer:
         """Send a request to the address in use and, where that does not answer, once to each of the others.
 
         A request that was taken and not answered in time goes nowhere else: it may be under way.
@@ -44,28 +55,37 @@ class Addresses:
         *earlier, last = self._in_order()
         for url in earlier:
             try:
-                response = await self._send_to(url, request, call_next)
+                status, answer = await self._send_to(url, send)
             except ResponseHandlingException as error:
-                if isinstance(error.source, TimeoutException) and not isinstance(error.source, ConnectTimeout):
+                if _may_be_under_way(error):
                     raise
             else:
-                if response.status_code not in _AWAY:
-                    return response
-        return await self._send_to(last, request, call_next)
+                if status not in _AWAY:
+                    return answer
+        return (await self._send_to(last, send))[1]
 
-    async def _send_to(self, url: SplitResult, request: Request, call_next: Send) -> Response:
+    async def middleware(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        """Choose the address of a request of Qdrant's client."""
+
+        async def send(url: SplitResult) -> tuple[int, Response]:
+            request.url = request.url.copy_with(scheme=url.scheme, host=url.hostname, port=url.port)
+            request.headers["host"] = request.url.netloc.decode()
+            request.extensions["timeout"] = request.extensions["timeout"] | {"connect": CONNECT_SECONDS}
+            response = await call_next(request)
+            return response.status_code, response
+
+        return await self.answer(send)
+
+    async def _send_to(self, url: SplitResult, send: Send[Answer]) -> tuple[int, Answer]:
         """Send a request to one address, and leave that where no answer comes while the caller waits."""
-        request.url = request.url.copy_with(scheme=url.scheme, host=url.hostname, port=url.port or _PORT)
-        request.headers["host"] = request.url.netloc.decode()
-        request.extensions["timeout"] = request.extensions["timeout"] | {"connect": _CONNECT_SECONDS}
         answers = False
         try:
-            response = await call_next(request)
-            answers = response.status_code not in _AWAY
+            status, answer = await send(url)
+            answers = status not in _AWAY
         finally:
             if not answers:
                 self._leave(url)
-        return response
+        return status, answer
 
     def _in_order(self) -> list[SplitResult]:
         if time.monotonic() >= self._return_at:
@@ -74,8 +94,17 @@ class Addresses:
 
     def _leave(self, url: SplitResult) -> None:
         """Use the next address from now on, for a while."""
-        if self._urls[self._used] is not url:  # another request has left it
+        if not self.are_several or self._urls[self._used] is not url:  # another request has left it
             return
         self._used = (self._used + 1) % len(self._urls)
         self._return_at = time.monotonic() + _RETURN_SECONDS
         log.warning("qdrant.address_left", left=url.netloc.rpartition("@")[2])
+
+
+def _with_port(url: SplitResult) -> SplitResult:
+    return url if url.port else url._replace(netloc=f"{url.netloc.rstrip(':')}:{_PORT}")
+
+
+def _may_be_under_way(error: ResponseHandlingException) -> bool:
+    reason = error.source
+    return isinstance(reason, (TimeoutException, TimeoutError)) and not isinstance(reason, ConnectTimeout)

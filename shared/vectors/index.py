@@ -7,15 +7,17 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 import orjson
 import structlog
-from pydantic import BaseModel, SecretStr
+from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
@@ -27,10 +29,14 @@ from shared.domain.vectors import Vectors
 from shared.vectors import fields, filters
 from shared.vectors.addresses import Addresses
 from shared.vectors.filters import VisiblePoints
+from shared.vectors.groups import group
 from shared.vectors.layout import Layout
-from shared.vectors.points import Point
+from shared.vectors.points import Point, chunk_point_id
 from shared.vectors.readiness import Readiness
 from shared.vectors.searches import Search, chunk_search, probe, section_search
+
+if TYPE_CHECKING:
+    from shared.vectors.reads import Reads
 
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
@@ -56,14 +62,13 @@ _INDEXED: Mapping[str, models.PayloadSchemaParams] = {
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A point that a search found; `vectors` are those that the search asked for."""
+class Hit(NamedTuple):
+    """A point that a search found; `vectors` are those that the search asked for. A query makes hundreds."""
 
     id: str
     score: float
     payload: Mapping[str, Any]
-    vectors: Mapping[str, Any] = field(default_factory=dict)
+    vectors: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,6 @@ class StoredPoint:
     hidden: bool
 
 
-class _PointsReply(BaseModel):
-    result: list[dict[str, Any]]
-
-
 class Index:
     """A client of Qdrant.
 
@@ -105,20 +106,27 @@ class Index:
     """
 
     def __init__(self, url: str, *others: str, api_key: SecretStr | None = None, layout: Layout | None = None) -> None:
-        key = api_key.get_secret_value() if api_key else None
+        key = self._key = api_key.get_secret_value() if api_key else None
         with warnings.catch_warnings():  # of a key without TLS: the API says so once, where it matters
             warnings.simplefilter("ignore", UserWarning)
             self._client = AsyncQdrantClient(
                 url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
             )
+        self._addresses = Addresses([url, *others])
         if others:
-            self._client.http.client.add_middleware(Addresses([url, *others]).send)
+            self._client.http.client.add_middleware(self._addresses.middleware)
         self._layout = layout or Layout()
         self._known: set[str] = set()
         self._away = False  # whether the last request got no answer
         self._refusing: set[str] = set()  # collections whose last write was not taken
         self._searched: str | None = None  # the collection of the last search
         self._readiness = Readiness(self._answer_a_query, _READY_SECONDS)
+
+    @cached_property
+    def _reads(self) -> Reads:
+        from shared.vectors.reads import Reads  # noqa: PLC0415  roles that search nothing do without its library
+
+        return Reads(self._addresses, self._key, _TIMEOUT_SECONDS)
 
     async def ensure_collection(self, name: str, dimensions: int) -> None:
         """Create a collection of Qdrant unless it exists, and the payload indexes that it lacks.
@@ -267,18 +275,10 @@ class Index:
         Returns:
             The hits of each, best first; None where there is no such collection.
         """
-        # Below the typed methods: a model for each of hundreds of hits costs more than the search.
         with self._if_there():
-            reply = await self._client.http.client.request(
-                type_=_PointsReply,
-                method="POST",
-                url="/collections/{collection_name}/points/query/batch",
-                path_params={"collection_name": name},
-                headers={"content-type": "application/json"},
-                content=orjson.dumps({"searches": searches}),
-            )
+            result = await self._reads.read(name, "/query/batch", {"searches": searches})
             self._searched = name
-            return [[_hit(point) for point in one["points"]] for one in reply.result]
+            return [[_hit(point) for point in one["points"]] for one in result]
         return None
 
     async def section_payloads(
@@ -289,14 +289,30 @@ class Index:
         hits = await self.search(place.index_name, searches) or [[] for _ in sections]
         return {section: [hit.payload for hit in part] for section, part in zip(sections, hits, strict=True)}
 
-    async def chunk_payloads(self, where: VisiblePoints, chunks: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return the payloads of chunks by chunk id, each of the newest version that queries may see.
+    async def chunk_payloads(self, where: VisiblePoints, versions: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
+        """Return the payloads of chunks by chunk id; chunks that are gone are missing.
 
-        They are found by their chunk, not by the points that a search found: an edit may have replaced these since.
-        Chunks that are gone are missing.
+        Args:
+            where: what the query may see.
+            versions: the chunks, and in which version a search found each. Their points are read by their ids, which
+                no filter has to find. A chunk whose point an edit has replaced since is searched for, and is of the
+                newest version that queries may see.
         """
-        newest = await self._newest(where, chunk_search(where, chunks))
-        return {chunk: hit.payload for chunk, hit in newest.items()}
+        payloads = await self._payloads_by_id(where.place, versions)
+        if replaced := [chunk for chunk in versions if chunk not in payloads]:
+            newest = await self._newest(where, chunk_search(where, replaced))
+            payloads |= {chunk: hit.payload for chunk, hit in newest.items()}
+        return payloads
+
+    async def _payloads_by_id(self, place: Place, versions: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
+        """Return the payloads of visible texts by chunk id. The group is checked: ids open no other's points."""
+        ids = [chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()]
+        with self._if_there():
+            points = await self._reads.read(place.index_name, "", {"ids": ids, "with_payload": True})
+            payloads = [point["payload"] for point in points]
+            texts = group(place, "t")
+            return {p["chunk_id"]: p for p in payloads if p.get("group") == texts and not p.get("hidden")}
+        return {}
 
     async def text_vectors(self, where: VisiblePoints, chunks: Sequence[str]) -> dict[str, Vectors]:
         """Return the vectors of chunks' texts by chunk id, each of the newest version that queries may see.
@@ -317,16 +333,9 @@ class Index:
             Each of shape `(dimensions,)` and unit length; points without one are missing.
         """
         with self._if_there():
-            # Below the typed methods, as in `search`.
-            reply = await self._client.http.client.request(
-                type_=_PointsReply,
-                method="POST",
-                url="/collections/{collection_name}/points",
-                path_params={"collection_name": name},
-                headers={"content-type": "application/json"},
-                content=orjson.dumps({"ids": ids, "with_payload": False, "with_vector": ["dense"]}),
-            )
-            vectors = {str(point["id"]): point.get("vector") or {} for point in reply.result}
+            body = {"ids": ids, "with_payload": False, "with_vector": ["dense"]}
+            points = await self._reads.read(name, "", body)
+            vectors = {str(point["id"]): point.get("vector") or {} for point in points}
             return {i: np.asarray(v["dense"], dtype=np.float32) for i, v in vectors.items() if "dense" in v}
         return {}
 
@@ -404,6 +413,8 @@ class Index:
 
     async def aclose(self) -> None:
         await self._readiness.aclose()
+        if "_reads" in self.__dict__:
+            await self._reads.aclose()
         await self._client.close()
 
     async def _answer_a_query(self) -> None:

@@ -17,24 +17,23 @@ Search = Mapping[str, Any]
 
 _SECTION_CHUNKS = 1000  # more than fit into the longest section
 _VERSIONS = 8  # of a chunk that may be visible for a moment: two at an edit, more where none was ever finished
-_CHUNK_PAYLOAD = ["chunk_id"]
-_QUESTION_PAYLOAD = ["chunk_id", "question", "source"]
-_VERSION_PAYLOAD = ["chunk_id", "version"]
+_CHUNK_PAYLOAD = ["chunk_id", "version"]
+_QUESTION_PAYLOAD = [*_CHUNK_PAYLOAD, "question", "source"]
 _SECTION_PAYLOAD = ["text", "ordinal", "span", "heading_path", "page"]
 
 
 def question_search(vector: Vectors, where: VisiblePoints, limit: int) -> Search:
-    """Search questions by a vector, shape `(dimensions,)`; the hits name their chunk, text and source."""
-    return _search(vector.tolist(), "dense", where.questions, limit, _QUESTION_PAYLOAD)
+    """Search questions by a vector, shape `(dimensions,)`; the hits name their chunk, its version, text and source."""
+    return _search(vector, "dense", where.questions, limit, _QUESTION_PAYLOAD)
 
 
 def text_search(vector: Vectors, where: VisiblePoints, limit: int) -> Search:
-    """Search texts by a vector, shape `(dimensions,)`; the hits name their chunk."""
-    return _search(vector.tolist(), "dense", where.texts, limit, _CHUNK_PAYLOAD)
+    """Search texts by a vector, shape `(dimensions,)`; the hits name their chunk and its version."""
+    return _search(vector, "dense", where.texts, limit, _CHUNK_PAYLOAD)
 
 
 def bm25_search(terms: SparseVector, where: VisiblePoints, limit: int) -> Search:
-    """Search texts by terms; the hits name their chunk.
+    """Search texts by terms; the hits name their chunk and its version.
 
     A word is rare or not among the texts of the collection: what other tenants write changes no score.
     """
@@ -51,7 +50,7 @@ def chunk_search(where: VisiblePoints, chunks: Sequence[str], *, text_vectors: b
     selected = {**where.texts, "must": [*where.texts["must"], of_chunks]}
     listed = {"filter": selected, "limit": _VERSIONS * len(chunks)}
     if text_vectors:
-        return listed | {"with_payload": _VERSION_PAYLOAD, "with_vector": ["dense"]}
+        return listed | {"with_payload": _CHUNK_PAYLOAD, "with_vector": ["dense"]}
     return listed | {"with_payload": True}
 
 

@@ -73,8 +73,8 @@ async def indexed_texts(services, library):
     """The text of each chunk, in order."""
     place = (await library.collection()).place
     stored, _ = await services.index.scroll_points(place)
-    chunks = list({str(point.chunk_id) for point in stored})
-    payloads = await services.index.chunk_payloads(visible_points(place), chunks)
+    versions = {str(point.chunk_id): 1 for point in stored}
+    payloads = await services.index.chunk_payloads(visible_points(place), versions)
     return [chunk["text"] for chunk in sorted(payloads.values(), key=lambda chunk: chunk["ordinal"])]
 
 

@@ -91,11 +91,12 @@ async def test_the_ids_of_another_open_nothing(services, provider, other):
     index, ids = services.index, [point.id for point in before["stored"]]
     (document,) = {point.document_id for point in before["stored"]}
     chunks = [str(point.chunk_id) for point in before["stored"]]
+    versions = dict.fromkeys(chunks, 1)
     assert place.index_name == mine.index_name
 
     assert await index.stored_points(place, ids) == {}
-    assert await index.chunk_payloads(visible_points(place), chunks) == {}
-    assert await index.chunk_payloads(visible_points(place, caller_conditions(None, [document])), chunks) == {}
+    assert await index.chunk_payloads(visible_points(place), versions) == {}
+    assert await index.chunk_payloads(visible_points(place, caller_conditions(None, [document])), versions) == {}
     assert await index.text_vectors(visible_points(place), chunks) == {}
     section = SectionKey(str(document), 1, 0, 100)
     assert await index.section_payloads(place, [section]) == {section: []}
@@ -105,7 +106,7 @@ async def test_the_ids_of_another_open_nothing(services, provider, other):
     await index.delete_document(place, document)
 
     assert await seen(services, "alice") == before
-    assert await index.chunk_payloads(visible_points(mine), chunks)
+    assert (await index.chunk_payloads(visible_points(mine), versions)).keys() == set(chunks)
 
 
 def groups_of(selected):
@@ -134,8 +135,8 @@ def requests_of(path, body):
 @pytest.fixture
 def sent(services, monkeypatch):
     """The path and the groups of every request about points that Qdrant is sent."""
-    client, sent = services.index._client.http.client, []
-    send = client.send
+    client, reads, sent = services.index._client.http.client, services.index._reads, []
+    send, read = client.send, reads.read
 
     async def recorded(request, type_):
         if "/points" in request.url.path:
@@ -143,7 +144,12 @@ def sent(services, monkeypatch):
             sent.append((request.url.path.rpartition("/points")[2], list(requests_of(request.url.path, body))))
         return await send(request, type_)
 
+    async def recorded_read(name, path, body):
+        sent.append((path, list(requests_of(f"/points{path}", body))))
+        return await read(name, path, body)
+
     monkeypatch.setattr(client, "send", recorded)
+    monkeypatch.setattr(reads, "read", recorded_read)
     return sent
 
 

@@ -1,5 +1,6 @@
 """From bytes to points and back: the stages over real engines, with a scripted provider."""
 
+import asyncio
 from dataclasses import replace
 from uuid import uuid4
 
@@ -162,6 +163,58 @@ async def test_a_chunk_is_not_lost_where_an_edit_replaces_it_while_it_is_read(se
     found = (await services.retriever.retrieve(collection, Query("What is about alpha number?"))).chunks
 
     assert [chunk.version for chunk in found] == [2, 2]
+
+
+async def test_a_query_asks_qdrant_twice_and_reads_its_chunks_by_id(services, library, provider, monkeypatch):
+    await library.add(TWO_SECTIONS, "a.md")
+    await work(services)
+    assert await texts_found(services, library, "What is about alpha number?")  # the collection's size is known now
+    reads, sent = services.index._reads, []
+    read = reads.read
+
+    async def recorded(name, path, body):
+        sent.append((path, body))
+        return await read(name, path, body)
+
+    monkeypatch.setattr(reads, "read", recorded)
+
+    found = await texts_found(services, library, "What is about alpha number?")
+
+    (_, searched), (path, read) = sent
+    assert len(searched["searches"]) == 3
+    assert (path, len(read["ids"])) == ("", len(found))
+
+
+async def test_questions_that_come_together_are_embedded_together(services, library, provider):
+    await library.add(TWO_SECTIONS, "a.md")
+    await work(services)
+    collection = await library.collection()
+    questions = [Query(f"What is about {name} number {number}?") for name in ("alpha", "beta") for number in range(8)]
+    alone = [(await services.retriever.retrieve(collection, question)).chunks for question in questions]
+    provider.reset()
+
+    together = await asyncio.gather(*(services.retriever.retrieve(collection, question) for question in questions))
+
+    assert [retrieval.chunks for retrieval in together] == alone
+    stats = provider.stats()
+    assert (stats["embedded_inputs"], stats["embeddings"]) == (16, 1)
+
+
+async def test_a_hidden_chunk_is_not_read_by_its_id(services, library, provider):
+    await library.add("The harbour opens at seven in the morning for all ships.", "a.md")
+    await work(services)
+    await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
+    await work(services, "parse")
+    (chunk,) = await services.ledger.work.claim_to_index(10)
+    await index_batch(services.indexer, [chunk])
+    stored = {(p["chunk_id"], p["version"]): p for p in (await points(services, library)).values()}
+    hidden = {chunk: version for (chunk, version), payload in stored.items() if payload.get("hidden")}
+    shown = {chunk: version for (chunk, version), payload in stored.items() if not payload.get("hidden")}
+    where = visible_points((await library.collection()).place)
+
+    assert hidden == {str(chunk.lease.id): 2}
+    assert await services.index.chunk_payloads(where, hidden) == {}
+    assert (await services.index.chunk_payloads(where, hidden | shown)).keys() == shown.keys()
 
 
 async def test_a_late_writer_of_an_old_version_takes_nothing_back(services, library, provider):

@@ -11,7 +11,7 @@ from shared.vectors.index import Hit
 
 
 def question(chunk, score, text="Why?", **payload):
-    return Hit(f"{chunk}-{text}", score, {"chunk_id": chunk, "question": text} | payload)
+    return Hit(f"{chunk}-{text}", score, {"chunk_id": chunk, "version": 1, "question": text} | payload)
 
 
 def questions(*hits, limit=100):
@@ -19,7 +19,8 @@ def questions(*hits, limit=100):
 
 
 def text(**scores):
-    return fold("text", [Hit(f"{chunk}'s", score, {"chunk_id": chunk}) for chunk, score in scores.items()], 100, 1.0)
+    hits = [Hit(f"{chunk}'s", score, {"chunk_id": chunk, "version": 1}) for chunk, score in scores.items()]
+    return fold("text", hits, 100, 1.0)
 
 
 def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen
@@ -98,7 +99,7 @@ def test_bm25_is_a_share_of_what_a_chunk_could_reach():
     terms = query_vector("tide tables harbour")
 
     assert full_bm25(terms, 1_000) == pytest.approx(3 * 2.2 * 0.5 * 7.6, rel=0.01)
-    assert fold("bm25", [Hit("1", 10.0, {"chunk_id": "a"})], 100, 20.0).scores == {"a": 0.5}
+    assert fold("bm25", [Hit("1", 10.0, {"chunk_id": "a", "version": 1})], 100, 20.0).scores == {"a": 0.5}
 
 
 def test_diversity_puts_what_is_like_the_first_behind_what_is_not():

@@ -54,12 +54,14 @@ class ChannelHits:
         questions: the question that matched, by chunk.
         floor: the highest score that a chunk outside these hits can have; 0 where the channel found all that match.
         points: how many points were found; a chunk may have several.
+        versions: the newest version of each chunk that was found.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
     questions: Mapping[str, MatchedQuestion] = field(default_factory=dict)
     floor: float = 0.0
     points: int = 0
+    versions: Mapping[str, int] = field(default_factory=dict)
 
 
 def limit_of(channel: Channel, top_k: int) -> int:
@@ -87,8 +89,11 @@ def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -
     """
     scores: dict[str, float] = {}
     questions: dict[str, MatchedQuestion] = {}
+    versions: dict[str, int] = {}
     for hit in hits:
-        chunk = str(hit.payload["chunk_id"])
+        chunk, version = hit.payload["chunk_id"], hit.payload["version"]
+        if version > versions.get(chunk, 0):
+            versions[chunk] = version
         score = hit.score / full_score if channel == "bm25" else hit.score
         if chunk not in scores or score > scores[chunk]:
             scores[chunk] = score
@@ -96,7 +101,7 @@ def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -
                 source: QuestionOrigin = "user" if hit.payload.get("source") == "user" else "generated"
                 questions[chunk] = MatchedQuestion(str(hit.payload["question"]), source)
     floor = min(scores.values()) if len(hits) >= limit else 0.0
-    return ChannelHits(_ranked(scores), questions, max(0.0, floor), len(hits))
+    return ChannelHits(_ranked(scores), questions, max(0.0, floor), len(hits), versions)
 
 
 def merge(
@@ -121,7 +126,8 @@ def _better(original: ChannelHits, rewritten: ChannelHits) -> ChannelHits:
             scores[chunk] = score * _REWRITTEN
             if chunk in rewritten.questions:
                 questions[chunk] = rewritten.questions[chunk]
-    return ChannelHits(_ranked(scores), questions, max(original.floor, rewritten.floor * _REWRITTEN))
+    versions = {**rewritten.versions, **original.versions}
+    return ChannelHits(_ranked(scores), questions, max(original.floor, rewritten.floor * _REWRITTEN), versions=versions)
 
 
 def _ranked(scores: Mapping[str, float]) -> dict[str, float]:

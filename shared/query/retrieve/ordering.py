@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from shared.query.retrieve.fusion import Match
@@ -33,7 +32,7 @@ def _raised(match: Match, payload: Mapping[str, Any] | None, names: Sequence[str
         return match
     words = _words(passage_of(payload))
     share = sum(name in words for name in names) / len(names)
-    return replace(match, score=match.score + _NAMED * share * abs(match.score))
+    return match._replace(score=match.score + _NAMED * share * abs(match.score))
 
 
 def _words(text: str) -> str:
@@ -50,7 +49,7 @@ def passage_of(payload: Mapping[str, Any]) -> str:
 
 def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Match]:
     """Put the chunks that the reranker scored in front, in its order; the others follow in theirs."""
-    judged = [replace(match, rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
+    judged = [match._replace(rerank_score=scores[match.chunk_id]) for match in matches if match.chunk_id in scores]
     judged.sort(key=lambda match: -(match.rerank_score or 0.0))
     return judged + [match for match in matches if match.chunk_id not in scores]
 
@@ -58,4 +57,4 @@ def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Matc
 def on_one_scale(matches: Sequence[Match]) -> list[Match]:
     """Reassign the scores, the highest to the first match, so that scores and order agree after reranking."""
     scores = sorted((match.score for match in matches), reverse=True)
-    return [replace(match, score=score) for match, score in zip(matches, scores, strict=True)]
+    return [match._replace(score=score) for match, score in zip(matches, scores, strict=True)]

@@ -75,11 +75,16 @@ class _Search:
     where: VisiblePoints
     retrieval: Retrieval
     vector: Vectors | None = None
+    channels: Mapping[Channel, ChannelHits] = field(default_factory=dict)
     payloads: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def trace(self) -> Trace:
         return self.retrieval.trace
+
+    def version_of(self, match: Match) -> int:
+        """The newest version in which a channel found the chunk."""
+        return max(self.channels[channel].versions[match.chunk_id] for channel in match.ranks)
 
 
 class Retriever:
@@ -126,8 +131,8 @@ class Retriever:
             return retrieval
         retrieval.weights = query.weights or collection.weights
         search = _Search(collection, query, visible_points(collection.place, conditions), retrieval)
-        channels = await self._searched(search)
-        matches = await self._refined(_fused(channels, search), search)
+        search.channels = await self._searched(search)
+        matches = await self._refined(_fused(search), search)
         matches = await self._spread(matches, search)
         chunks = await self._units_of(matches, search)
         with retrieval.trace.timed("assemble"):
@@ -281,7 +286,7 @@ class Retriever:
             return await sections_of(self._index, search.collection.place, chunks, payloads)
 
     async def _fetch(self, matches: Sequence[Match], search: _Search) -> None:
-        missing = [match.chunk_id for match in matches if match.chunk_id not in search.payloads]
+        missing = {m.chunk_id: search.version_of(m) for m in matches if m.chunk_id not in search.payloads}
         if missing:
             with search.trace.timed("fetch"):
                 search.payloads |= await self._index.chunk_payloads(search.where, missing)
@@ -300,10 +305,10 @@ class Retriever:
         return ordered(fitting, query.order)
 
 
-def _fused(channels: Mapping[Channel, ChannelHits], search: _Search) -> list[Match]:
+def _fused(search: _Search) -> list[Match]:
     query, retrieval = search.query, search.retrieval
     with search.trace.timed("fuse"):
-        matches = fuse(channels, query.fusion, retrieval.weights)
+        matches = fuse(search.channels, query.fusion, retrieval.weights)
     retrieval.unique_chunks = len(matches)
     if query.min_score is not None:
         matches = [match for match in matches if match.score >= query.min_score]

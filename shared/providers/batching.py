@@ -1,0 +1,117 @@
+"""Texts of callers that wait at the same moment, embedded in one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from shared.domain.errors import Refused
+from shared.domain.vectors import Vectors
+from shared.providers.embedding import Bill, Embedder, estimated_tokens, free
+
+_UNDER_WAY = 2  # requests, before the next texts wait for company
+_WAIT_SECONDS = 0.05  # for company, at most: a slow provider could embed them beside what is under way
+_MAX_INPUTS, _MAX_TOKENS = 64, 8_000  # of one request
+
+
+class BatchingEmbedder:
+    """An `Embedder` that sends the texts of several callers together while requests are under way.
+
+    A text that comes while fewer than two are under way goes at once. Others go together as soon as one of them ends.
+    The embedded model takes 3.6 ms of CPU for each of sixteen questions in one request, and 8.8 ms for one alone; and
+    each request less saves its HTTP and its grant.
+
+    Where the provider refuses a request of several callers, each caller's texts are sent again by themselves, so that
+    a refused text fails its own caller alone. Any other error reaches every caller.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._under_way = 0
+        self._ended = asyncio.Event()
+        self._gathering: _Request | None = None
+
+    @property
+    def name(self) -> str:
+        return self._embedder.name
+
+    async def dimensions(self) -> int:
+        return await self._embedder.dimensions()
+
+    async def embed(self, texts: Sequence[str], billed: Bill = free) -> Vectors:
+        """As `Embedder.embed`. Who wants a bill has a request of its own."""
+        if billed is not free:
+            return await self._embedder.embed(texts, billed)
+        request = self._with_room_for(texts)
+        first = len(request.texts)
+        request.add(texts)
+        try:
+            vectors = await asyncio.shield(request.answer)
+        except Refused:
+            if not request.is_shared:
+                raise
+            return await self._embedder.embed(texts)
+        finally:
+            request.leave()
+        return vectors[first : first + len(texts)]
+
+    def _with_room_for(self, texts: Sequence[str]) -> _Request:
+        if self._gathering is None or self._gathering.is_abandoned or not self._gathering.has_room_for(texts):
+            request = _Request()
+            request.answer = asyncio.create_task(self._send(request))
+            self._gathering = request
+        return self._gathering
+
+    async def _send(self, request: _Request) -> Vectors:
+        if self._under_way >= _UNDER_WAY:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), _WAIT_SECONDS)
+        if self._gathering is request:
+            self._gathering = None
+        self._under_way += 1
+        self._ended.clear()
+        try:
+            return await self._embedder.embed(request.texts)
+        finally:
+            self._under_way -= 1
+            self._ended.set()
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """Texts that go to the provider together, for as long as somebody waits for their vectors."""
+
+    answer: asyncio.Task[Vectors] = field(init=False)
+    texts: list[str] = field(default_factory=list)
+    tokens: int = 0
+    callers: int = 0
+    waiting: int = 0
+
+    @property
+    def is_shared(self) -> bool:
+        return self.callers > 1
+
+    @property
+    def is_abandoned(self) -> bool:
+        return not self.waiting
+
+    def has_room_for(self, texts: Sequence[str]) -> bool:
+        return len(self.texts) + len(texts) <= _MAX_INPUTS and self.tokens + _tokens(texts) <= _MAX_TOKENS
+
+    def add(self, texts: Sequence[str]) -> None:
+        self.texts += texts
+        self.tokens += _tokens(texts)
+        self.callers += 1
+        self.waiting += 1
+
+    def leave(self) -> None:
+        """Let a caller go; the last one ends a request that nobody waits for any more."""
+        self.waiting -= 1
+        if self.is_abandoned:
+            self.answer.cancel()
+
+
+def _tokens(texts: Sequence[str]) -> int:
+    return sum(map(estimated_tokens, texts))

@@ -1,0 +1,82 @@
+"""Reads of points, beside Qdrant's client: they are what a query waits for.
+
+A request through the client takes 1.1 ms of CPU, most of it in its HTTP library; one over aiohttp takes 0.3 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, quote
+
+import aiohttp
+import httpx
+import orjson
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from shared.vectors.addresses import CONNECT_SECONDS, Addresses
+
+_OK, _TOO_MANY = 200, 429
+_IDLE_SECONDS = 4.0  # a server closes connections that are idle for five
+
+
+class Reads:
+    """A connection pool to Qdrant for requests that read points; close it with `aclose`.
+
+    Args:
+        addresses: of Qdrant.
+        api_key: None where it wants none.
+        timeout_seconds: of a request.
+    """
+
+    def __init__(self, addresses: Addresses, api_key: str | None, timeout_seconds: float) -> None:
+        self._addresses = addresses
+        self._headers = {"content-type": "application/json"} | ({"api-key": api_key} if api_key else {})
+        self._timeout = aiohttp.ClientTimeout(timeout_seconds, sock_connect=CONNECT_SECONDS)
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def read(self, name: str, path: str, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Send a request about a collection's points and return its result; NumPy vectors may stand in its body.
+
+        Raises:
+            UnexpectedResponse, ResourceExhaustedResponse, ResponseHandlingException: as the client does.
+        """
+        path = f"/collections/{quote(name, safe='')}/points{path}"
+        data = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+        async def send(url: SplitResult) -> tuple[int, tuple[aiohttp.ClientResponse, bytes]]:
+            try:
+                async with self._session().post(url.geturl().rstrip("/") + path, data=data) as reply:
+                    return reply.status, (reply, await reply.read())
+            except aiohttp.ConnectionTimeoutError as error:
+                raise ResponseHandlingException(ConnectionError(str(error))) from error
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise ResponseHandlingException(error) from error
+
+        reply, content = await self._addresses.answer(send)
+        if reply.status != _OK:
+            raise _refusal(reply, content)
+        try:
+            return list(orjson.loads(content)["result"])
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise ResponseHandlingException(error) from error
+
+    async def aclose(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            # The certificates that the client trusts: a small system has none of its own.
+            trusted = httpx.create_ssl_context(trust_env=False) if self._addresses.are_encrypted else True
+            connector = aiohttp.TCPConnector(ssl=trusted, keepalive_timeout=_IDLE_SECONDS)
+            self._opened = aiohttp.ClientSession(connector=connector, headers=self._headers, timeout=self._timeout)
+        return self._opened
+
+
+def _refusal(reply: aiohttp.ClientResponse, content: bytes) -> Exception:
+    after = reply.headers.get("retry-after", "")
+    if reply.status == _TOO_MANY and after.isdecimal():
+        return ResourceExhaustedResponse("Qdrant asks for fewer requests", int(after))
+    return UnexpectedResponse(reply.status, reply.reason or "", content, httpx.Headers(dict(reply.headers)))

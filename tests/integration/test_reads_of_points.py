@@ -1,0 +1,97 @@
+"""What Qdrant may answer to a search: mapped as its client's own requests are."""
+
+from datetime import timedelta
+
+import numpy as np
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from pydantic import SecretStr
+
+from shared.domain.errors import Permanent, Unavailable
+from shared.vectors.index import Index
+
+
+class Answers:
+    """A server that gives the next answer to each request, and remembers the requests."""
+
+    def __init__(self):
+        self.requests = []
+        self.next = web.Response
+
+    async def answer(self, request):
+        self.requests.append((request.path_qs, request.headers.get("api-key"), orjson.loads(await request.read())))
+        return self.next()
+
+
+@pytest.fixture
+async def answers():
+    return Answers()
+
+
+@pytest.fixture
+async def index(answers):
+    application = web.Application()
+    application.router.add_post("/{path:.*}", answers.answer)
+    async with TestServer(application) as server:
+        index = Index(f"http://127.0.0.1:{server.port}/prefix", api_key=SecretStr("secret"))
+        yield index
+        await index.aclose()
+
+
+def found(**point):
+    return web.json_response({"result": [{"points": [point]}], "status": "ok"})
+
+
+async def test_a_search_is_sent_with_the_key_to_the_collection_below_the_prefix(index, answers):
+    answers.next = lambda: found(id="a", score=0.5, payload={"chunk_id": "c"})
+    vector = np.array([0.1, 0.2], dtype=np.float32)
+
+    ((hit,),) = await index.search("a b/c", [{"query": vector}])
+
+    assert (hit.id, hit.score, hit.payload, hit.vectors) == ("a", 0.5, {"chunk_id": "c"}, {})
+    path = "/prefix/collections/a%20b%2Fc/points/query/batch"
+    assert answers.requests == [(path, "secret", {"searches": [{"query": [0.1, 0.2]}]})]
+
+
+async def test_no_such_collection_has_no_hits(index, answers):
+    answers.next = lambda: web.Response(status=404)
+
+    assert await index.search("absent", []) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "after"),
+    [
+        ({"status": 429, "headers": {"retry-after": "7"}}, Unavailable, 7),
+        ({"status": 429, "headers": {"retry-after": "Sun, 06 Nov 1994 08:49:37 GMT"}}, Unavailable, 2),
+        ({"status": 503}, Unavailable, 2),
+        ({"status": 401}, Unavailable, 2),
+        ({"status": 400}, Permanent, None),
+    ],
+)
+async def test_refusals_are_ours(index, answers, answer, error, after):
+    answers.next = lambda: web.Response(**answer, text="words of another tenant")
+
+    with pytest.raises(error) as raised:
+        await index.search("any", [])
+
+    assert "another tenant" not in str(raised.value)
+    if after is not None:
+        assert raised.value.retry_after == timedelta(seconds=after)
+
+
+@pytest.mark.parametrize("body", ["", "no JSON", "[]", "{}", '{"result": null}'])
+async def test_a_reply_without_a_result_is_no_answer(index, answers, body):
+    answers.next = lambda: web.Response(text=body)
+
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        await index.search("any", [])
+
+
+async def test_a_server_that_is_away_is_unavailable():
+    away = Index("http://127.0.0.1:1")
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        await away.search("any", [])
+    await away.aclose()

@@ -1,0 +1,227 @@
+import asyncio
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from shared.domain.errors import Refused, Unavailable
+from shared.domain.usage import Usage
+from shared.providers import batching
+from shared.providers.batching import BatchingEmbedder
+from shared.providers.embedding import free
+
+
+class Model:
+    """An embedder whose requests end when the test lets them; the vector of a text is its length."""
+
+    name = "model"
+
+    def __init__(self):
+        self.requests = []
+        self._answers = []
+
+    async def dimensions(self):
+        return 1
+
+    async def embed(self, texts, billed=free):
+        self.requests.append(list(texts))
+        answer = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        await answer
+        billed(Usage(len(texts)))
+        return np.array([[float(len(text))] for text in texts], dtype=np.float32)
+
+    def answer(self, number, error=None):
+        if error is None:
+            self._answers[number].set_result(None)
+        else:
+            self._answers[number].set_exception(error)
+
+    def is_given_up(self, number):
+        return self._answers[number].cancelled()
+
+    def end(self):
+        for answer in self._answers:
+            answer.cancel()
+
+
+@pytest.fixture
+async def model():
+    model = Model()
+    yield model
+    model.end()
+    await settled()
+
+
+@pytest.fixture
+def embedder(model, monkeypatch):
+    monkeypatch.setattr(batching, "_WAIT_SECONDS", 60)
+    return BatchingEmbedder(model)
+
+
+async def begin(embedder, *callers):
+    """Begin to embed for each caller in turn, until the loop has nothing left to do."""
+    tasks = []
+    for texts in callers:
+        tasks.append(asyncio.create_task(embedder.embed(texts)))
+        await settled()
+    return tasks
+
+
+async def settled():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def lengths(task):
+    return (await task)[:, 0].tolist()
+
+
+async def test_who_comes_while_little_is_under_way_waits_for_nobody(model, embedder):
+    first, second = await begin(embedder, ["one"], ["three"])
+
+    assert model.requests == [["one"], ["three"]]
+    model.answer(1)
+    model.answer(0)
+    assert [await lengths(first), await lengths(second)] == [[3], [5]]
+
+
+async def test_questions_that_wait_make_one_request(model, embedder):
+    first, second, third, fourth = await begin(embedder, ["1"], ["22"], ["333", "4444"], ["55555"])
+    assert model.requests == [["1"], ["22"]]
+
+    model.answer(0)
+    await settled()
+    assert model.requests[2:] == [["333", "4444", "55555"]]
+    model.answer(2)
+    model.answer(1)
+
+    assert [await lengths(task) for task in (first, second, third, fourth)] == [[1], [2], [3, 4], [5]]
+
+
+async def test_who_comes_at_the_same_moment_shares_a_request(model, embedder):
+    tasks = [asyncio.create_task(embedder.embed([text])) for text in ("1", "22")]
+    await settled()
+
+    assert model.requests == [["1", "22"]]
+    model.answer(0)
+    assert [await lengths(task) for task in tasks] == [[1], [2]]
+
+
+async def test_nobody_waits_long_for_company(model, embedder, monkeypatch):
+    monkeypatch.setattr(batching, "_WAIT_SECONDS", 0.01)
+    tasks = await begin(embedder, ["1"], ["22"], ["333"])
+    assert len(model.requests) == 2
+
+    await asyncio.sleep(0.02)
+
+    assert model.requests[2:] == [["333"]]
+    for number, task in enumerate(tasks):
+        model.answer(number)
+        await task
+
+
+async def test_an_error_reaches_each_caller(model, embedder):
+    tasks = await begin(embedder, ["1"], ["22"], ["333"], ["4444"])
+    model.answer(0)
+    await settled()
+
+    model.answer(2, Unavailable("away", component="embedding"))
+
+    for task in tasks[2:]:
+        with pytest.raises(Unavailable, match="away"):
+            await task
+    assert len(model.requests) == 3
+    model.answer(1)
+    await asyncio.gather(*tasks[:2])
+
+
+async def test_a_refused_text_fails_its_own_caller_alone(model, embedder):
+    _, _, third, fourth = await begin(embedder, ["1"], ["22"], ["bad"], ["4444"])
+    model.answer(0)
+    await settled()
+    model.answer(2, Refused("one of them"))
+    await settled()
+    assert model.requests[3:] == [["bad"], ["4444"]]
+
+    model.answer(3, Refused("this one"))
+    model.answer(4)
+
+    with pytest.raises(Refused, match="this one"):
+        await third
+    assert await lengths(fourth) == [4]
+
+
+async def test_a_refused_request_of_one_caller_is_not_sent_again(model, embedder):
+    (task,) = await begin(embedder, ["bad"])
+    model.answer(0, Refused("this one"))
+
+    with pytest.raises(Refused):
+        await task
+    assert len(model.requests) == 1
+
+
+async def cancel(task):
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_caller_that_gives_up_harms_nobody(model, embedder):
+    _, _, third, fourth, fifth = await begin(embedder, ["1"], ["22"], ["333"], ["4444"], ["55555"])
+    await cancel(third)
+    model.answer(0)
+    await settled()
+    await cancel(fourth)
+
+    model.answer(2)
+
+    assert await lengths(fifth) == [5]
+
+
+async def test_a_request_that_nobody_waits_for_is_given_up(model, embedder):
+    first, second = await begin(embedder, ["1"], ["22"])
+    await cancel(first)
+    await settled()
+
+    assert model.is_given_up(0)
+    assert not model.is_given_up(1)
+    model.answer(1)
+    assert await lengths(second) == [2]
+
+
+async def test_nobody_joins_a_request_that_is_given_up(model, embedder):
+    _, _, third = await begin(embedder, ["1"], ["22"], ["333"])
+    await cancel(third)
+    (fourth,) = await begin(embedder, ["4444"])
+    model.answer(0)
+    await settled()
+
+    assert model.requests[2:] == [["4444"]]
+    model.answer(2)
+    assert await lengths(fourth) == [4]
+
+
+async def test_a_request_stays_within_the_limits_of_one(model, embedder, monkeypatch):
+    monkeypatch.setattr(batching, "_MAX_INPUTS", 3)
+    monkeypatch.setattr(batching, "_MAX_TOKENS", 100)
+    await begin(embedder, ["1"], ["1"], ["1", "1"], ["1", "1"], ["x" * 297], ["x" * 30])
+    model.answer(0)
+    await settled()
+
+    assert [len(request) for request in model.requests[2:]] == [2, 2, 1, 1]
+
+
+async def test_who_wants_a_bill_has_a_request_of_its_own(model, embedder):
+    bills = []
+    await begin(embedder, ["1"], ["22"])
+    tasks = [asyncio.create_task(embedder.embed(["333"], bills.append)), asyncio.create_task(embedder.embed(["4444"]))]
+    await settled()
+
+    assert model.requests[2:] == [["333"]]
+    model.answer(2)
+    model.answer(0)
+    await settled()
+    model.answer(3)
+    assert [await lengths(task) for task in tasks] == [[3], [4]]
+    assert bills == [Usage(1)]
