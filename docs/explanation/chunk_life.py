@@ -53,7 +53,7 @@ ARROWS: dict[tuple[str | None, str], tuple[str, str, Words]] = {
         "M620 186 L620 308",
         ((613, 240, "without questions,"), (613, 255, "or not at all")),
     ),
-    ("parsed", "dead"): (_FAILED, "M170 186 C170 330 400 330 548 330", ((300, 288, "its text cannot be indexed"),)),
+    ("parsed", "dead"): (_FAILED, "M170 186 C170 330 400 330 548 330", ((335, 288, "its text cannot be indexed"),)),
     ("dead", "parsed"): (_AGAIN, "M550 350 C330 360 100 350 100 188", ((300, 370, "retried"),)),
     ("dead", "discarded"): (_AGAIN, "M720 338 L798 338", ((760, 330, "given up"),)),
     ("dead", "generated"): (_AGAIN, "M660 310 L660 188", ()),

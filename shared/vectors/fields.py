@@ -9,7 +9,8 @@ datetime_0 ... datetime_3     dates that are compared
 
 The n-th field of numbers that a collection declares has `number_n`, and so with dates.
 
-A filter that an index cannot answer exactly as the metadata would is answered by the metadata.
+A filter that an index cannot answer exactly as the metadata would is answered by the metadata. The indexes change what
+a filter costs, not what it finds: one is made when the first point comes that has its key.
 """
 
 from __future__ import annotations

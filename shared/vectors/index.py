@@ -57,7 +57,6 @@ _INDEXED: Mapping[str, models.PayloadSchemaParams] = {
     "version": _INTEGER,
     "token": _INTEGER,
     "hidden": models.BoolIndexParams(type=models.BoolIndexType.BOOL, enable_hnsw=False),
-    **fields.INDEXES,
 }
 log = structlog.get_logger()
 
@@ -117,6 +116,7 @@ class Index:
             self._client.http.client.add_middleware(self._addresses.middleware)
         self._layout = layout or Layout()
         self._known: set[str] = set()
+        self._indexed = defaultdict[str, set[str]](set)  # the keys of declared fields, by collection
         self._away = False  # whether the last request got no answer
         self._refusing: set[str] = set()  # collections whose last write was not taken
         self._searched: str | None = None  # the collection of the last search
@@ -176,11 +176,27 @@ class Index:
         """
         replaceable = filters.replaceable_points(max((point.payload["token"] for point in points), default=0))
         condition = replaceable.model_dump(mode="json", exclude_none=True)
+        await self._index_fields(name, points)
         # To the end of each: a request that ended after its chunks were given up would write points of the dead.
         requests = [self._upsert(name, body) for body in _bodies(points, condition)]
         for error in await asyncio.gather(*requests, return_exceptions=True):
             if error is not None:
                 raise error
+
+    async def _index_fields(self, name: str, points: Sequence[Point]) -> None:
+        """Make the payload indexes that the collection lacks of declared fields which these points have.
+
+        Most are never needed, and an unused one costs memory in every segment. The points that are there lack the key:
+        Qdrant has only to look through them.
+        """
+        keys = {key for point in points for key in point.payload.keys() & fields.INDEXES.keys()} - self._indexed[name]
+        if not keys:
+            return
+        with self._writing(name), self._errors(), self._gone(name):
+            info = await self._client.get_collection(name)
+            for key in sorted(keys - info.payload_schema.keys()):
+                await self._client.create_payload_index(name, key, field_schema=fields.INDEXES[key], wait=True)
+        self._indexed[name] |= keys
 
     async def _upsert(self, name: str, body: bytes) -> None:
         # Below the typed methods: building their models and encoding them costs seven times the CPU of orjson.
@@ -204,10 +220,14 @@ class Index:
         except UnexpectedResponse as error:
             if error.status_code != 404:  # noqa: PLR2004
                 raise
-            self._known.discard(name)
+            self._forget(name)
             raise Unavailable(
                 f"Qdrant has no collection {name} any more", component="qdrant", retry_after=_RETRY_AFTER
             ) from error
+
+    def _forget(self, name: str) -> None:
+        self._known.discard(name)
+        self._indexed.pop(name, None)
 
     async def sweep(self, sweep: Sweep) -> None:
         """Make a document's points what the ledger says, in one request; once more changes nothing.
@@ -265,7 +285,7 @@ class Index:
 
     async def drop_collection(self, name: str) -> None:
         """Delete a collection of Qdrant, with the points of all that have theirs in it."""
-        self._known.discard(name)
+        self._forget(name)
         with self._errors():
             await self._client.delete_collection(name)
 

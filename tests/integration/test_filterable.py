@@ -1,6 +1,7 @@
 """Declared metadata fields: filters find the same by an index as without one, whoever else declares what."""
 
 import asyncio
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -157,11 +158,40 @@ async def test_what_filters_on_declared_fields_mean(session_services, shared_col
     assert sorted(name for name, document in ids.items() if str(document) in hits) == expected
 
 
-async def test_every_index_that_fields_may_need_is_there_from_the_beginning(session_services, shared_collection):
-    info = await session_services.index._client.get_collection(shared_collection)
+async def test_a_key_has_its_index_before_its_first_point_and_is_looked_for_once(services):
+    index, name = services.index, f"test-{uuid4().hex}"
+    await index.ensure_collection(name, 3)
+    place, documents = Place(name, "a", uuid4().hex), {uuid4(): {"year": 2026, "at": "2026-05-01"}}
 
-    assert info.payload_schema.keys() >= INDEXES.keys()
-    assert {index.params.enable_hnsw for field, index in info.payload_schema.items() if field in INDEXES} == {False}
+    async def indexed():
+        schema = (await index._client.get_collection(name)).payload_schema
+        return {key: (field.points, field.params.enable_hnsw) for key, field in schema.items() if key in INDEXES}
+
+    await index.upsert(name, list(points(place, documents, ())))
+    assert await indexed() == {}
+    await index.upsert(name, list(points(place, documents, FIELDS)))
+    assert await indexed() == {"terms": (1, False), "number_0": (1, False), "datetime_0": (1, False)}
+    with requests_to_qdrant(index) as sent:
+        await index.upsert(name, list(points(place, documents, FIELDS)))
+    assert sent == [("PUT", f"/collections/{name}/points")]
+    await index.drop_collection(name)
+
+
+@contextmanager
+def requests_to_qdrant(index):
+    """The requests that Qdrant is sent meanwhile."""
+    client, sent = index._client.http.client, []
+    send = client.send
+
+    async def recorded(request, type_):
+        sent.append((request.method, request.url.path))
+        return await send(request, type_)
+
+    client.send = recorded
+    try:
+        yield sent
+    finally:
+        client.send = send
 
 
 async def put(client, **options):
