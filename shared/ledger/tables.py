@@ -239,14 +239,15 @@ chunk_contents = Table(
     Column("ready_questions", ARRAY(Text)),
 )
 
-# The questions of chunks: written when a chunk has been indexed with them. Reason i says why question i was dropped; it
-# is null where the question passed. As JSON objects they would take twice the room.
+# The verdicts on the questions of chunks: written when a chunk has been indexed with them. Reason i says why question i
+# was dropped; it is null where the question passed. Questions that stand in a completion are not written once more.
 chunk_questions = Table(
     "chunk_questions",
     metadata,
     Column("chunk_id", Uuid, primary_key=True),
     Column("version", Integer, primary_key=True),
-    Column("questions", ARRAY(Text), nullable=False),
+    Column("content_key", LargeBinary),  # of the completion that has the questions
+    Column("questions", ARRAY(Text)),  # where no completion has exactly these
     Column("reasons", ARRAY(Text), nullable=False),
 )
 
