@@ -3,9 +3,9 @@
 `python -m bench.retrieval [--points N]`: the API as a process, and the embedded engines of Qdrant and of embeddings.
 The points are a sixth chunks, each with five questions; their vectors are random, which is the hardest case for the
 engine's graph, and their texts are words drawn as in a language. Prints the median and the 95th percentile of what a
-client waits for and of its parts, the embedding call, Qdrant's two requests, the rest of the API, and HTTP with the
-client; and the processor's milliseconds by process, with its children. First just after the load, while Qdrant makes the
-last graphs, then once they are made.
+client waits for and of its parts (embedding, Qdrant's two requests, the rest of the API, HTTP with the client),
+and the processor's milliseconds by process, with its children. First just after the load, while Qdrant makes the last
+graphs, then once they are made.
 """
 
 from __future__ import annotations

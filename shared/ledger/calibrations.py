@@ -19,7 +19,7 @@ from shared.domain.records import ChunkState, Collection
 from shared.ledger import states
 from shared.ledger.collections import collection_of
 from shared.ledger.database import AdvisoryLock, Database, lock
-from shared.ledger.rows import passed_questions
+from shared.ledger.rows import QUESTIONS, passed_questions
 
 # Nobody has calibrated the collection by questions whose answers they know.
 _UNLABELLED = "calibration ->> 'source' IS DISTINCT FROM 'labelled'"
@@ -54,7 +54,7 @@ _COUNT_CHUNKS = text(f"SELECT count(*) {_LIVE}")
 
 # Sample chunks that have questions. Chunk ids are hashes, so their order is a random one that stays the same.
 _SAMPLE = text(f"""
-    SELECT c.id, c.version, q.questions, q.reasons
+    SELECT c.id, c.version, {QUESTIONS} AS questions, q.reasons
     FROM (SELECT c.id, c.version {_LIVE} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit) c
     JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
     ORDER BY c.id

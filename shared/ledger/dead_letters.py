@@ -26,10 +26,12 @@ _MOST_REASONS = 200
 # Resolves a batch of letters; returns how many they were, and whether there may be more.
 Step = Callable[[AsyncConnection, dict[str, Any]], Awaitable[tuple[int, bool]]]
 
+_OF_NEWEST = "JOIN documents d ON d.id = c.document_id AND d.version = c.version"
+
 # The dead chunks of a choice; a filter that is NULL lets everything through.
 _CHUNKS = f"""
     FROM chunks c
-    JOIN documents d ON d.id = c.document_id AND d.version = c.version
+    {_OF_NEWEST}
     JOIN collections l ON l.id = d.collection_id
     WHERE c.tenant = :tenant AND c.state = '{ChunkState.DEAD}'
       AND (CAST(:document_id AS uuid) IS NULL OR c.document_id = :document_id)
@@ -82,10 +84,15 @@ _PAGE = text(f"""
     ORDER BY at DESC, id DESC LIMIT :limit
 """)
 
+# One look into an index for each dead chunk: the planner would read all documents instead.
+_LOOKED_UP = """
+    CROSS JOIN LATERAL (
+        SELECT d.* FROM documents d WHERE d.id = c.document_id AND d.version = c.version OFFSET 0) d"""
+
 # Count letters by their reason, the most frequent first.
 _COUNTS = text(f"""
     SELECT reason, sum(documents)::int AS documents, sum(chunks)::int AS chunks
-    FROM (SELECT coalesce(c.error, '') AS reason, 0 AS documents, 1 AS chunks {_CHUNKS}
+    FROM (SELECT coalesce(c.error, '') AS reason, 0 AS documents, 1 AS chunks {_CHUNKS.replace(_OF_NEWEST, _LOOKED_UP)}
           UNION ALL
           SELECT coalesce(d.error, ''), 1, 0 {_DOCUMENTS}) letters
     GROUP BY reason ORDER BY count(*) DESC, reason LIMIT :limit

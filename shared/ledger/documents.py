@@ -28,7 +28,7 @@ from shared.domain.records import (
 from shared.ledger import states, tallies, versions
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
-from shared.ledger.rows import judged_questions
+from shared.ledger.rows import QUESTIONS, judged_questions
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
 _UPLOADS_PAGE = 10_000
@@ -151,9 +151,9 @@ _PROGRESS = text(f"""
 """)
 
 # List the chunks of one version with their questions; before the filter has run those are the model's, unjudged.
-_CHUNKS = text("""
-    SELECT c.id, c.ordinal, t.content, c.state, c.error, q.questions, q.reasons,
-           coalesce(t.ready_questions, p.questions, '{}') AS raw_questions
+_CHUNKS = text(f"""
+    SELECT c.id, c.ordinal, t.content, c.state, c.error, {QUESTIONS} AS questions, q.reasons,
+           coalesce(t.ready_questions, p.questions, '{{}}') AS raw_questions
     FROM chunks c JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
     LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
     LEFT JOIN completions p ON p.content_key = c.content_key

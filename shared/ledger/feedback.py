@@ -26,7 +26,7 @@ from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Colle
 from shared.ledger import states
 from shared.ledger.audit import index_again
 from shared.ledger.database import Collided, Database, again_after_collision
-from shared.ledger.rows import passed_questions
+from shared.ledger.rows import QUESTIONS, passed_questions
 
 _MOST_PAIRS = 10_000
 _REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant takes
@@ -36,7 +36,7 @@ _QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id =
 
 # Read a chunk as queries see it, and lock its document.
 _LIVE_CHUNK = text(f"""
-    SELECT c.document_id, q.questions, q.reasons
+    SELECT c.document_id, {QUESTIONS} AS questions, q.reasons
     FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
     LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
     WHERE c.id = :chunk AND d.collection_id = :collection AND {states.exists("d")}

@@ -173,15 +173,24 @@ def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usag
 
 def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
     return _rows(
-        _lease(outcome.chunk.lease)
-        | {
-            "error": outcome.error,
-            "questions": [question["text"] for question in outcome.questions],
-            "reasons": [question["reason"] for question in outcome.questions],
-            "passed": outcome.passed,
-        }
+        _lease(outcome.chunk.lease) | {"error": outcome.error, "passed": outcome.passed} | _verdicts(outcome)
         for outcome in outcomes
     )
+
+
+def _verdicts(outcome: IndexOutcome) -> dict[str, Any]:
+    """The questions of a chunk with the reason of each; no questions where those of its completion are the same."""
+    generated = () if outcome.chunk.ready_made else outcome.chunk.questions
+    reasons = {question["text"]: question["reason"] for question in outcome.questions}
+    written = len(outcome.questions) == len(reasons) == len(generated) and reasons.keys() == set(generated)
+    if generated and written:
+        return {"questions": None, "reasons": [reasons[question] for question in generated]}
+    texts = [question["text"] for question in outcome.questions]
+    return {"questions": texts, "reasons": [question["reason"] for question in outcome.questions]}
+
+
+# The questions that `reasons` of `chunk_questions q` are of.
+QUESTIONS = "coalesce(q.questions, (SELECT k.questions FROM completions k WHERE k.content_key = q.content_key))"
 
 
 def judged_questions(row: RowMapping) -> list[dict[str, Any]]:

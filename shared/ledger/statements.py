@@ -177,11 +177,13 @@ SETTLE_INDEXED = text(f"""
             points_token = v.token, leased_by = NULL, attempts = 0, lost_leases = 0, settled_at = now()
         FROM {_rows(_LEASE + ", error text, questions text[], reasons text[], passed int")}
         WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_INDEXED.applies("c")}
-        RETURNING c.id, c.version, v.questions, v.reasons
+        RETURNING c.id, c.version, CASE WHEN v.questions IS NULL THEN c.content_key END AS content_key, v.questions,
+                  v.reasons
     ), judged AS (
-        INSERT INTO chunk_questions (chunk_id, version, questions, reasons)
-        SELECT id, version, questions, reasons FROM settled
-        ON CONFLICT (chunk_id, version) DO UPDATE SET questions = excluded.questions, reasons = excluded.reasons
+        INSERT INTO chunk_questions (chunk_id, version, content_key, questions, reasons)
+        SELECT id, version, content_key, questions, reasons FROM settled
+        ON CONFLICT (chunk_id, version) DO UPDATE
+        SET content_key = excluded.content_key, questions = excluded.questions, reasons = excluded.reasons
     )
     SELECT id, version FROM settled
 """)

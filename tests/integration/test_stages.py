@@ -13,6 +13,7 @@ from bench.provider import Script, ScriptedEndpoints
 from shared.domain.records import ChunkState, CollectionOptions, DocumentState
 from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch
+from shared.ledger.rows import QUESTIONS
 from shared.query.retrieve import Query
 from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point
@@ -520,7 +521,7 @@ def described(stored):
 
 async def kept(services):
     async with services.database.begin() as connection:
-        live = "SELECT q.questions, q.reasons FROM chunk_questions q JOIN documents d ON d.live_version = q.version"
+        live = f"SELECT {QUESTIONS}, q.reasons FROM chunk_questions q JOIN documents d ON d.live_version = q.version"
         ((questions, reasons),) = (await connection.execute(text(live))).all()
     return [question for question, reason in zip(questions, reasons, strict=True) if reason is None]
 

@@ -38,6 +38,7 @@ from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
 from shared.ledger.dead_letters import Choice
 from shared.ledger.query_log import QueryLogEntry
+from shared.ledger.rows import QUESTIONS
 from shared.ledger.schema import migrate
 from shared.ledger.work import Work
 from shared.services import build
@@ -539,7 +540,7 @@ class Histories(RuleBasedStateMachine):
         live = document.live_version
         body, metadata = versions[live]
         chunks = await self.world.sql(
-            """SELECT c.id, t.content, q.questions, q.reasons FROM chunks c
+            f"""SELECT c.id, t.content, {QUESTIONS} AS questions, q.reasons FROM chunks c
                JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
                JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
                WHERE c.document_id = :id AND c.version = :live ORDER BY c.ordinal""",

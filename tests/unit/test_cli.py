@@ -353,19 +353,25 @@ MISSING = {"kind": "missing", "why": "not stored", "point_id": "p", "document_id
 @pytest.fixture
 def verified(monkeypatch):
     """A server whose collection misses a point; it mends what it is told to mend."""
+    cursors = []
 
     def answer(request):
         if request.method == "GET":
             return httpx.Response(200, json={"items": [{"name": "handbook"}], "next_cursor": None})
         assert request.url.path == "/v1/collections/handbook/verify"
         assert request.headers["accept"] == "text/event-stream"
-        repaired = json.loads(request.content)["repair"]
+        body = json.loads(request.content)
+        cursors.append(body["cursor"])
+        repaired = body["repair"]
         counts, finding = COUNTS | {"repaired": int(repaired)}, MISSING | {"repaired": repaired}
-        told = [("progress", COUNTS | {"cursor": "p"}), ("finding", finding), ("done", counts)]
+        told = [("progress", COUNTS | {"cursor": "here"}), ("finding", finding), ("done", counts)]
+        if body["cursor"] == "breaks":
+            told = [told[0], ("error", {"detail": "Qdrant is away."})]
         return httpx.Response(200, text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in told))
 
     transport = httpx.MockTransport(answer)
     monkeypatch.setattr(verify_command, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
+    return cursors
 
 
 def test_what_differs_is_said_and_is_an_exit_code(capsys, monkeypatch, verified):
@@ -381,6 +387,15 @@ def test_a_comparison_can_be_read_by_programs(capsys, monkeypatch, verified):
     code, out, _ = foreask(capsys, monkeypatch, "verify", "--json")
     assert code == 4
     assert json.loads(out) == {"handbook": COUNTS | {"findings": [MISSING | {"repaired": False}]}}
+
+
+def test_a_comparison_that_broke_off_says_where_it_goes_on(capsys, monkeypatch, verified):
+    code, _, said = foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "breaks")
+    assert code != 0
+    assert "Qdrant is away." in said
+    assert "foreask verify -c handbook --cursor here" in " ".join(said.split())
+    foreask(capsys, monkeypatch, "verify", "-c", "handbook", "--cursor", "here")
+    assert verified == ["breaks", "here"]
 
 
 def test_an_answer_says_what_was_done_without():

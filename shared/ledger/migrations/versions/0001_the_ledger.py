@@ -254,7 +254,8 @@ def _chunk_contents() -> None:
         "chunk_questions",
         sa.Column("chunk_id", sa.Uuid(), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("questions", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("content_key", sa.LargeBinary()),
+        sa.Column("questions", sa.ARRAY(sa.Text())),
         sa.Column("reasons", sa.ARRAY(sa.Text()), nullable=False),
         sa.PrimaryKeyConstraint("chunk_id", "version", name="pk_chunk_questions"),
     )
