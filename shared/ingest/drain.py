@@ -1,8 +1,8 @@
 """A drain: claim, work, settle, until nothing is due. Every stage of the ingest is run by this one mechanism.
 
 Three loops run at once, so that neither the ledger nor the provider waits for the other. Claim: when slots are free.
-Work: one task per item. Commit: all that finished during the previous commit, in one transaction. A slot is free again
-only when its outcome is committed, so a kill never costs more than the slots.
+Work: one task per item. Commit: all that finished during the previous commit, or a moment apart, in one
+transaction. A slot is free again only when its outcome is committed, so a kill never costs more than the slots.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ OutcomeT = TypeVar("OutcomeT")
 _LEDGER_PAUSE_SECONDS = 0.5
 _GROUP_FAILURES = 2  # of one group, before its outcomes are settled one by one
 _COLLISION_PAUSE_SECONDS = 0.1
+_GATHER_SECONDS = 0.01  # chunks that were claimed together end within so long of each other
 log = structlog.get_logger()
 
 
@@ -230,6 +231,8 @@ class Drain(Generic[ItemT, OutcomeT]):
     async def _settle_all(self) -> None:
         while True:
             group = [await self._finished.get()]
+            if self._in_work:  # what ends a moment later shares the transaction
+                await asyncio.sleep(_GATHER_SECONDS)
             while not self._finished.empty():
                 group.append(self._finished.get_nowait())
             await self._commit(group)

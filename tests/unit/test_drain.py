@@ -252,6 +252,22 @@ async def test_a_group_that_is_too_large_for_one_transaction_is_settled_apart(mo
     assert sorted(shop.settled) == list(range(12))
 
 
+async def test_outcomes_that_are_a_moment_apart_are_settled_together():
+    shop = Shop(8, slots=9)
+    shop.due.append(1000)  # so that something is in work all the time
+    stage = shop.stage()
+
+    async def work(item, _):
+        await asyncio.sleep(0.2 if item == 1000 else 0.001 * item)
+        return item
+
+    object.__setattr__(stage, "work", work)
+
+    await Drain(stage, LIMITS, asyncio.Event()).run()
+
+    assert len(shop.groups) <= 3  # each by itself they would be nine
+
+
 async def test_a_bug_in_settling_ends_the_drain_instead_of_hanging_it():
     shop = Shop(100, slots=4)
     stage = shop.stage()
