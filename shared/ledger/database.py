@@ -50,13 +50,9 @@ WHERE name <> 'transaction_timeout' OR current_setting('server_version_num')::in
 # What a connection has from its start. Plans depend on how many rows are due, which changes by orders of magnitude
 # within minutes.
 _SESSION = {"server_settings": {"plan_cache_mode": "force_custom_plan"}}
-# A prepared statement belongs to a connection of the server: without a name it is parsed anew, and so planned anew,
-# wherever it runs.
-_WITHOUT_SESSION = {
-    "prepared_statement_name_func": str,  # the name is ""
-    "prepared_statement_cache_size": 0,
-    "statement_cache_size": 0,
-}
+# A prepared statement belongs to a connection of the server. Without a cache the driver gives statements no names: they
+# are parsed anew, and so planned anew, wherever they run.
+_WITHOUT_SESSION = {"statement_cache_size": 0}
 log = structlog.get_logger()
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 

@@ -47,7 +47,9 @@ class Reads:
 
         async def send(url: SplitResult) -> tuple[int, tuple[aiohttp.ClientResponse, bytes]]:
             try:
-                async with self._session().post(url.geturl().rstrip("/") + path, data=data) as reply:
+                async with self._session().post(
+                    f"{url.geturl().rstrip('/')}{path}", data=data, allow_redirects=False
+                ) as reply:
                     return reply.status, (reply, await reply.read())
             except aiohttp.ConnectionTimeoutError as error:
                 raise ResponseHandlingException(ConnectionError(str(error))) from error

@@ -8,6 +8,7 @@ import sys
 import time
 
 import httpx
+import numpy as np
 import orjson
 import psutil
 import pytest
@@ -19,6 +20,7 @@ from embedded.qdrant import shard as shard_module
 from embedded.qdrant.shard import Shard
 from embedded.supervisor import Supervisor
 from shared.vectors.index import Index
+from shared.vectors.searches import SCORED_EXACTLY
 
 DIMENSIONS = 64
 
@@ -386,6 +388,26 @@ async def test_the_graphs_of_groups_are_built_in_the_background(http):
     (found,) = (await http.post("/collections/c/points/query/batch", json=query)).json()["result"]
     assert len(found["points"]) == 20
     assert all(501 <= point["id"] <= 1000 for point in found["points"])
+
+
+async def test_searches_of_small_vectors_have_the_scores_of_whole_ones(http):
+    small = {"scalar": {"type": "int8", "quantile": 0.99, "always_ram": True}}
+    await create(http, **EAGER, quantization_config=small)
+    await upsert(http, points(1, 1000))
+    await until_green(http)
+
+    body = {"query": vector(5), "using": "v", "limit": 20}
+    searches = [body, body | {"params": SCORED_EXACTLY}]
+    rough, exact = (await http.post("/collections/c/points/query/batch", json={"searches": searches})).json()["result"]
+
+    def error(found):
+        return max(abs(point["score"] - cosine(vector(5), vector(point["id"]))) for point in found["points"])
+
+    assert error(exact) < 1e-6 < error(rough)
+
+
+def cosine(one, other):
+    return float(np.dot(one, other) / np.linalg.norm(one) / np.linalg.norm(other))
 
 
 async def test_what_is_written_while_optimizing_is_kept_and_survives_kill_9(server):

@@ -1,5 +1,6 @@
 """What Qdrant may answer to a search: mapped as its client's own requests are."""
 
+import asyncio
 from datetime import timedelta
 
 import numpy as np
@@ -11,6 +12,7 @@ from pydantic import SecretStr
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.vectors.index import Index
+from shared.vectors.reads import Reads
 
 
 class Answers:
@@ -19,9 +21,11 @@ class Answers:
     def __init__(self):
         self.requests = []
         self.next = web.Response
+        self.seconds = 0.0
 
     async def answer(self, request):
         self.requests.append((request.path_qs, request.headers.get("api-key"), orjson.loads(await request.read())))
+        await asyncio.sleep(self.seconds)
         return self.next()
 
 
@@ -88,6 +92,16 @@ async def test_a_reply_without_a_result_is_no_answer(index, answers, body):
 
     with pytest.raises(Unavailable, match="cannot be reached"):
         await index.search("any", [])
+
+
+async def test_an_answer_that_does_not_come_in_time_is_none(index, answers):
+    index._reads = Reads(index._addresses, None, 0.01)
+    answers.seconds = 0.1
+
+    with pytest.raises(Unavailable, match="cannot be reached") as raised:
+        await index.search("any", [])
+
+    assert isinstance(raised.value.__cause__.source, TimeoutError)
 
 
 async def test_a_server_that_is_away_is_unavailable():
