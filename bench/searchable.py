@@ -53,13 +53,21 @@ _COPY_DOCUMENTS = text("""
 
 # Make chunks of these documents whose questions are to be written.
 _COPY_CHUNKS = text("""
-    INSERT INTO chunks (id, version, document_id, tenant, ordinal, content, content_key, state, embedding_model, lane)
-    SELECT gen_random_uuid(), 1, d.id, d.tenant, n,
-           jsonb_set(c.content, '{text}', to_jsonb((c.content ->> 'text') || ' ' || d.external_id || ' ' || n)),
-           decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', c.embedding_model, 1
-    FROM documents d, generate_series(1, :chunks) n,
-         (SELECT c.* FROM chunks c JOIN documents s ON s.id = c.document_id WHERE s.external_id = :seed LIMIT 1) c
-    WHERE d.tenant = 'others'
+    WITH seed AS (
+        SELECT c.embedding_model, t.content
+        FROM documents d JOIN chunks c ON c.document_id = d.id
+        JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+        WHERE d.external_id = :seed LIMIT 1
+    ), copied AS (
+        INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, state, embedding_model, lane)
+        SELECT gen_random_uuid(), 1, d.id, d.tenant, n,
+               decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', s.embedding_model, 1
+        FROM documents d, generate_series(1, :chunks) n, seed s WHERE d.tenant = 'others'
+        RETURNING id
+    )
+    INSERT INTO chunk_contents (chunk_id, version, content)
+    SELECT c.id, 1, jsonb_set(s.content, '{text}', to_jsonb((s.content ->> 'text') || ' ' || c.id))
+    FROM copied c, seed s
 """)
 
 
