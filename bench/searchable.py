@@ -53,18 +53,21 @@ _COPY_DOCUMENTS = text("""
 
 # Make chunks of these documents whose questions are to be written.
 _COPY_CHUNKS = text("""
-    WITH copies AS (
+    WITH seed AS (
+        SELECT c.embedding_model, t.content
+        FROM documents d JOIN chunks c ON c.document_id = d.id
+        JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+        WHERE d.external_id = :seed LIMIT 1
+    ), copied AS (
         INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, state, embedding_model, lane)
         SELECT gen_random_uuid(), 1, d.id, d.tenant, n,
-               decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', l.embedding_model, 1
-        FROM documents d JOIN collections l ON l.id = d.collection_id, generate_series(1, :chunks) n
-        WHERE d.tenant = 'others' RETURNING id
+               decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', s.embedding_model, 1
+        FROM documents d, generate_series(1, :chunks) n, seed s WHERE d.tenant = 'others'
+        RETURNING id
     )
     INSERT INTO chunk_contents (chunk_id, version, content)
-    SELECT copies.id, 1, jsonb_set(o.content, '{text}', to_jsonb((o.content ->> 'text') || ' ' || copies.id))
-    FROM copies, (
-        SELECT o.content FROM chunk_contents o JOIN chunks c ON c.id = o.chunk_id
-        JOIN documents s ON s.id = c.document_id WHERE s.external_id = :seed LIMIT 1) o
+    SELECT c.id, 1, jsonb_set(s.content, '{text}', to_jsonb((s.content ->> 'text') || ' ' || c.id))
+    FROM copied c, seed s
 """)
 
 
