@@ -28,7 +28,7 @@ _SLICE_DOCUMENTS = 200
 _PATIENCE_SECONDS = 1_800.0
 _CALM_SECONDS = 5.0  # the optimizer begins in a pause
 _BLOCK_BYTES = 512  # of `st_blocks`
-_LEAST = 10  # bytes a chunk: what takes less is not shown
+_LEAST = 50  # bytes a chunk: what takes less is not shown
 
 _TABLES = """
     SELECT c.relname, pg_total_relation_size(c.oid) FROM pg_class c

@@ -16,9 +16,7 @@ a filter costs, not what it finds: one is made when the first point comes that h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from qdrant_client import models
+from typing import Any, Literal
 
 from shared.domain.filterable import MOST_DATETIMES, MOST_NUMBERS, NUMBERS, FieldType, FilterableField, fits, values_of
 
@@ -27,17 +25,12 @@ BOUNDS = frozenset({"gt", "gte", "lt", "lte"})
 _OF_TERMS: frozenset[FieldType] = frozenset({"keyword", "integer", "bool"})
 _LISTED: frozenset[FieldType] = frozenset({"keyword", "integer"})  # what `any` and `none` take
 
-INDEXES: Mapping[str, models.PayloadSchemaParams] = {
-    TERMS: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, enable_hnsw=False),
-    **{
-        f"number_{n}": models.FloatIndexParams(type=models.FloatIndexType.FLOAT, enable_hnsw=False)
-        for n in range(MOST_NUMBERS)
-    },
-    **{
-        f"datetime_{n}": models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME, enable_hnsw=False)
-        for n in range(MOST_DATETIMES)
-    },
+KEYS: Mapping[str, Literal["keyword", "float", "datetime"]] = {
+    TERMS: "keyword",
+    **{f"number_{n}": "float" for n in range(MOST_NUMBERS)},
+    **{f"datetime_{n}": "datetime" for n in range(MOST_DATETIMES)},
 }
+"""Every key, with the kind of its index."""
 
 
 def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, Any]) -> dict[str, Any]:

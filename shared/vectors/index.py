@@ -58,6 +58,11 @@ _INDEXED: Mapping[str, models.PayloadSchemaParams] = {
     "token": _INTEGER,
     "hidden": models.BoolIndexParams(type=models.BoolIndexType.BOOL, enable_hnsw=False),
 }
+_FIELD_INDEXES: Mapping[str, models.PayloadSchemaParams] = {
+    "keyword": _KEYWORD,
+    "float": models.FloatIndexParams(type=models.FloatIndexType.FLOAT, enable_hnsw=False),
+    "datetime": models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME, enable_hnsw=False),
+}
 log = structlog.get_logger()
 
 
@@ -189,13 +194,15 @@ class Index:
         Most are never needed, and an unused one costs memory in every segment. The points that are there lack the key:
         Qdrant has only to look through them.
         """
-        keys = {key for point in points for key in point.payload.keys() & fields.INDEXES.keys()} - self._indexed[name]
+        keys = {key for point in points for key in point.payload.keys() & fields.KEYS.keys()} - self._indexed[name]
         if not keys:
             return
         with self._writing(name), self._errors(), self._gone(name):
             info = await self._client.get_collection(name)
             for key in sorted(keys - info.payload_schema.keys()):
-                await self._client.create_payload_index(name, key, field_schema=fields.INDEXES[key], wait=True)
+                await self._client.create_payload_index(
+                    name, key, field_schema=_FIELD_INDEXES[fields.KEYS[key]], wait=True
+                )
         self._indexed[name] |= keys
 
     async def _upsert(self, name: str, body: bytes) -> None:

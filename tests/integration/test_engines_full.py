@@ -50,7 +50,7 @@ async def test_the_reason_of_a_full_broker_is_logged(settings, full_broker, caps
     ("cause", "said"),
     [
         (asyncpg.DiskFullError("could not extend file: No space left on device"), "DiskFullError"),
-        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), "TooManyConnectionsError"),
+        (asyncpg.TooManyConnectionsError("sorry, too many clients already"), "has no connection left"),
         (asyncpg.AdminShutdownError("terminating connection"), "AdminShutdownError"),
     ],
 )

@@ -14,7 +14,7 @@ from shared.domain.errors import Conflict
 from shared.domain.places import Place
 from shared.domain.records import CollectionOptions, DocumentState
 from shared.ledger.documents import _insert
-from shared.vectors.fields import INDEXES
+from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of
 from tests.api import work
@@ -75,7 +75,18 @@ CONDITIONS = (
     | bounds(DATES)
     | st.sampled_from(["a", "annual", "report annual"]).map(lambda text: {"text": text})
 )
-FILTERS = st.dictionaries(st.sampled_from([name for name, _ in FIELDS]), CONDITIONS, min_size=1, max_size=2)
+
+
+def conditions(kind):
+    """Conditions on a field, most of them of its own type."""
+    compared = DATES if kind == "datetime" else NUMBERS
+    listed = lists(VALUES[kind] if kind in ("keyword", "integer") else INTEGERS)
+    of_lists = st.tuples(st.sampled_from(["any", "none"]), listed).map(lambda pair: dict([pair]))
+    return VALUES[kind] | of_lists | bounds(compared) | CONDITIONS
+
+
+PAIRS = st.one_of(*(st.tuples(st.just(name), conditions(kind)) for name, kind in FIELDS))
+FILTERS = st.lists(PAIRS, min_size=1, max_size=2).map(dict)
 
 
 def points(place, documents, fields):
@@ -104,9 +115,9 @@ async def found(index, place, filter_, fields):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    documents=st.lists(metadata(FIELDS), min_size=1, max_size=8),
+    documents=st.lists(metadata(FIELDS), min_size=3, max_size=8),
     others=st.lists(metadata(OTHER_FIELDS), max_size=4),
-    filters=st.lists(FILTERS, min_size=1, max_size=6),
+    filters=st.lists(FILTERS, min_size=6, max_size=10),
 )
 async def test_a_declared_field_finds_what_it_finds_undeclared(
     session_services, shared_collection, documents, others, filters
@@ -165,7 +176,7 @@ async def test_a_key_has_its_index_before_its_first_point_and_is_looked_for_once
 
     async def indexed():
         schema = (await index._client.get_collection(name)).payload_schema
-        return {key: (field.points, field.params.enable_hnsw) for key, field in schema.items() if key in INDEXES}
+        return {key: (field.points, field.params.enable_hnsw) for key, field in schema.items() if key in KEYS}
 
     await index.upsert(name, list(points(place, documents, ())))
     assert await indexed() == {}
