@@ -24,9 +24,17 @@ from shared.ledger.rows import QUESTIONS, passed_questions
 # Nobody has calibrated the collection by questions whose answers they know.
 _UNLABELLED = "calibration ->> 'source' IS DISTINCT FROM 'labelled'"
 
+# No document of a collection is in work, or some have been for a while. A collection that is still taking documents in
+# would soon be calibrated again, and its calibration would take the engines from them.
+_PATIENCE = timedelta(minutes=10)
+_IS_CALM = f"""
+    (calibration_due_at <= now() - CAST('{_PATIENCE}' AS interval)
+     OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id
+                    AND {states.is_in((*states.TO_PARSE, *states.OPEN_DOCUMENTS), "d")}))"""
+
 # Collections that may be claimed; none while another one is.
 _CLAIMABLE = f"""
-    FROM collections WHERE calibration_due_at <= now() AND {_UNLABELLED}
+    FROM collections WHERE calibration_due_at <= now() AND {_UNLABELLED} AND {_IS_CALM}
       AND NOT EXISTS (SELECT 1 FROM collections o WHERE o.calibrating_until > now())
 """
 

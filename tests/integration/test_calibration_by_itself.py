@@ -114,6 +114,19 @@ async def test_it_is_not_looked_at_again_before_its_time(services, library, grow
     assert (await calibration(library))["chunks"] == FEW
 
 
+async def test_it_waits_for_documents_in_work_but_not_for_ever(services, library, grow):
+    await grow(0, FEW)
+    await library.add("Not parsed yet.", "next.md")
+    await grown(services)
+    assert await calibration(library) is None
+    assert not await services.ledger.calibrations.due()
+
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() - interval '10 minutes'")
+    await grown(services)
+    assert (await calibration(library))["chunks"] == FEW
+
+
 async def test_a_small_collection_is_left_alone(services, library, grow):
     await grow(0, FEW - 1)
     await grown(services)
