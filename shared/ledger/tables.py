@@ -445,5 +445,6 @@ _COUNT_COSTS = """
     INSERT INTO spent_changes (tenant, collection_id, kind, model, prompt_tokens, completion_tokens, calls)
     SELECT tenant, collection_id, kind, model, sum(sign * prompt_tokens), sum(sign * completion_tokens),
            sum(sign * calls)
-    FROM ({rows}) r GROUP BY tenant, collection_id, kind, model HAVING sum(sign * calls) <> 0"""
+    FROM ({rows}) r GROUP BY tenant, collection_id, kind, model
+    HAVING (sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * calls)) <> (0, 0, 0)"""
 _count("spent", _COUNT_COSTS, "insert", "update")

@@ -228,6 +228,18 @@ async def test_tenants_see_their_own_costs_alone(services, provider):
     assert await services.ledger.costs.sums("bob") == []
 
 
+async def test_each_tenant_bears_its_share_of_a_request(services, provider):
+    """One request embeds texts of both; one of them bears the call."""
+    await Library(services, "alice").add(KEEPER)
+    await Library(services, "bob").add(HARBOUR)
+    await work(services, "parse")
+    await work(services, "index")
+
+    calls, tokens, _ = zip(*[await spent(services, "embed", tenant) for tenant in ("alice", "bob")], strict=True)
+    assert sum(calls) == provider.stats()["embeddings"] == 1
+    assert min(tokens) > 0
+
+
 async def test_costs_of_older_attempts_are_added_up_by_day(services, library, provider):
     await library.add(KEEPER, "a.md")
     await work(services)
