@@ -1,0 +1,98 @@
+"""Evidence about a build beside the live one: what it lacks, and the questions by which both are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared.domain.records import DocumentState
+from shared.ledger import states
+from shared.ledger.database import Database
+
+_LOGGED = 10_000  # entries of the log in which questions of a collection are looked for
+
+# Compare two builds document by document. A document differs where the newest versions have other content.
+_DIFFERENCES = text(f"""
+    WITH live AS (
+        SELECT d.external_id, d.state, v.content_hash FROM documents d
+        JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+        WHERE d.collection_id = :live AND {states.exists("d")}
+    ), build AS (
+        SELECT d.external_id, d.state, v.content_hash FROM documents d
+        JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+        WHERE d.collection_id = :build AND {states.exists("d")}
+    )
+    SELECT count(*) AS documents,
+           count(*) FILTER (WHERE b.external_id IS NULL) AS missing,
+           count(*) FILTER (WHERE l.content_hash <> b.content_hash) AS stale,
+           count(*) FILTER (WHERE l.external_id IS NULL) AS orphaned,
+           count(*) FILTER (WHERE {states.is_in(states.OPEN_DOCUMENTS, "b")}) AS in_work,
+           count(*) FILTER (WHERE b.state = '{DocumentState.FAILED}'
+                                  AND l.state IS DISTINCT FROM '{DocumentState.FAILED}') AS failed,
+           count(*) FILTER (WHERE b.state = '{DocumentState.DEGRADED}'
+                                  AND l.state = '{DocumentState.READY}') AS degraded
+    FROM live l FULL JOIN build b ON b.external_id = l.external_id
+""")
+
+# List users' accepted questions with the documents that answer them, the newest first.
+_ACCEPTED = text(f"""
+    SELECT a.question, array_agg(DISTINCT d.external_id) AS answers
+    FROM accepted_questions a JOIN documents d ON d.id = a.document_id
+    WHERE a.collection_id = :collection AND {states.TAKE_BACK.applies("a")} AND {states.exists("d")}
+    GROUP BY a.question ORDER BY max(a.created_at) DESC, a.question LIMIT :limit
+""")
+
+# List questions that users have put to a collection lately, each once.
+_ASKED = text("""
+    SELECT DISTINCT question FROM (
+        SELECT collection_id, question FROM queries ORDER BY created_at DESC LIMIT :logged) q
+    WHERE collection_id = :collection ORDER BY question LIMIT :limit
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildDifferences:
+    """What a build has otherwise than the live one, in documents.
+
+    Args:
+        documents: of both together.
+        missing: those that the build lacks.
+        stale: those whose newest content is another there.
+        orphaned: those that the live build has not.
+        in_work: those of the build that are not indexed yet.
+        failed: those that failed in the build alone.
+        degraded: those that have dead chunks in the build alone.
+    """
+
+    documents: int
+    missing: int
+    stale: int
+    orphaned: int
+    in_work: int
+    failed: int
+    degraded: int
+
+
+class Evidence:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def differences(self, live: UUID, build: UUID) -> BuildDifferences:
+        """Compare the documents of two builds; both are read at one moment."""
+        async with self._database.begin() as connection:
+            row = (await connection.execute(_DIFFERENCES, {"live": live, "build": build})).mappings().one()
+        return BuildDifferences(**row)
+
+    async def accepted(self, collection_id: UUID, limit: int) -> list[tuple[str, list[str]]]:
+        """Return accepted questions, the newest first, with the external ids of the documents that answer them."""
+        async with self._database.begin() as connection:
+            rows = await connection.execute(_ACCEPTED, {"collection": collection_id, "limit": limit})
+            return [(row.question, list(row.answers)) for row in rows]
+
+    async def asked(self, collection_id: UUID, limit: int) -> list[str]:
+        """Return questions that users have put to a collection lately."""
+        parameters = {"collection": collection_id, "limit": limit, "logged": _LOGGED}
+        async with self._database.begin() as connection:
+            return list((await connection.execute(_ASKED, parameters)).scalars())

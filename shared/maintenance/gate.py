@@ -1,0 +1,237 @@
+"""The gate: whether a build may answer in the place of the live one.
+
+It looks at three things. The build has every document with its newest content, and Qdrant has every point. The build
+finds what the team's questions need: its nDCG@10 is not lower by more than chance, and not by more than a twentieth
+whatever chance says, for few questions prove little. Its queries take no longer than one and a half times the live
+build's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from shared.domain.errors import InvalidInput
+from shared.domain.records import Collection
+from shared.ledger import Audit, Documents
+from shared.ledger.evidence import BuildDifferences, Evidence
+from shared.maintenance.verification import Verification, VerificationCounts
+from shared.query.calibrate.calibrator import Calibrator
+from shared.query.calibrate.significance import Interval, Values, interval
+from shared.query.calibrate.weights import ndcg
+from shared.query.retrieve import Query, Retriever
+from shared.vectors.index import Index
+
+MIN_QUESTIONS = 30  # fewer cannot tell a loss from chance
+_MAX_QUESTIONS = 1_000
+_MAX_LOSS = 0.05
+_TIMED = 100  # questions, each put to both builds
+_MIN_TIMED = 20
+_SLOWER = 1.5
+_UNSEEN_MILLISECONDS = 20.0  # nobody notices less
+
+LabelledQuestion = tuple[str, Sequence[str]]  # a question, and the external ids of documents that answer it
+QuestionSource = Literal["labelled", "accepted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """nDCG@10 of both builds on the same questions, each with its own calibration, and the paired difference."""
+
+    source: QuestionSource
+    questions: int
+    live: Interval
+    build: Interval
+    difference: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The 95th percentile of the milliseconds that both builds took for the same questions, in turns."""
+
+    questions: int
+    live_milliseconds: float
+    build_milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class GateReport:
+    """What the gate saw.
+
+    Args:
+        documents: what the build has otherwise than the live one.
+        points: the comparison of the build's points with the ledger.
+        quality: None where there are too few questions: a person decides.
+        latency: None where too few questions are known.
+        reasons: why the gate is closed; none: it is open.
+        notes: what it could not measure.
+    """
+
+    documents: BuildDifferences
+    points: VerificationCounts
+    quality: Quality | None
+    latency: Latency | None
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_open(self) -> bool:
+        return not self.reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Compares a build with the live one. It changes nothing but the build's calibration.
+
+    Args:
+        accepted_failures: documents that may have failed, or lack a chunk, in the build alone.
+    """
+
+    evidence: Evidence
+    audit: Audit
+    documents: Documents
+    index: Index
+    retriever: Retriever
+    calibrator: Calibrator
+    accepted_failures: int = 0
+
+    async def run(
+        self, live: Collection, build: Collection, labelled: Sequence[LabelledQuestion] | None = None
+    ) -> AsyncIterator[VerificationCounts | GateReport]:
+        """Compare; yield counts of the points while they are compared, and the report at the end.
+
+        Args:
+            live: the build that answers queries.
+            build: the one that may take its place.
+            labelled: questions whose answers are known; None: those that users have accepted.
+
+        Raises:
+            InvalidInput: a labelled question names a document that the live build has not.
+            Transient: the ledger, Qdrant or an embedding provider went away.
+        """
+        differences = await self.evidence.differences(live.id, build.id)
+        verification = Verification(self.audit, self.index, build, repair=False)
+        async for item in verification.run():
+            if isinstance(item, VerificationCounts):
+                yield item
+        build = await self._calibrated(build, live)
+        quality = await self._quality(live, build, labelled)
+        latency = await self._latency(live, build, [question for question, _ in labelled or ()])
+        points = verification.so_far
+        reasons = (
+            *self._why_incomplete(differences, points),
+            *_why_worse(quality),
+            *_why_slower(latency),
+        )
+        yield GateReport(differences, points, quality, latency, reasons, tuple(_notes(quality, latency)))
+
+    async def _calibrated(self, build: Collection, live: Collection) -> Collection:
+        """The build with a baseline similarity of its own model; with the live one's weights where people chose those.
+
+        Scores of two embedding models are on one scale only where each is measured.
+        """
+        if build.calibration is None:
+            try:
+                build = await self.calibrator.calibrate_unlabelled(build)
+            except InvalidInput:  # it has too few questions
+                return build
+        if live.is_labelled and not build.is_labelled and build.calibration is not None:
+            weights = dataclasses.asdict(live.weights)
+            build = dataclasses.replace(build, calibration={**build.calibration, "weights": weights})
+        return build
+
+    async def _quality(
+        self, live: Collection, build: Collection, labelled: Sequence[LabelledQuestion] | None
+    ) -> Quality | None:
+        source: QuestionSource = "accepted" if labelled is None else "labelled"
+        questions = labelled or await self.evidence.accepted(live.id, _MAX_QUESTIONS)
+        if len(questions) < MIN_QUESTIONS:
+            return None
+        before = await self._ndcg(live, questions, must_exist=source == "labelled")
+        now = await self._ndcg(build, questions, must_exist=False)
+        return Quality(source, len(questions), interval(before), interval(now), interval(now - before))
+
+    async def _ndcg(self, build: Collection, questions: Sequence[LabelledQuestion], *, must_exist: bool) -> Values:
+        """nDCG@10 of each question; the gain is that of the first chunk of a document that answers."""
+        names = sorted({name for _, answers in questions for name in answers})
+        chunks = await self.documents.live_chunk_ids(build, names)
+        unknown = next((name for name in names if name not in chunks), None)
+        if must_exist and unknown is not None:
+            raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")
+        texts = [question for question, _ in questions]
+        hits = await self.retriever.search_channels(build, texts, build.baseline_similarity)
+        answers = [set[str]().union(*(chunks.get(name, ()) for name in named)) for _, named in questions]
+        values: Values = ndcg(hits, answers, [build.weights])[0]
+        return values
+
+    async def _latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency | None:
+        """Put users' questions to both builds in turns, so that a busy minute meets both."""
+        questions = (await self.evidence.asked(live.id, _TIMED) or questions)[:_TIMED]
+        if len(questions) < _MIN_TIMED:
+            return None
+        milliseconds: dict[str, list[float]] = {"live": [], "build": []}
+        for question in [questions[0], *questions]:  # the first one opens connections
+            for name, searched in (("live", live), ("build", build)):
+                started = time.perf_counter()
+                await self.retriever.retrieve(searched, Query(question, rerank=False))
+                milliseconds[name].append((time.perf_counter() - started) * 1000)
+        before, now = (float(np.quantile(milliseconds[name][1:], 0.95)) for name in ("live", "build"))
+        return Latency(len(questions), before, now)
+
+    def _why_incomplete(self, documents: BuildDifferences, points: VerificationCounts) -> Iterator[str]:
+        counts = {
+            "missing": "the build lacks",
+            "stale": "the build has with older content",
+            "orphaned": "the live build has not",
+            "in_work": "are not indexed yet",
+        }
+        for name, what in counts.items():
+            if count := getattr(documents, name):
+                yield f"Documents that {what}: {count:,}."
+        failures = documents.failed + documents.degraded
+        if failures > self.accepted_failures:
+            yield f"Documents that failed, or lack a chunk, in the build alone: {failures:,}."
+        if points.unrepaired:
+            yield (
+                f"Points that differ from the ledger: {points.missing:,} missing, {points.stale:,} stale,"
+                f" {points.orphaned:,} orphaned."
+            )
+
+
+def _why_worse(quality: Quality | None) -> Iterator[str]:
+    if quality is None:
+        return
+    difference = quality.difference
+    if difference.high < 0:
+        yield (
+            f"The build finds less, by more than chance: nDCG@10 {quality.build.mean:.3f} where the live one has"
+            f" {quality.live.mean:.3f} ({difference.low:+.3f} to {difference.high:+.3f})."
+        )
+    elif difference.mean < -_MAX_LOSS:
+        yield (
+            f"The build finds less: nDCG@10 {quality.build.mean:.3f} where the live one has {quality.live.mean:.3f}."
+            " More questions would tell whether it is chance."
+        )
+
+
+def _why_slower(latency: Latency | None) -> Iterator[str]:
+    if latency is None:
+        return
+    before, now = latency.live_milliseconds, latency.build_milliseconds
+    if now > _SLOWER * before and now - before > _UNSEEN_MILLISECONDS:
+        yield f"Queries take longer: 95 % within {now:.0f} ms where the live build takes {before:.0f}."
+
+
+def _notes(quality: Quality | None, latency: Latency | None) -> Iterator[str]:
+    if quality is None:
+        yield (
+            f"What both find was not compared: it takes {MIN_QUESTIONS} labelled questions, or as many that users have"
+            " accepted."
+        )
+    if latency is None:
+        yield f"Latency was not compared: it takes {_MIN_TIMED} questions, of users or labelled."
