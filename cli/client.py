@@ -151,6 +151,35 @@ class Client:
     def reindex(self, collection: str) -> Json:
         return self._json("POST", f"/v1/collections/{quote(collection, safe='')}/reindex")
 
+    def builds(self, collection: str) -> list[Json]:
+        """Return the builds of a collection, the oldest first."""
+        builds: list[Json] = self._json("GET", _builds(collection))["items"]
+        return builds
+
+    def build(self, collection: str, number: int) -> Json:
+        return self._json("GET", f"{_builds(collection)}/{number}")
+
+    def begin_build(self, collection: str, change: Json) -> Json:
+        """Begin a build; `change` is what it has otherwise than the live one."""
+        return self._json("POST", _builds(collection), json=change)
+
+    def act_on_build(self, collection: str, number: int, action: str) -> Json:
+        """Have a build do `pause` or `resume`."""
+        return self._json("POST", f"{_builds(collection)}/{number}/{action}")
+
+    def switch_build(self, collection: str, number: int, *, despite: bool = False) -> Json:
+        return self._json("POST", f"{_builds(collection)}/{number}/switch", json={"despite": despite})
+
+    def drop_build(self, collection: str, number: int) -> Json:
+        return self._json("DELETE", f"{_builds(collection)}/{number}")
+
+    def gate_events(
+        self, collection: str, number: int, questions: list[Json] | None, accepted_failures: int
+    ) -> Iterator[Event]:
+        """Compare a build with the live one, and yield counts as they come, then the report as `done`."""
+        body = {"questions": questions, "accept_failures": accepted_failures}
+        return self._events(f"{_builds(collection)}/{number}/gate", body)
+
     def calibrate(self, collection: str, questions: list[Json] | None) -> Json:
         path = f"/v1/collections/{quote(collection, safe='')}/calibration"
         return self._json("POST", path, json={"questions": questions}, timeout=_STREAM_TIMEOUT)
@@ -288,6 +317,10 @@ def events(lines: Iterator[str]) -> Iterator[Event]:
             name = value
         elif field == "data":
             data.append(value)
+
+
+def _builds(collection: str) -> str:
+    return f"/v1/collections/{quote(collection, safe='')}/builds"
 
 
 def _query(question: str, collection: str, options: Json) -> Json:

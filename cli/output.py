@@ -259,6 +259,38 @@ def calibration_table(evidence: Json) -> Table:
     return table
 
 
+def builds_table(builds: Iterable[Json]) -> Table:
+    table = _table("build", "state", "documents", "embedding model", "gate")
+    for build in builds:
+        gate = build["gate"]
+        opened = "" if gate is None else "open" if gate["open"] else "closed"
+        copied = f"{build['copied']:,} of {build['source_documents']:,}: {_counts(build['documents'])}"
+        table.add_row(str(build["build"]), build["state"], copied, build["embedding_model"], opened)
+    return table
+
+
+def print_gate(console: Console, report: Json) -> None:
+    """Print what a gate saw: what both builds find, how long they take, and what speaks against the build."""
+    documents, points = report["documents"]["documents"], report["points"]["points"]
+    console.print(f"compared: {documents:,} documents, {points:,} points")
+    if quality := report["quality"]:
+        table = _table("nDCG@10", "mean", "95 % interval")
+        for name in ("live", "build", "difference"):
+            value = quality[name]
+            table.add_row(name, f"{value['mean']:.3f}", f"{value['low']:+.3f} to {value['high']:+.3f}")
+        table.caption = f"{quality['questions']} {quality['source']} questions"
+        console.print(table)
+    if latency := report["latency"]:
+        before, now = latency["live_milliseconds"], latency["build_milliseconds"]
+        console.print(f"95 % of {latency['questions']} queries within {before:.0f} ms before and {now:.0f} ms now")
+    for note in report["notes"]:
+        say(console, f"note: {note}")
+    for reason in report["reasons"]:
+        console.print(f"[red]closed:[/red] {escape(reason)}")
+    if report["open"]:
+        console.print("[green]open:[/green] nothing speaks against the build")
+
+
 def letter_counts(counts: Json) -> str:
     """Say how many documents and chunks there are; a zero is left out."""
     parts = [f"{counts[n]} {n if counts[n] != 1 else n[:-1]}" for n in ("documents", "chunks") if counts[n]]

@@ -69,7 +69,7 @@ async def put(
     `filterable` fields are added before the first document; those that are declared stay.
     """
     change = await read_json(request, CollectionChange)
-    _require_sizes_fit(change, services.settings)
+    require_sizes_fit(_options(change), services.settings)
     before = await collection_cache.find(tenant, name)
     collection = await services.ledger.collections.ensure(
         tenant,
@@ -102,11 +102,12 @@ def _options(change: CollectionChange) -> CollectionOptions:
     return CollectionOptions(**change.model_dump() | {"filterable": tuple((change.filterable or {}).items())})
 
 
-def _options_view(options: CollectionOptions) -> CollectionOptionsView:
+def options_view(options: CollectionOptions) -> CollectionOptionsView:
     return CollectionOptionsView(**dataclasses.asdict(options) | {"filterable": dict(options.filterable)})
 
 
-def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
+def require_sizes_fit(change: CollectionOptions, settings: Settings) -> None:
+    """Raise `InvalidInput` where chunks, their overlap and sections cannot be of these sizes."""
     most = change.chunk_max_chars or settings.chunk_max_chars
     overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars
     if overlap * 2 > most:
@@ -129,7 +130,7 @@ async def _views(tenant: str, collections: Sequence[Collection], services: Servi
         CollectionView(
             name=collection.name,
             embedding_model=collection.embedding_model,
-            options=_options_view(collection.options),
+            options=options_view(collection.options),
             created_at=collection.created_at,
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=count,

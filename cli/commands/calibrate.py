@@ -44,14 +44,15 @@ def calibrate(
             client.forget_calibration(collection)
             console_of().print(f"{collection}: every channel counts the same")
             return
-        evidence = client.calibrate(collection, None if questions is None else _labelled(questions))
+        evidence = client.calibrate(collection, None if questions is None else read_labelled(questions))
     if as_json:
         output.print_json(evidence)
     else:
         console_of().print(output.calibration_table(evidence))
 
 
-def _labelled(path: Path) -> list[dict[str, Any]]:
+def read_labelled(path: Path) -> list[dict[str, Any]]:
+    """Read labelled questions, a JSON object a line."""
     import orjson
 
     from shared.domain.errors import InvalidInput

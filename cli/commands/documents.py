@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands import accepted, ask, calibrate, dead_letters, verify
+from cli.commands import accepted, ask, builds, calibrate, dead_letters, verify
 from cli.server import LOCAL, AnyCollection, Collection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def register(app: typer.Typer) -> None:
     accepted.register(app)
     verify.register(app)
     calibrate.register(app)
+    builds.register(app)
 
 
 def ingest(

@@ -53,7 +53,7 @@ _ASKED = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class BuildDifferences:
+class DocumentComparison:
     """What a build has otherwise than the live one, in documents.
 
     Args:
@@ -79,11 +79,11 @@ class Evidence:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def differences(self, live: UUID, build: UUID) -> BuildDifferences:
+    async def compare(self, live: UUID, build: UUID) -> DocumentComparison:
         """Compare the documents of two builds; both are read at one moment."""
         async with self._database.begin() as connection:
             row = (await connection.execute(_DIFFERENCES, {"live": live, "build": build})).mappings().one()
-        return BuildDifferences(**row)
+        return DocumentComparison(**row)
 
     async def accepted(self, collection_id: UUID, limit: int) -> list[tuple[str, list[str]]]:
         """Return accepted questions, the newest first, with the external ids of the documents that answer them."""

@@ -19,7 +19,7 @@ import numpy as np
 from shared.domain.errors import InvalidInput
 from shared.domain.records import Collection
 from shared.ledger import Audit, Documents
-from shared.ledger.evidence import BuildDifferences, Evidence
+from shared.ledger.evidence import DocumentComparison, Evidence
 from shared.maintenance.verification import Verification, VerificationCounts
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.calibrate.significance import Interval, Values, interval
@@ -72,7 +72,7 @@ class GateReport:
         notes: what it could not measure.
     """
 
-    documents: BuildDifferences
+    documents: DocumentComparison
     points: VerificationCounts
     quality: Quality | None
     latency: Latency | None
@@ -114,7 +114,7 @@ class Gate:
             InvalidInput: a labelled question names a document that the live build has not.
             Transient: the ledger, Qdrant or an embedding provider went away.
         """
-        differences = await self.evidence.differences(live.id, build.id)
+        differences = await self.evidence.compare(live.id, build.id)
         verification = Verification(self.audit, self.index, build, repair=False)
         async for item in verification.run():
             if isinstance(item, VerificationCounts):
@@ -183,7 +183,7 @@ class Gate:
         before, now = (float(np.quantile(milliseconds[name][1:], 0.95)) for name in ("live", "build"))
         return Latency(len(questions), before, now)
 
-    def _why_incomplete(self, documents: BuildDifferences, points: VerificationCounts) -> Iterator[str]:
+    def _why_incomplete(self, documents: DocumentComparison, points: VerificationCounts) -> Iterator[str]:
         counts = {
             "missing": "the build lacks",
             "stale": "the build has with older content",

@@ -1,0 +1,196 @@
+"""Routes of builds: another model, prompt or chunking for a collection, filled beside the live one."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from api.deps import CollectionCacheDep, ServicesDep
+from api.http.auth import Tenant
+from api.http.bodies import read_json
+from api.http.event_stream import end_with_error, event, event_stream
+from api.http.openapi import json_body, problems, replies
+from api.http.replies import JsonReply
+from api.routes.collections import options_view, require_sizes_fit
+from api.schemas.builds import (
+    BuildChange,
+    BuildList,
+    BuildView,
+    GateBody,
+    GateReply,
+    PointDifferencesView,
+    SwitchBody,
+)
+from api.schemas.common import CollectionName
+from shared.domain.builds import Build
+from shared.domain.errors import Conflict
+from shared.maintenance.gate import Gate, GateReport
+from shared.maintenance.verification import VerificationCounts
+from shared.services.api import ApiServices
+
+router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"])
+
+BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="of the build within its collection")]
+
+
+@router.get("", response_model=BuildList, responses=problems(401, 404, 422, 503))
+async def page(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
+    """List the builds of a collection: the live one, and those that are filled or follow."""
+    builds = await services.ledger.builds.list(tenant, name)
+    views = await asyncio.gather(*(_view(build, services) for build in builds))
+    return JsonReply(BuildList(items=list(views)))
+
+
+@router.get("/{number}", response_model=BuildView, responses=problems(401, 404, 422, 503))
+async def get(name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep) -> Response:
+    """Look at a build, and at how far it is."""
+    return JsonReply(await _view(await services.ledger.builds.get(tenant, name, number), services))
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=BuildView,
+    responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
+    openapi_extra=json_body(BuildChange),
+)
+async def begin(request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
+    """Begin a build: the documents of the collection are parsed, generated and indexed beside the live build.
+
+    Queries see the live build alone. Questions of chunks whose text and prompt stay the same are not paid for again.
+    """
+    change = await read_json(request, BuildChange)
+    live = await services.ledger.collections.get(tenant, name)
+    options = dataclasses.replace(live.options, **change.options())
+    require_sizes_fit(options, services.settings)
+    build = await services.ledger.builds.begin(
+        tenant, name, options=options, embedding_model=change.embedding or live.embedding_model
+    )
+    services.wakeups.wake("parse")
+    return JsonReply(await _view(build, services), 201)
+
+
+@router.post("/{number}/pause", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
+async def pause(name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep) -> Response:
+    """Stop filling a build; what is in work goes on. Uploads and edits still reach it."""
+    return JsonReply(await _view(await services.ledger.builds.pause(tenant, name, number), services))
+
+
+@router.post("/{number}/resume", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
+async def resume(name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep) -> Response:
+    """Go on filling a build that is paused."""
+    return JsonReply(await _view(await services.ledger.builds.resume(tenant, name, number), services))
+
+
+@router.delete("/{number}", status_code=202, response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
+async def drop(name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep) -> Response:
+    """Delete a build that is not live, with its points. What was paid for stays."""
+    return JsonReply(await _view(await services.ledger.builds.drop(tenant, name, number), services), 202)
+
+
+@router.post(
+    "/{number}/switch",
+    response_model=BuildView,
+    responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
+    openapi_extra=json_body(SwitchBody),
+)
+async def switch(
+    request: Request,
+    name: CollectionName,
+    number: BuildNumber,
+    tenant: Tenant,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
+) -> Response:
+    """Let a build answer in the place of the live one, which follows from then on: a switch back is the same request.
+
+    A build that has never been live needs an open gate, unless `despite` is true.
+    """
+    body = await read_json(request, SwitchBody)
+    build = await services.ledger.builds.get(tenant, name, number)
+    if not (body.despite or build.was_live or (build.gate or {}).get("open")):
+        raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate says why.")
+    switched = await services.ledger.builds.switch(tenant, name, number)
+    collection_cache.remember(await services.ledger.collections.get(tenant, name))
+    return JsonReply(await _view(switched, services))
+
+
+@router.post(
+    "/{number}/gate",
+    response_model=GateReply,
+    responses=replies(
+        {200: {"content": {"text/event-stream": {}}, "description": "The report, or `progress` and then `done`"}},
+        *(400, 401, 404, 409, 413, 415, 422, 502, 503),
+    ),
+    openapi_extra=json_body(GateBody),
+)
+async def gate(
+    request: Request, name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep
+) -> Response:
+    """Compare a build with the live one: documents, points, what both find, and how long their queries take.
+
+    No language model is called. The report is stored with the build.
+    """
+    body = await read_json(request, GateBody, _MAX_BYTES)
+    build = await services.ledger.builds.get(tenant, name, number)
+    if build.state != "following":
+        raise Conflict(f"Build {number} is {build.state}: a gate needs a build that is filled and not live.")
+    events = _compared(build, body, services)
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return event_stream(end_with_error(_events(events), request.url.path))
+    return JsonReply([item async for item in events if isinstance(item, GateReply)][-1])
+
+
+_MAX_BYTES = 1024 * 1024  # as of a calibration: 1,000 questions of 1,000 bytes
+
+
+async def _compared(
+    build: Build, body: GateBody, services: ApiServices
+) -> AsyncGenerator[VerificationCounts | GateReply, None]:
+    ledger = services.ledger
+    compare = Gate(
+        evidence=ledger.evidence,
+        audit=ledger.audit,
+        documents=ledger.documents,
+        index=services.index,
+        retriever=services.retriever,
+        calibrator=services.calibrator,
+        accepted_failures=body.accept_failures,
+    )
+    labelled = None if body.questions is None else [(each.question, each.external_ids) for each in body.questions]
+    live = await ledger.collections.get(build.tenant, build.name)
+    async for item in compare.run(live, build.collection, labelled):
+        if isinstance(item, GateReport):
+            reply = GateReply(open=item.is_open, **dataclasses.asdict(item))
+            await ledger.builds.save_gate(build, reply.model_dump(mode="json"))
+            yield reply
+        else:
+            yield item
+
+
+async def _events(items: AsyncGenerator[VerificationCounts | GateReply, None]) -> AsyncGenerator[bytes, None]:
+    async for item in items:
+        if isinstance(item, GateReply):
+            yield event("done", item)
+        else:
+            yield event("progress", PointDifferencesView(**dataclasses.asdict(item)))
+
+
+async def _view(build: Build, services: ApiServices) -> BuildView:
+    progress = await services.ledger.builds.progress(build)
+    return BuildView(
+        build=build.number,
+        state=build.state,
+        embedding_model=build.embedding_model,
+        options=options_view(build.options),
+        created_at=build.created_at,
+        source_documents=progress.source_documents,
+        copied=progress.copied,
+        documents=dict(progress.documents),
+        gate=None if build.gate is None else dict(build.gate),
+    )

@@ -1,0 +1,137 @@
+"""Requests and replies of a collection's builds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from api.schemas.calibration import NDCG
+from api.schemas.collections import CollectionOptionsView, QuestionCount, checked_template
+from api.schemas.common import BodyModel, ReplyModel, example
+from shared.domain.builds import BuildState
+from shared.domain.records import DocumentState
+
+
+class BuildChange(BodyModel):
+    """What a build has otherwise than the live one; null follows the server's settings, as in a collection."""
+
+    model_config = example(embedding="e5", chunk_max_chars=1200)
+
+    embedding: str | None = Field(None, min_length=1, description="an embedding that the server's settings name")
+    questions_per_chunk: QuestionCount | None = None
+    prompt: Annotated[str, AfterValidator(checked_template)] | None = None
+    chunk_max_chars: int | None = Field(None, ge=200, le=100_000)
+    chunk_overlap_chars: int | None = Field(None, ge=0, le=10_000)
+    prepend_questions: bool | None = None
+    section_max_chars: int | None = Field(None, ge=200, le=100_000)
+
+    def options(self) -> dict[str, Any]:
+        """The options that are given, null ones too; those that are absent stay as the live build has them."""
+        return {name: getattr(self, name) for name in self.model_fields_set - {"embedding"}}
+
+
+class BuildView(ReplyModel):
+    model_config = example(
+        build=2,
+        state="filling",
+        embedding_model="e5",
+        options={
+            "questions_per_chunk": 5,
+            "prompt": None,
+            "chunk_max_chars": 1200,
+            "chunk_overlap_chars": 100,
+            "prepend_questions": None,
+            "section_max_chars": None,
+            "filterable": {},
+        },
+        created_at="2026-10-01T09:00:00Z",
+        source_documents=1250,
+        copied=800,
+        documents={"ready": 640, "generating": 160},
+        gate=None,
+    )
+
+    build: int = Field(description="its number within the collection")
+    state: BuildState = Field(
+        description="live: it answers queries. following: it has every document, and takes every change."
+    )
+    embedding_model: str
+    options: CollectionOptionsView = Field(description="null: the server's setting applies")
+    created_at: datetime
+    source_documents: int = Field(description="documents of the live build")
+    copied: int = Field(description="documents that the build has")
+    documents: dict[DocumentState, int] = Field(description="how many are in each state")
+    gate: dict[str, Any] | None = Field(None, description="the last report of its gate")
+
+
+class BuildList(ReplyModel):
+    items: list[BuildView] = Field(description="in the order of their numbers")
+
+
+class GateQuestion(BodyModel):
+    question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
+    external_ids: list[str] = Field(min_length=1, max_length=100, description="documents that answer it")
+
+
+class GateBody(BodyModel):
+    model_config = example(
+        questions=[{"question": "How much leave do I get?", "external_ids": ["leave.md"]}], accept_failures=0
+    )
+
+    questions: list[GateQuestion] | None = Field(
+        None, max_length=1_000, description="30 at least; null: those that users have accepted"
+    )
+    accept_failures: int = Field(0, ge=0, description="documents that may have failed in the build alone")
+
+
+class QualityView(ReplyModel):
+    source: Literal["labelled", "accepted"]
+    questions: int
+    live: NDCG
+    build: NDCG
+    difference: NDCG = Field(description="build less live, paired over the questions")
+
+
+class LatencyView(ReplyModel):
+    questions: int
+    live_milliseconds: float = Field(description="95 % of the queries took no longer")
+    build_milliseconds: float
+
+
+class BuildDifferencesView(ReplyModel):
+    documents: int
+    missing: int
+    stale: int
+    orphaned: int
+    in_work: int
+    failed: int
+    degraded: int
+
+
+class PointDifferencesView(ReplyModel):
+    documents: int
+    points: int
+    missing: int
+    stale: int
+    orphaned: int
+    repaired: int
+
+
+class GateReply(ReplyModel):
+    """What the gate saw; it is open where there is no reason against the build."""
+
+    open: bool
+    reasons: list[str]
+    notes: list[str] = Field(description="what was not compared, and why")
+    documents: BuildDifferencesView
+    points: PointDifferencesView
+    quality: QualityView | None
+    latency: LatencyView | None
+
+
+class SwitchBody(BodyModel):
+    model_config = example(despite=False)
+
+    despite: bool = Field(False, description="switch though the gate is closed, or was never tried")

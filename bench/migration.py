@@ -1,0 +1,213 @@
+"""A collection goes to another embedding model under load: `python -m bench migration [--chunks N]`.
+
+A whole deployment as processes, with a scripted model without latency. People query, edit and delete while a build is
+filled, and workers are killed. Printed are the queries' latencies before and meanwhile, what went wrong, how long the
+switch and the rollback took, and how many calls of the language model were made that new content did not need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from bench.deployment import Deployment, ScriptedProvider
+from shared.settings import Embedding
+
+CHUNKS = 10_000
+_SECTIONS = 10  # chunks of a document
+_QUERIES, _EDITS, _DELETES = 20.0, 10.0, 2.0  # a second
+_KILLS = 5
+_BEFORE_SECONDS = 30.0
+_COLLECTION = "default"
+_BUILDS = f"/v1/collections/{_COLLECTION}/builds"
+_FINAL = ("ready", "degraded", "failed")
+
+
+def text_of(document: int, edition: int = 0) -> str:
+    """A document of sections, each a chunk; an edition differs from others in one of them."""
+    parts = [f"# Report {document}"]
+    for section in range(_SECTIONS):
+        said = f"edition{document}x{edition}" if edition and section == 0 else "first"
+        words = " ".join(f"topic{document}x{section} item{(document * 31 + section * 17 + w) % 977}" for w in range(40))
+        parts.append(f"## Section {section} of report {document}\n\n{said} {words}.")
+    return "\n\n".join(parts)
+
+
+@dataclass
+class Load:
+    """Queries, edits and deletions at their rates, each in a thread of its own, until it is stopped."""
+
+    deployment: Deployment
+    documents: int
+    stopped: threading.Event = field(default_factory=threading.Event)
+    milliseconds: list[float] = field(default_factory=list)
+    replies: Counter[str] = field(default_factory=Counter)
+    edits: dict[int, int] = field(default_factory=dict)
+    deleted: set[int] = field(default_factory=set)
+    ids: dict[str, str] = field(default_factory=dict)
+    changing: bool = False
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(7)
+        self._edition = itertools.count(1)
+        url = str(self.deployment.client.base_url)
+        self._client = httpx.Client(base_url=url, trust_env=False, timeout=60)
+
+    def start(self) -> list[threading.Thread]:
+        threads = [
+            threading.Thread(target=self._repeat, args=(rate, act), daemon=True)
+            for rate, act in ((_QUERIES, self.query), (_EDITS, self.edit), (_DELETES, self.delete))
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _repeat(self, rate: float, act: Callable[[], None]) -> None:
+        following = time.monotonic()
+        while not self.stopped.wait(max(0.0, following - time.monotonic())):
+            following = max(following + 1 / rate, time.monotonic() - 1)
+            try:
+                act()
+            except httpx.HTTPError as error:
+                self.replies[type(error).__name__] += 1
+
+    def query(self) -> None:
+        number = self._random.randrange(self.documents)
+        section = self._random.randrange(1, _SECTIONS)
+        body = {"question": f"What is topic{number}x{section}?", "collection": _COLLECTION, "record": False}
+        started = time.perf_counter()
+        reply = self._client.post("/v1/retrieve", json=body)
+        self.milliseconds.append((time.perf_counter() - started) * 1000)
+        self.replies[f"query {reply.status_code}"] += 1
+        if reply.status_code == httpx.codes.OK and number not in self.deleted:
+            first = [chunk["external_id"] for chunk in reply.json()["chunks"]][:1]
+            self.replies["first hit right" if first == [f"{number}.md"] else "first hit wrong"] += 1
+
+    def edit(self) -> None:
+        if self.changing:
+            number = self._random.choice([n for n in range(self.documents // 2) if n not in self.deleted])
+            self.upload(number, next(self._edition))
+
+    def upload(self, number: int, edition: int) -> None:
+        body = {"collection": _COLLECTION, "external_id": f"{number}.md", "text": text_of(number, edition)}
+        reply = self._client.post("/v1/documents", json=body)
+        self.replies[f"edit {reply.status_code}"] += 1
+        if reply.is_success:
+            self.edits[number] = edition
+
+    def delete(self) -> None:
+        if self.changing:
+            number = self._random.choice(
+                [n for n in range(self.documents // 2, self.documents) if n not in self.deleted]
+            )
+            reply = self._client.delete(f"/v1/documents/{self.ids[f'{number}.md']}")
+            self.replies[f"delete {reply.status_code}"] += 1
+            self.deleted.add(number)
+
+    def found(self, number: int) -> bool:
+        """Whether the newest edition of a document is found."""
+        question = f"edition{number}x{self.edits[number]}"
+        reply = self._client.post("/v1/retrieve", json={"question": question, "collection": _COLLECTION})
+        return any(question in chunk["text"] for chunk in reply.raise_for_status().json()["chunks"][:1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, default=CHUNKS)
+    chunks = parser.parse_args().chunks
+    provider = ScriptedProvider()
+    try:
+        settings = provider.settings(embeddings={"other": Embedding(model="scripted-other", dimensions=128)})
+        with tempfile.TemporaryDirectory() as folder, Deployment(settings, Path(folder)) as deployment:
+            measure(deployment, provider, chunks // _SECTIONS)
+    finally:
+        provider.close()
+
+
+def measure(deployment: Deployment, provider: ScriptedProvider, documents: int) -> None:
+    started = time.perf_counter()
+    for first in range(0, documents, 1000):
+        deployment.ingest({f"{n}.md": text_of(n) for n in range(first, min(first + 1000, documents))}, lane="bulk")
+    deployment.wait_until_settled(documents, timeout=7200)
+    print(f"{documents * _SECTIONS:,} chunks ingested in {time.perf_counter() - started:.0f} s", flush=True)
+    load = Load(deployment, documents, ids={d["external_id"]: d["id"] for d in deployment.documents()})
+    provider.reset()
+    threads = load.start()
+    time.sleep(_BEFORE_SECONDS)
+    before, load.milliseconds = load.milliseconds, []
+    report("before", before)
+    load.changing = True
+    number, seconds = fill(deployment, documents)
+    load.changing = False
+    report(f"while it fills ({seconds:.0f} s)", load.milliseconds)
+    print(f"  p95 meanwhile by that before: {_p95(load.milliseconds) / _p95(before):.2f}")
+    print(f"  calls {provider.stats()['calls']}, edits that were taken {load.replies['edit 202']}", flush=True)
+    gate = deployment.client.post(f"{_BUILDS}/{number}/gate", json={}, timeout=600).raise_for_status().json()
+    print(f"  gate open: {gate['open']} {gate['reasons']}; points compared {gate['points']['points']:,}")
+    switch(deployment, load, number)
+    load.stopped.set()
+    for thread in threads:
+        thread.join()
+    print("  replies:", dict(sorted(load.replies.items())), flush=True)
+
+
+def fill(deployment: Deployment, documents: int) -> tuple[int, float]:
+    """Begin a build, kill workers while it fills, and wait until it has every document."""
+    started = time.perf_counter()
+    number = deployment.client.post(_BUILDS, json={"embedding": "other"}).raise_for_status().json()["build"]
+    kills = [documents * (n + 1) // (_KILLS + 1) for n in range(_KILLS)]
+    roles = itertools.cycle(("index", "parse", "generate", "scheduler"))
+    while True:
+        build = deployment.client.get(f"{_BUILDS}/{number}").raise_for_status().json()
+        done = sum(build["documents"].get(state, 0) for state in _FINAL)
+        if kills and done >= kills[0]:
+            kills.pop(0)
+            role = next(roles)
+            deployment.processes[role].kill()
+            deployment.processes[role].wait()
+            deployment.worker(role)
+        if build["state"] == "following" and done >= build["copied"] - 2 * _EDITS:
+            break
+        time.sleep(0.5)
+    print(f"  killed {_KILLS - len(kills)} processes", flush=True)
+    return number, time.perf_counter() - started
+
+
+def switch(deployment: Deployment, load: Load, number: int) -> None:
+    """Switch, edit, and switch back; say how long each took, and whether the newest edits are found."""
+    started = time.perf_counter()
+    body = {"despite": True}
+    deployment.client.post(f"{_BUILDS}/{number}/switch", json=body).raise_for_status()
+    print(f"  switch answered in {(time.perf_counter() - started) * 1000:.0f} ms")
+    for document in range(5):
+        load.upload(document, 10_000 + document)
+    time.sleep(5)
+    print(f"  newest edits found after the switch: {sum(map(load.found, range(5)))} of 5")
+    started = time.perf_counter()
+    deployment.client.post(f"{_BUILDS}/1/switch", json=body).raise_for_status()
+    found = sum(map(load.found, range(5)))
+    print(f"  rollback and {found} of 5 newest edits found in {time.perf_counter() - started:.2f} s", flush=True)
+
+
+def report(name: str, milliseconds: list[float]) -> None:
+    p50 = statistics.median(milliseconds)
+    print(f"{name}: {len(milliseconds)} queries, p50 {p50:.0f} ms, p95 {_p95(milliseconds):.0f} ms", flush=True)
+
+
+def _p95(milliseconds: list[float]) -> float:
+    return statistics.quantiles(milliseconds, n=20)[-1]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Commands of builds: another model, prompt or chunking for a collection, without a gap."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.server import LOCAL, Key, Url, client_of, console_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cli.client import Client, Json
+
+CLOSED = 4  # exit code: the gate is closed
+INTERRUPTED = 130
+_POLL_SECONDS = 1.0
+
+builds_app = typer.Typer(help="List the builds of a collection; try, switch, pause or drop one.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The collection.")]
+Number = Annotated[int, typer.Argument(help="The build's number.")]
+Questions = Annotated[
+    Path | None,
+    typer.Option("--gate", help='Labelled questions for the gate, JSONL: {"question": ..., "external_ids": [...]}'),
+]
+AcceptedFailures = Annotated[int, typer.Option(min=0, help="Documents that may fail in the new build alone.")]
+Despite = Annotated[bool, typer.Option("--despite", help="Switch though the gate is closed.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(migrate)
+    app.add_typer(builds_app, name="builds")
+    for name, command in (("list", list_builds), ("gate", gate), ("switch", switch), ("rollback", rollback)):
+        builds_app.command(name)(command)
+    for command in (pause, resume, drop):
+        builds_app.command()(command)
+
+
+def migrate(
+    collection: Name,
+    *,
+    embedding: Annotated[str | None, typer.Option(help="An embedding that the server's settings name.")] = None,
+    prompt: Annotated[Path | None, typer.Option(help="A file with the model's instructions.")] = None,
+    questions_per_chunk: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
+    chunk_max_chars: Annotated[int | None, typer.Option(help="The longest chunk.")] = None,
+    chunk_overlap_chars: Annotated[int | None, typer.Option(help="What chunks share with the one before.")] = None,
+    section_max_chars: Annotated[int | None, typer.Option(help="The longest section.")] = None,
+    prepend_questions: Annotated[
+        bool | None, typer.Option(help="Embed a chunk's text with its questions in front.")
+    ] = None,
+    labelled: Questions = None,
+    accept_failures: AcceptedFailures = 0,
+    despite: Despite = False,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Fill a build of a collection with other options beside the live one, compare both, and switch to it.
+
+    Queries see the live build until the switch, and one of the two at every moment. Without options the command goes on
+    with the build that is being filled. Ctrl-C leaves that to the server. Exit code: 0, 4 when the gate is closed.
+    """
+    change = {
+        "embedding": embedding,
+        "prompt": None if prompt is None else _text(prompt),
+        "questions_per_chunk": _count(questions_per_chunk),
+        "chunk_max_chars": chunk_max_chars,
+        "chunk_overlap_chars": chunk_overlap_chars,
+        "section_max_chars": section_max_chars,
+        "prepend_questions": prepend_questions,
+    }
+    change = {name: value for name, value in change.items() if value is not None}
+    console = console_of()
+    with client_of(url, key) as client:
+        try:
+            number = _begun(client, collection, change)
+            _follow(client, console, collection, number)
+        except KeyboardInterrupt:
+            console.print(f"The server goes on: `foreask migrate {collection}` follows it again.")
+            raise typer.Exit(INTERRUPTED) from None
+        report = _gate(client, console, collection, number, labelled, accept_failures)
+        if not report["open"] and not despite:
+            console.print(f"Build {number} stays beside the live one: foreask builds drop {collection} {number}")
+            raise typer.Exit(CLOSED)
+        client.switch_build(collection, number, despite=despite)
+    console.print(f"{collection} is answered by build {number}; back with: foreask builds rollback {collection}")
+
+
+def _begun(client: Client, collection: str, change: Json) -> int:
+    """Begin a build, or find the one that is being filled where nothing is to be changed."""
+    from shared.domain.errors import InvalidInput
+
+    if change:
+        return int(client.begin_build(collection, change)["build"])
+    open_builds = [b for b in client.builds(collection) if b["state"] in ("filling", "paused", "following")]
+    if not open_builds:
+        raise InvalidInput("Say what the new build has otherwise: see `foreask migrate --help`.", field="build")
+    return int(open_builds[-1]["build"])
+
+
+def _follow(client: Client, console: Console, collection: str, number: int) -> None:
+    """Stay until a build has every document, and each of them is indexed."""
+    from cli.meter import Count, Meter
+
+    with Meter(console) as meter:
+        for build in _states_of(client, collection, number):
+            done = sum(build["documents"].get(state, 0) for state in ("ready", "degraded", "failed"))
+            count = Count(build["source_documents"], done, build["documents"].get("failed", 0))
+            meter.show(count)
+            if build["state"] == "following" and done == build["copied"]:
+                return
+
+
+def _states_of(client: Client, collection: str, number: int) -> Iterator[Json]:
+    while True:
+        yield client.build(collection, number)
+        time.sleep(_POLL_SECONDS)
+
+
+def _gate(
+    client: Client, console: Console, collection: str, number: int, labelled: Path | None, accepted_failures: int
+) -> Json:
+    from cli import output
+    from cli.commands.calibrate import read_labelled
+    from shared.domain.errors import Unavailable
+
+    questions = None if labelled is None else read_labelled(labelled)
+    with console.status("comparing both builds") as status:
+        for event in client.gate_events(collection, number, questions, accepted_failures):
+            if event.name == "progress":
+                status.update(f"comparing: {event.data['documents']:,} documents, {event.data['points']:,} points")
+            elif event.name == "error":
+                raise Unavailable(str(event.data.get("detail", "")), component="api")
+            elif event.name == "done":
+                output.print_gate(console, event.data)
+                return event.data
+    raise Unavailable("The server closed the connection: try again.", component="api")
+
+
+def list_builds(collection: Name, *, as_json: AsJson = False, url: Url = LOCAL, key: Key = None) -> None:
+    """List the builds of a collection."""
+    from cli import output
+
+    with client_of(url, key) as client:
+        builds = client.builds(collection)
+    if as_json:
+        output.print_json(builds)
+    else:
+        console_of().print(output.builds_table(builds))
+
+
+def gate(
+    collection: Name,
+    build: Number,
+    *,
+    labelled: Questions = None,
+    accept_failures: AcceptedFailures = 0,
+    url: Url = LOCAL,
+    key: Key = None,
+) -> None:
+    """Compare a build with the live one. Exit code: 0 when nothing speaks against the build, 4 otherwise."""
+    with client_of(url, key) as client:
+        report = _gate(client, console_of(), collection, build, labelled, accept_failures)
+    if not report["open"]:
+        raise typer.Exit(CLOSED)
+
+
+def switch(collection: Name, build: Number, *, despite: Despite = False, url: Url = LOCAL, key: Key = None) -> None:
+    """Let a build answer in the place of the live one; both go on to take every change."""
+    with client_of(url, key) as client:
+        client.switch_build(collection, build, despite=despite)
+    console_of().print(f"{collection} is answered by build {build}")
+
+
+def rollback(collection: Name, *, url: Url = LOCAL, key: Key = None) -> None:
+    """Switch back to the build that was live last."""
+    from shared.domain.errors import NotFound
+
+    with client_of(url, key) as client:
+        before = [b for b in client.builds(collection) if b["live_until"] and b["state"] == "following"]
+        if not before:
+            raise NotFound(f"No other build of {collection} has been live.")
+        number = int(max(before, key=lambda b: str(b["live_until"]))["build"])
+        client.switch_build(collection, number)
+    console_of().print(f"{collection} is answered by build {number} again")
+
+
+def pause(collection: Name, build: Number, *, url: Url = LOCAL, key: Key = None) -> None:
+    """Stop filling a build; what is in work goes on."""
+    _act("pause", collection, build, url, key)
+
+
+def resume(collection: Name, build: Number, *, url: Url = LOCAL, key: Key = None) -> None:
+    """Go on filling a build."""
+    _act("resume", collection, build, url, key)
+
+
+def drop(collection: Name, build: Number, *, url: Url = LOCAL, key: Key = None) -> None:
+    """Delete a build that is not live. What was paid for stays."""
+    with client_of(url, key) as client:
+        client.drop_build(collection, build)
+    console_of().print(f"build {build} of {collection} is being deleted")
+
+
+def _act(action: str, collection: str, build: int, url: str, key: str | None) -> None:
+    with client_of(url, key) as client:
+        state = client.act_on_build(collection, build, action)["state"]
+    console_of().print(f"build {build} of {collection} is {state}")
+
+
+def _text(path: Path) -> str:
+    from shared.domain.errors import InvalidInput
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read as UTF-8 text: {error}", field="prompt") from error
+
+
+def _count(value: str | None) -> Any:
+    return int(value) if value is not None and value.isdecimal() else value
