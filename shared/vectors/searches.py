@@ -1,7 +1,7 @@
 """Searches by one kind of vector, as bodies of Qdrant's `/points/query`.
 
 The client's typed models are bypassed: a model for each of hundreds of hits costs more than the search. The hits of a
-channel have no payload, which would take a third of the search: their ids name their chunks (`shared.domain.ids`).
+channel have no payload, which would take an eighth of the request: their ids name their chunks (`shared.domain.ids`).
 """
 
 from __future__ import annotations
