@@ -347,18 +347,15 @@ class Index:
     ) -> ChunkPayloads:
         """Read visible points in one request. The group of each is checked: ids open no other's points."""
         ids = [*(chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()), *questions]
-        found = ChunkPayloads({}, {})
+        points = []
         with self._if_there():
             points = await self._reads.read(place.index_name, "", {"ids": ids, "with_payload": True})
-            for point in points:
-                payload = point["payload"]
-                if payload.get("hidden"):
-                    continue
-                if payload.get("group") == group(place, "t"):
-                    found.chunks[payload["chunk_id"]] = payload
-                elif payload.get("group") == group(place, "q"):
-                    found.questions[str(point["id"])] = payload
-        return found
+        visible = [(point["id"], point["payload"]) for point in points if not point["payload"].get("hidden")]
+        texts, asked = group(place, "t"), group(place, "q")
+        return ChunkPayloads(
+            {payload["chunk_id"]: payload for _, payload in visible if payload.get("group") == texts},
+            {point: payload for point, payload in visible if payload.get("group") == asked},
+        )
 
     async def text_vectors(self, where: VisiblePoints, chunks: Sequence[str]) -> dict[str, Vectors]:
         """Return the vectors of chunks' texts by chunk id, each of the newest version that queries may see.
