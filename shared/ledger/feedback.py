@@ -18,8 +18,9 @@ from uuid import UUID
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.accepted import accepted_id, plain
+from shared.domain.accepted import plain
 from shared.domain.errors import InvalidInput, NotFound
+from shared.domain.ids import accepted_id
 from shared.domain.outcomes import IndexOutcome
 from shared.domain.places import Place, place_of
 from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Collection, DocumentState

@@ -317,8 +317,8 @@ BUGS = (
     Bug(
         "a question of a chunk is one point in all versions",
         HISTORIES,
-        "shared/vectors/points.py",
-        (('f"{version}/{ordinal}"', 'f"{ordinal}"'),),
+        "shared/domain/ids.py",
+        (("_point_id(chunk, version, 1 + ordinal)", "_point_id(chunk, 0, 1 + ordinal)"),),
     ),
     Bug(
         "users' questions of a live version wait for an edit that failed",

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.rates import Rates
@@ -15,7 +16,6 @@ from shared.domain.retry import Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
-from shared.vectors.points import chunk_id
 from tests.conftest import Library
 
 

@@ -170,13 +170,15 @@ async def test_a_chunk_is_not_lost_where_an_edit_replaces_it_while_it_is_read(se
 
     found = (await services.retriever.retrieve(collection, Query("What is about alpha number?"))).chunks
 
-    assert [chunk.version for chunk in found] == [2, 2]
+    assert [(chunk.version, chunk.matched_question) for chunk in found] == [(2, None)] * 2
 
 
 async def test_a_query_asks_qdrant_twice_and_reads_its_chunks_by_id(services, library, provider, monkeypatch):
     await library.add(TWO_SECTIONS, "a.md")
     await work(services)
-    assert await texts_found(services, library, "What is about alpha number?")  # the collection's size is known now
+    collection, stored = await library.collection(), await points(services, library)
+    query = Query(next(payload["question"] for payload in stored.values() if "question" in payload))
+    assert (await services.retriever.retrieve(collection, query)).chunks  # the collection's size is known now
     reads, sent = services.index._reads, []
     read = reads.read
 
@@ -186,11 +188,14 @@ async def test_a_query_asks_qdrant_twice_and_reads_its_chunks_by_id(services, li
 
     monkeypatch.setattr(reads, "read", recorded)
 
-    found = await texts_found(services, library, "What is about alpha number?")
+    found = (await services.retriever.retrieve(collection, query)).chunks
 
     (_, searched), (path, read) = sent
     assert len(searched["searches"]) == 3
-    assert (path, len(read["ids"])) == ("", len(found))
+    assert not any("with_payload" in search for search in searched["searches"])
+    questions = [chunk for chunk in found if chunk.matched_question]
+    assert questions
+    assert (path, len(read["ids"])) == ("", len(found) + len(questions))
 
 
 async def test_questions_that_come_together_are_embedded_together(services, library, provider):
@@ -216,8 +221,8 @@ async def test_a_hidden_chunk_is_not_read_by_its_id(services, library, provider)
     where = visible_points((await library.collection()).place)
 
     assert hidden == {str(chunk.lease.id): 2}
-    assert await services.index.chunk_payloads(where, hidden) == {}
-    assert (await services.index.chunk_payloads(where, hidden | shown)).keys() == shown.keys()
+    assert (await services.index.chunk_payloads(where, hidden)).chunks == {}
+    assert (await services.index.chunk_payloads(where, hidden | shown)).chunks.keys() == shown.keys()
 
 
 async def test_a_late_writer_of_an_old_version_takes_nothing_back(services, library, provider):

@@ -20,6 +20,7 @@ import numpy as np
 import structlog
 
 from shared.domain.errors import ForeaskError, InvalidInput
+from shared.domain.ids import question_point_id
 from shared.domain.records import Collection
 from shared.ledger.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback import Feedback
@@ -29,7 +30,6 @@ from shared.query.calibrate.weights import WeightChoice, choose_weights, measure
 from shared.query.retrieve.retriever import Retriever
 from shared.vectors.filters import visible_points
 from shared.vectors.index import Index
-from shared.vectors.points import question_point_id
 
 _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30
