@@ -20,7 +20,7 @@ from embedded.qdrant import shard as shard_module
 from embedded.qdrant.shard import Shard
 from embedded.supervisor import Supervisor
 from shared.vectors.index import Index
-from shared.vectors.searches import SCORED_EXACTLY
+from shared.vectors.searches import SEARCH_PARAMS
 
 DIMENSIONS = 64
 
@@ -397,7 +397,7 @@ async def test_searches_of_small_vectors_have_the_scores_of_whole_ones(http):
     await until_green(http)
 
     body = {"query": vector(5), "using": "v", "limit": 20}
-    searches = [body, body | {"params": SCORED_EXACTLY}]
+    searches = [body, body | {"params": SEARCH_PARAMS}]
     rough, exact = (await http.post("/collections/c/points/query/batch", json={"searches": searches})).json()["result"]
 
     def error(found):
