@@ -38,34 +38,37 @@ def _places(table: str, is_open: str) -> str:
 def _fair(table: str, is_open: str, columns: str, only: str = "TRUE") -> str:
     """Return the common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
 
-    With many tenants no tenant yields more rows than four times its share, so that few rows are locked in vain.
+    Candidates are four times the rows that are wanted: workers that claim at the same moment pass over each other's.
+    None is locked before its turn has come, for a lock is written to its page.
     """
+    may_be_claimed = f"{is_open} AND w.due_at <= now() AND {_LOST_LEASES} < {SUSPECT_AFTER}"
     return f"""
     WITH RECURSIVE {_places(table, is_open)},
     held AS (
         SELECT w.tenant, count(*) AS rows FROM {table} w
         WHERE {is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
     ), candidates AS (
-        SELECT p.tenant, w.*
+        SELECT p.tenant, p.lane, w.*
         FROM places p CROSS JOIN LATERAL (
-            SELECT {columns}, w.lane, w.due_at FROM {table} w
-            WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
-              AND {_LOST_LEASES} < {SUSPECT_AFTER} AND {only}
+            SELECT w.ctid AS at, w.due_at FROM {table} w
+            WHERE {may_be_claimed} AND w.tenant = p.tenant AND w.lane = p.lane AND {only}
             ORDER BY w.due_at
-            LIMIT least(CAST(:limit AS int), 8 * CAST(:limit AS int) / (SELECT count(*)::int FROM places) + 1)
-            FOR UPDATE SKIP LOCKED
+            LIMIT least(4 * CAST(:limit AS int), 8 * CAST(:limit AS int) / (SELECT count(*)::int FROM places) + 1)
         ) w
     ), placed AS (
         SELECT c.*,
                coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at) AS place
         FROM candidates c LEFT JOIN held h ON h.tenant = c.tenant
-    ), due AS (
-        SELECT c.*, c.place / coalesce(v.weight, 1) AS turn
-        FROM placed c
+    ), in_turn AS (
+        SELECT c.at FROM placed c
         LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:weights AS float[]), CAST(:most AS bigint[]))
              AS v(tenant, weight, most) ON v.tenant = c.tenant
         WHERE c.place <= coalesce(v.most, CAST(:most_of_others AS bigint), c.place)
-        ORDER BY turn, c.lane, c.due_at LIMIT CAST(:limit AS int)
+        ORDER BY c.place / coalesce(v.weight, 1), c.lane, c.due_at
+    ), due AS (
+        SELECT w.* FROM in_turn c CROSS JOIN LATERAL (
+            SELECT {columns} FROM {table} w WHERE w.ctid = c.at AND {may_be_claimed} FOR UPDATE SKIP LOCKED) w
+        LIMIT CAST(:limit AS int)
     )"""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -23,6 +24,7 @@ from shared.domain.errors import InvalidInput, Permanent, Unavailable
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=20)
+_SETTLEMENTS_FIRST_SECONDS = 1.0  # workers try to settle every half second while the ledger is away
 _LOST = (
     exc.OperationalError,
     exc.InterfaceError,
@@ -101,6 +103,8 @@ class Database:
         self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE, pooler: Pooler = "none"
     ) -> None:
         bound = 0.0 if patience is None else patience.total_seconds()
+        self._away = False
+        self._back_at = -_SETTLEMENTS_FIRST_SECONDS
         try:
             address = make_url(url).set(drivername="postgresql+asyncpg")
         except (exc.ArgumentError, ValueError):  # the latter where the port is no number
@@ -139,6 +143,7 @@ class Database:
             async with self.engine.begin() as connection:
                 yield connection
         except _LOST as error:
+            self._away = True
             raise _unavailable(error) from error
         except exc.DBAPIError as error:
             cause = error.orig.__cause__ if error.orig else None
@@ -149,10 +154,30 @@ class Database:
                     retry_after=_RETRY_AFTER,
                 ) from error
             if error.connection_invalidated or isinstance(cause, _LOST):
+                self._away = True
                 raise _unavailable(error) from error
             if isinstance(cause, asyncpg.DataError):
                 raise Permanent("the ledger (PostgreSQL) cannot keep a value that it was given") from error
             raise
+        else:
+            if self._away:
+                self._away, self._back_at = False, time.monotonic()
+
+    @asynccontextmanager
+    async def begin_claim(self) -> AsyncIterator[AsyncConnection]:
+        """`begin` for claims of work: after an outage they wait until settlements had a second to go first.
+
+        Leases end during an outage, while the answers that were paid for under them wait in their workers: who claims
+        that work at once pays for it again.
+
+        Raises:
+            Unavailable: as `begin`, also where PostgreSQL is still away.
+        """
+        if self._away:
+            await self.ping()
+        await asyncio.sleep(self._back_at + _SETTLEMENTS_FIRST_SECONDS - time.monotonic())
+        async with self.begin() as connection:
+            yield connection
 
     async def ping(self) -> None:
         """Return when PostgreSQL has answered.

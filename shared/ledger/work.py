@@ -92,7 +92,7 @@ class Work:
     async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
         """Claim documents to be parsed; with `suspects` suspects alone, for a worker that holds nothing else."""
         statement = claims.CLAIM_DOCUMENTS[suspects]
-        async with self._database.begin() as connection:
+        async with self._database.begin_claim() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             begun = await versions.begin_anew(connection, [row["id"] for row in claimed]) if claimed else {}
         return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
@@ -154,7 +154,7 @@ class Work:
         """
         parameters = self._claim(limit, suspects=suspects) | self._most_chunks(suspects=suspects)
         try:
-            async with self._database.begin() as connection:
+            async with self._database.begin_claim() as connection:
                 claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
                 chunks = [rows.chunk_to_generate(row) for row in claimed]
                 taken = await _set_keys(connection, chunks, key_of) if key_of else []
@@ -224,7 +224,7 @@ class Work:
         With `suspects` suspects alone, for a worker that holds nothing else.
         """
         parameters = self._claim(limit, suspects=suspects) | {"embedding_model": self._embedding_model}
-        async with self._database.begin() as connection:
+        async with self._database.begin_claim() as connection:
 
             async def claim(statement: TextClause, limit: int) -> list[ChunkToIndex]:
                 found = await connection.execute(statement, parameters | {"limit": limit})
