@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from enum import IntEnum
 from functools import partial
@@ -14,7 +14,7 @@ import asyncpg
 import orjson
 import structlog
 import tenacity
-from sqlalchemy import Connection, event, exc, text
+from sqlalchemy import Connection, RowMapping, TextClause, event, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -101,6 +101,7 @@ class Database:
         self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE, pooler: Pooler = "none"
     ) -> None:
         bound = 0.0 if patience is None else patience.total_seconds()
+        self._pool_size = pool_size
         try:
             address = make_url(url).set(drivername="postgresql+asyncpg")
         except (exc.ArgumentError, ValueError):  # the latter where the port is no number
@@ -109,6 +110,7 @@ class Database:
             address,
             pool_size=pool_size,
             max_overflow=0,
+            pool_use_lifo=True,  # the connection that was used last has the statements prepared
             pool_timeout=10,
             pool_recycle=1800,
             hide_parameters=True,  # an error is logged, and texts of documents must not be
@@ -122,8 +124,11 @@ class Database:
         sync = self.engine.sync_engine
         if pooler == "none":
             event.listen(sync, "connect", partial(_bound_session, bound))
+            # A statement alone needs no BEGIN and no COMMIT, which are two round trips of three.
+            self._for_one = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         else:
             event.listen(sync, "begin", partial(_bound_transaction, bound))
+            self._for_one = self.engine  # the bound holds for the transaction in which it is set
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
@@ -135,24 +140,29 @@ class Database:
                 the commit itself. Every statement of the ledger can be applied twice for that reason.
             Permanent: PostgreSQL cannot store a value, such as a NUL in a text.
         """
-        try:
+        with _ledger_errors():
             async with self.engine.begin() as connection:
                 yield connection
-        except _LOST as error:
-            raise _unavailable(error) from error
-        except exc.DBAPIError as error:
-            cause = error.orig.__cause__ if error.orig else None
-            if isinstance(cause, _COLLISIONS):
-                raise Collided(
-                    "another transaction of the ledger (PostgreSQL) stood in the way",
-                    component="ledger",
-                    retry_after=_RETRY_AFTER,
-                ) from error
-            if error.connection_invalidated or isinstance(cause, _LOST):
-                raise _unavailable(error) from error
-            if isinstance(cause, asyncpg.DataError):
-                raise Permanent("the ledger (PostgreSQL) cannot keep a value that it was given") from error
-            raise
+
+    async def rows(self, statement: TextClause, parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
+        """Execute one statement, which is a transaction of its own, and return its rows.
+
+        Raises:
+            Collided, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it went away.
+        """
+        with _ledger_errors():
+            async with self._for_one.begin() as connection:
+                return (await connection.execute(statement, parameters)).mappings().all()
+
+    async def warm(self, connections: int = 2) -> None:
+        """Open connections that a process needs at once: one takes 20 ms, far more where much begins.
+
+        A ledger that is away is no error here.
+        """
+        with suppress(Unavailable), _ledger_errors():
+            async with AsyncExitStack() as opened:
+                for _ in range(min(connections, self._pool_size)):
+                    await opened.enter_async_context(self.engine.connect())
 
     async def ping(self) -> None:
         """Return when PostgreSQL has answered.
@@ -160,8 +170,7 @@ class Database:
         Raises:
             Unavailable: PostgreSQL cannot be reached.
         """
-        async with self.begin() as connection:
-            await connection.execute(_PING)
+        await self.rows(_PING)
 
     async def aclose(self) -> None:
         await self.engine.dispose()
@@ -170,6 +179,28 @@ class Database:
 async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
     """Wait for a lock and hold it until the transaction ends."""
     await connection.execute(_LOCK, {"number": which})
+
+
+@contextmanager
+def _ledger_errors() -> Iterator[None]:
+    """Map the driver's exceptions to ours."""
+    try:
+        yield
+    except _LOST as error:
+        raise _unavailable(error) from error
+    except exc.DBAPIError as error:
+        cause = error.orig.__cause__ if error.orig else None
+        if isinstance(cause, _COLLISIONS):
+            raise Collided(
+                "another transaction of the ledger (PostgreSQL) stood in the way",
+                component="ledger",
+                retry_after=_RETRY_AFTER,
+            ) from error
+        if error.connection_invalidated or isinstance(cause, _LOST):
+            raise _unavailable(error) from error
+        if isinstance(cause, asyncpg.DataError):
+            raise Permanent("the ledger (PostgreSQL) cannot keep a value that it was given") from error
+        raise
 
 
 def _unavailable(error: BaseException) -> Unavailable:

@@ -4,7 +4,9 @@ import pytest
 from sqlalchemy import exc, text
 from structlog.testing import capture_logs
 
+from embedded.ports import free_port
 from shared.domain.errors import Unavailable
+from shared.ledger.database import Database
 
 
 async def test_an_unexpected_error_shows_no_parameter(services):
@@ -20,6 +22,16 @@ async def sort_much(services):
         for name, value in (("temp_file_limit", "0"), ("work_mem", "64kB")):
             await connection.execute(text(f"SET LOCAL {name} = '{value}'"))
         await connection.execute(text("SELECT count(*) FROM (SELECT generate_series(1, 200000) n ORDER BY 1 DESC) s"))
+
+
+async def test_connections_are_opened_ahead_where_the_ledger_is_there(settings):
+    url = settings.database_url.get_secret_value()
+    away = f"postgresql://nobody:nothing@127.0.0.1:{free_port()}/none"
+    for address, most, opened in ((url, 4, 2), (url, 1, 1), (away, 4, 0)):
+        database = Database(address, pool_size=most)
+        await database.warm(2)
+        assert database.engine.pool.checkedin() == opened
+        await database.aclose()
 
 
 async def test_what_postgresql_is_short_of_is_for_the_log_alone(services):
