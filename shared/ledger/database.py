@@ -59,6 +59,11 @@ _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 # Wait for a lock, which the end of the transaction releases.
 _LOCK = text("SELECT pg_advisory_xact_lock(:number)")
 
+# Have every type of array that statements use. The driver of a connection asks the server for a type when it first
+# meets it, each time by 10 ms of planning.
+_ELEMENTS = ("uuid", "text", "bytea", "bigint", "int", "float", "boolean", "timestamptz")
+_ARRAYS = text(f"SELECT {', '.join(f'CAST(NULL AS {element}[])' for element in _ELEMENTS)}")
+
 # Do nothing, but over a connection.
 _PING = text("SELECT 1")
 
@@ -162,7 +167,8 @@ class Database:
         with suppress(Unavailable), _ledger_errors():
             async with AsyncExitStack() as opened:
                 for _ in range(min(connections, self._pool_size)):
-                    await opened.enter_async_context(self.engine.connect())
+                    connection = await opened.enter_async_context(self.engine.connect())
+                    await connection.execute(_ARRAYS)
 
     async def ping(self) -> None:
         """Return when PostgreSQL has answered.

@@ -41,3 +41,16 @@ async def test_what_postgresql_is_short_of_is_for_the_log_alone(services):
     assert "temp" not in caught.value.message
     (answered,) = [entry for entry in logs if entry["event"] == "ledger.answered"]
     assert "temp_file_limit" in answered["words"]
+
+
+async def test_a_connection_that_was_opened_ahead_knows_the_types_of_arrays(settings):
+    database, sent = Database(settings.database_url.get_secret_value(), pool_size=1), []
+    await database.warm(1)
+    async with database.engine.connect() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+        driver.add_query_logger(lambda query: sent.append(query.query))
+        for kind in ("uuid", "text", "bigint", "float"):
+            await connection.execute(text(f"SELECT CAST(:given AS {kind}[])"), {"given": []})
+    await database.aclose()
+
+    assert not any("typeinfo" in query for query in sent)
