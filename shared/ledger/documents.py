@@ -253,10 +253,9 @@ class Documents:
         version too: it takes the place of the edit. The document is durable when this returns; it is not yet
         parsed.
         """
+        if inserted := await self._database.rows(_INSERT, _new_row(new)):
+            return Submission(_document(inserted[0], new.collection.name), accepted=True)
         async with self._database.begin() as connection:
-            inserted = await _insert(connection, new)
-            if inserted is not None:
-                return Submission(_document(inserted, new.collection.name), accepted=True)
             name = {"collection_id": new.collection.id, "external_id": new.external_id}
             document_id = (await connection.execute(_LOCK_SAME_NAME, name)).scalar_one_or_none()
             if document_id is None:
@@ -418,15 +417,13 @@ class Documents:
         return used
 
 
-async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:
-    parameters = _content(new) | {
+def _new_row(new: NewDocument) -> dict[str, Any]:
+    return _content(new) | {
         "id": uuid4(),
         "tenant": new.collection.tenant,
         "collection_id": new.collection.id,
         "external_id": new.external_id,
     }
-    row: RowMapping | None = (await connection.execute(_INSERT, parameters)).mappings().one_or_none()
-    return row
 
 
 async def _replace(connection: AsyncConnection, row: RowMapping, new: NewDocument) -> RowMapping:

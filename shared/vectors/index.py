@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -129,6 +129,7 @@ class Index:
             self._client.http.client.add_middleware(self._addresses.middleware)
         self._layout = layout or Layout()
         self._known: set[str] = set()
+        self._creating = asyncio.Lock()
         self._indexed = defaultdict[str, set[str]](set)  # the keys of declared fields, by collection
         self._away = False  # whether the last request got no answer
         self._refusing: set[str] = set()  # collections whose last write was not taken
@@ -150,6 +151,11 @@ class Index:
         """
         if name in self._known:
             return
+        async with self._creating:  # batches that begin together wait for one creation
+            if name not in self._known:
+                await self._complete(name, dimensions)
+
+    async def _complete(self, name: str, dimensions: int) -> None:
         with self._writing(name), self._errors():
             if not await self._client.collection_exists(name):
                 await self._create(name, dimensions)
@@ -166,8 +172,11 @@ class Index:
         # Before the first point: an index made later is built over everything that is there. A creation that was
         # interrupted is completed here.
         with self._writing(name), self._errors():
-            for field in _INDEXED.keys() - info.payload_schema.keys():
-                await self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
+            lacking = _INDEXED.keys() - info.payload_schema.keys()
+            await _all_of(
+                self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
+                for field in lacking
+            )
         self._known.add(name)
 
     async def _create(self, name: str, dimensions: int) -> None:
@@ -191,10 +200,7 @@ class Index:
         condition = replaceable.model_dump(mode="json", exclude_none=True)
         await self._index_fields(name, points)
         # To the end of each: a request that ended after its chunks were given up would write points of the dead.
-        requests = [self._upsert(name, body) for body in _bodies(points, condition)]
-        for error in await asyncio.gather(*requests, return_exceptions=True):
-            if error is not None:
-                raise error
+        await _all_of(self._upsert(name, body) for body in _bodies(points, condition))
 
     async def _index_fields(self, name: str, points: Sequence[Point]) -> None:
         """Make the payload indexes that the collection lacks of declared fields which these points have.
@@ -529,6 +535,13 @@ class Index:
             self._away = True
             raise
         self._away = False
+
+
+async def _all_of(requests: Iterable[Awaitable[object]]) -> None:
+    """Send requests at once, and wait for each of them, also where one fails."""
+    for result in await asyncio.gather(*requests, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:

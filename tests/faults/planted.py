@@ -141,7 +141,7 @@ BUGS = (
         "the free slots go to whoever came first",
         "tests/faults/test_fairness.py::test_a_tenants_few_chunks_overtake_anothers_many",
         "shared/ledger/claims.py",
-        (("ORDER BY c.place / coalesce(v.weight, 1), c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
+        (("ORDER BY turn, c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
     ),
     Bug(
         "nobody wakes workers again for what is due",
