@@ -236,7 +236,7 @@ async def test_a_full_disk_is_told_and_leaves_nothing(*, client, services, setti
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("shared.storage.uploads.os.fsync", full)
+    monkeypatch.setattr("shared.storage.folder.os.fsync", full)
     request_ = {"files": {"file": ("a", content.encode())}} if form else {"json": {"text": content}}
     reply = await client.post("/v1/documents", **request_)
 
