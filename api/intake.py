@@ -42,6 +42,7 @@ class RawDocument:
     upload: Upload
     filename: str | None
     media_type: str | None
+    token: str | None = None  # of the address to which the bytes were sent
 
 
 async def receive(
@@ -57,14 +58,16 @@ async def receive(
     On every error neither a row nor a file is left.
     """
     async with UploadGuard(services.uploads) as guard:
-        raw = await read(request, guard, services.settings)
+        raw = await read(request, tenant, guard, services.settings)
         new = await validate(raw, tenant, collection_cache)
         (submission,) = await submit([new], guard, services)
-        return submission
+    if raw.token is not None:
+        await services.uploads.withdraw(tenant, raw.token)
+    return submission
 
 
-async def read(request: Request, guard: UploadGuard, settings: Settings) -> RawDocument:
-    """Read the request, and store the document's bytes.
+async def read(request: Request, tenant: str, guard: UploadGuard, settings: Settings) -> RawDocument:
+    """Read the request, and store the document's bytes, unless they were sent to the store already.
 
     Raises:
         UnsupportedMedia: the body is neither a form nor JSON.
@@ -80,8 +83,8 @@ async def read(request: Request, guard: UploadGuard, settings: Settings) -> RawD
             return RawDocument(fields, form.upload, form.filename, form.media_type)
         case "application/json":
             body = await bodies.read_json(request, DocumentBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
-            upload = await guard.store_bytes(content_of(body), max_bytes=settings.max_upload_bytes)
-            return RawDocument(body, upload, body.filename, body.media_type)
+            upload = await _stored(body, tenant, guard, settings.max_upload_bytes)
+            return RawDocument(body, upload, body.filename, body.media_type, body.upload)
     raise UnsupportedMedia("Send a form (multipart/form-data) with a `file`, or JSON (application/json).")
 
 
@@ -200,6 +203,15 @@ def media_type_of(value: str | None) -> str | None:
     if not _MEDIA_TYPE.fullmatch(kind):
         raise InvalidInput("The media type has the form `type/subtype`.", field="media_type")
     return kind
+
+
+async def _stored(body: DocumentBody, tenant: str, guard: UploadGuard, max_bytes: int) -> Upload:
+    if body.upload is None:
+        return await guard.store_bytes(content_of(body), max_bytes=max_bytes)
+    upload = await guard.take(tenant, body.upload, max_bytes=max_bytes)
+    if not upload.size_bytes:
+        raise InvalidInput("The document is empty.", field="upload")
+    return upload
 
 
 def content_of(body: DocumentContent) -> bytes:

@@ -47,6 +47,11 @@ class UploadGuard:
         self._upload = await self._uploads.store_bytes(content, max_bytes=max_bytes)
         return self._upload
 
+    async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
+        """Make what a client sent to the store itself an upload; raises as `Uploads.take`."""
+        self._upload = await self._uploads.take(tenant, token, max_bytes=max_bytes)
+        return self._upload
+
     async def store_pack(self, contents: Sequence[bytes]) -> list[Upload]:
         """Write several documents as one object; they are durable when this returns.
 

@@ -100,7 +100,7 @@ class DocumentContent(BodyModel):
 
 
 class DocumentBody(DocumentFields, DocumentContent):
-    """A document in JSON: either `text` or `content_base64`."""
+    """A document in JSON: `text`, `content_base64`, or the `upload` whose bytes were sent to the store."""
 
     model_config = example(
         collection="handbook",
@@ -109,6 +109,32 @@ class DocumentBody(DocumentFields, DocumentContent):
         text="# Leave\n\nEverybody has 30 days of leave a year.",
         metadata={"department": "hr", "year": 2026},
     )
+
+    upload: str | None = Field(None, max_length=100, description="of POST /v1/uploads, when the bytes were sent there")
+
+    @model_validator(mode="after")
+    def _one_content(self) -> Self:
+        if [self.text, self.content_base64, self.upload].count(None) != 2:  # noqa: PLR2004  of three
+            raise ValueError("Give the content once: as `text`, as `content_base64`, or as `upload`.")
+        return self
+
+
+class UploadOffer(ReplyModel):
+    """An address to which the bytes of one document may be sent."""
+
+    model_config = example(
+        upload="4f1c2a9be0d34c0c9a51f0a2b7c8d9e0",
+        url="https://bucket.s3.amazonaws.com/sent/default/4f1c2a9be0d34c0c9a51f0a2b7c8d9e0?X-Amz-Signature=0",
+        method="PUT",
+        headers={},
+        expires_in_seconds=900,
+    )
+
+    upload: str = Field(description="names the bytes in POST /v1/documents")
+    url: str = Field(description="signed: whoever has it may write there until it ends")
+    method: Literal["PUT"] = "PUT"
+    headers: dict[str, str] = Field(description="what the request to the address must have")
+    expires_in_seconds: int
 
 
 class BatchLine(DocumentDescription, DocumentContent):

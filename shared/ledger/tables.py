@@ -66,7 +66,7 @@ def _lease_columns() -> list[Column[object]]:
     ]
 
 
-# One row: whose ledger this is. The folder of uploads has the same id.
+# One row: whose ledger this is. The store of uploads has the same id.
 deployment = Table(
     "deployment",
     metadata,

@@ -29,9 +29,9 @@ _CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size
 # The documents that were handed in, one or many, in the order in which all writers lock them.
 SUBMITTED = """
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(
-        id uuid, external_id text, lane smallint, filename text, title text, media_type text, metadata jsonb,
-        ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea)
-    ORDER BY external_id
+        place int, id uuid, external_id text, lane smallint, filename text, title text, media_type text,
+        metadata jsonb, ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea)
+    ORDER BY external_id, place
 """
 
 # The content of versions that begin, for `d`: documents that the same statement writes from `n`, the submitted ones.
