@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+import orjson
 from pydantic import (
     AliasChoices,
     BaseModel,
@@ -40,6 +42,7 @@ from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _TENANT_LIMIT = re.compile(r"(?P<tenant>[^=]+)=(?P<requests>[1-9]\d{0,9})?/(?P<tokens>[1-9]\d{0,11})?")
+_STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
 _NEXT_ADDRESS = re.compile(r",\s*(?=https?://)")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
@@ -215,6 +218,12 @@ class Settings(BaseSettings):
         "foreask", pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,60}$", description="begins the names of Qdrant's collections"
     )
     data_dir: Path = Field(Path(".foreask"), description="uploads and embedded engines keep their files here")
+    store_url: str | None = Field(
+        None, description="uploads: file:///folder, s3://bucket/prefix, gs://… or az://…; default: a folder of data_dir"
+    )
+    store_options: SecretStr | None = Field(
+        None, description="JSON object of the object store's options, where its usual variables do not give them"
+    )
 
     # What new collections of Qdrant are made with; what is not set is as Qdrant has it.
     qdrant_shards: PositiveInt | None = Field(None, description="parts of a collection, on one node each")
@@ -353,6 +362,27 @@ class Settings(BaseSettings):
             value = values.get(variables[0], "")
             shown = _masked(value, secret=variables[0] in hidden)
             yield EffectiveSetting(variables[0], shown, origin(variables, given))
+
+    def store_config(self) -> dict[str, str]:
+        """The options of the object store."""
+        options = self.store_options
+        return {} if options is None else dict(orjson.loads(options.get_secret_value()))
+
+    @field_validator("store_url")
+    @classmethod
+    def _require_store(cls, value: str | None) -> str | None:
+        if value is not None and not _STORE.fullmatch(value):
+            raise ValueError("must be file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix")
+        return value
+
+    @field_validator("store_options")
+    @classmethod
+    def _require_options(cls, value: SecretStr | None) -> SecretStr | None:
+        with suppress(orjson.JSONDecodeError):
+            options = orjson.loads(value.get_secret_value()) if value is not None else {}
+            if isinstance(options, dict) and all(isinstance(option, str) for option in options.values()):
+                return value
+        raise ValueError('must be a JSON object of texts, such as {"aws_region": "eu-central-1"}')
 
     @field_validator("qdrant_url")
     @classmethod

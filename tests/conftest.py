@@ -19,6 +19,7 @@ from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.forkserver import ForkServer
+from tests.objects import S3, serving_s3
 from tests.transitions import refuse_unknown_transitions
 
 pytest_plugins = ["tests.ground", "tests.lanes"]
@@ -103,6 +104,13 @@ async def forget(services: AllServices) -> None:
 def forks() -> Iterator[ForkServer]:
     """Starts processes of the product without their seconds of imports."""
     with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """An S3 server on loopback."""
+    with serving_s3() as server:
         yield server
 
 

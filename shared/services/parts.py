@@ -29,6 +29,7 @@ from shared.ledger import (
 from shared.ledger.database import Database
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
 from shared.settings import Settings, require
+from shared.storage.opening import open_uploads
 from shared.storage.uploads import Uploads
 
 if TYPE_CHECKING:  # the parts below import these when they are made: not every role has them
@@ -90,7 +91,9 @@ class Parts:
 
     @cached_property
     def uploads(self) -> Uploads:
-        return Uploads(self.settings.data_dir / "uploads", self.ledger.deployment)
+        settings = self.settings
+        folder = settings.data_dir / "uploads"
+        return open_uploads(settings.store_url, settings.store_config(), folder, self.ledger.deployment)
 
     @cached_property
     def orphans(self) -> Orphans:

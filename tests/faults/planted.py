@@ -264,7 +264,7 @@ BUGS = (
     Bug(
         "a file is taken for gone where the folder of uploads is away",
         "tests/faults/test_uploads_fail.py::test_it_is_gone_for_a_while",
-        "shared/storage/uploads.py",
+        "shared/storage/folder.py",
         (
             (
                 "        except FileNotFoundError as error:",

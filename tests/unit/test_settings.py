@@ -123,7 +123,8 @@ def test_names_that_other_programs_read_are_known(monkeypatch, tmp_path, name):
     load()
 
 
-SECRETS = ["database_url", "redis_url", "qdrant_api_key", "llm_api_key", "embedding_api_key", "rerank_api_key"]
+KEYS = ["qdrant_api_key", "llm_api_key", "embedding_api_key", "rerank_api_key"]
+SECRETS = ["database_url", "redis_url", *KEYS]
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -136,6 +137,29 @@ def test_a_secret_may_come_from_a_file(monkeypatch, tmp_path, name):
     assert getattr(load(), name).get_secret_value() == "redis://user:secret@host"
 
 
+def test_the_options_of_a_store_are_a_json_object_and_may_come_from_a_file(monkeypatch, tmp_path):
+    (tmp_path / "options").write_text('{"aws_region": "eu-central-1"}')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_STORE_OPTIONS_FILE", "options")
+    assert load().store_config() == {"aws_region": "eu-central-1"}
+    assert load(store_options=None).store_config() == {}
+
+    monkeypatch.delenv("FOREASK_STORE_OPTIONS_FILE")
+    for value in ("hidden", '["hidden"]', '{"hidden": 1}'):
+        monkeypatch.setenv("FOREASK_STORE_OPTIONS", value)
+        with pytest.raises(InvalidInput, match=r"FOREASK_STORE_OPTIONS: .*must be a JSON object of texts") as caught:
+            load()
+        assert "hidden" not in str(caught.value)
+
+
+def test_the_url_of_a_store_has_a_known_form(monkeypatch):
+    for url in ("file:///mnt/uploads", "s3://bucket", "s3://bucket/prefix", "gs://bucket/a/b", "az://container/prefix"):
+        assert load(store_url=url).store_url == url
+    for url in ("/mnt/uploads", "file://host/folder", "s3:///prefix", "s3://key:secret@bucket", "http://host/bucket"):
+        with pytest.raises(InvalidInput, match=r"FOREASK_STORE_URL: .*must be file:///folder"):
+            load(store_url=url)
+
+
 def test_keys_may_come_from_a_file_that_the_env_file_names(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "keys").write_text(f"acme:{KEY}\n")
@@ -145,7 +169,7 @@ def test_keys_may_come_from_a_file_that_the_env_file_names(monkeypatch, tmp_path
 
 
 def test_every_secret_may_come_from_a_file():
-    assert sorted(name for name, _ in secrets(Settings)) == sorted([*SECRETS, "api_keys"])
+    assert sorted(name for name, _ in secrets(Settings)) == sorted([*SECRETS, "api_keys", "store_options"])
 
 
 def test_a_secret_that_is_given_twice_or_whose_file_cannot_be_read_is_refused(monkeypatch, tmp_path):

@@ -87,8 +87,7 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
 
 
 async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
-    path = await parser.uploads.locate(document.upload)
-    try:
+    async with parser.uploads.fetched(document.upload) as path:
         return await parser.sandbox.parse(
             path,
             filename=document.filename,
@@ -96,9 +95,6 @@ async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
             options=_chunking(parser.settings, document.options),
             questions=document.ready_questions or (),
         )
-    except Unreadable:
-        await parser.uploads.locate(document.upload)  # the folder may have gone meanwhile: the file is not at fault
-        raise
 
 
 def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:
