@@ -40,7 +40,7 @@ from shared.ledger.dead_letters import Choice
 from shared.ledger.query_log import QueryLogEntry
 from shared.ledger.rows import QUESTIONS
 from shared.ledger.schema import migrate
-from shared.ledger.work import Work
+from shared.providers.embedding import OpenAIEmbedder
 from shared.services import build
 from shared.services.all import AllServices
 from shared.vectors.points import accepted_point_id, chunk_point_id, question_point_id
@@ -99,7 +99,7 @@ class World:
         return {
             "parse": parse_stage(s.parser),
             "generate": generate_stage(s.generator),
-            "index": index_stage(s.indexer),
+            "index": index_stage(*s.indexers.values()),
         }
 
     async def sql(self, statement: str, **parameters: object) -> Sequence[Any]:
@@ -381,9 +381,10 @@ class Histories(RuleBasedStateMachine):
     def serve_another_model(self, another: bool) -> None:
         """Let those who index have another embedding model from now on, which no collection has, or theirs again."""
         indexer = self.services.indexer
-        model = "another-model" if another else self.services.settings.embedding_model
-        work = Work(self.services.database, worker="indexer", lease=indexer.work.lease, embedding_model=model)
-        self.stages["index"] = index_stage(replace(indexer, work=work))
+        embedder = indexer.embedder
+        if another:
+            embedder = replace(embedder, embedder=OpenAIEmbedder(embedder.embedder._provider, "another-model"))
+        self.stages["index"] = index_stage(replace(indexer, embedder=embedder))
 
     @rule(place=st.integers(0, len(STAGES) - 1))
     def claim(self, place: int) -> None:
