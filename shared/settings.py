@@ -361,22 +361,26 @@ class Settings(BaseSettings):
     def embedding_url(self) -> str:
         return self.embedding_base_url or self.llm_url
 
-    def served_embeddings(self) -> dict[str, Embedding]:
-        """The embeddings that the settings describe, by their names, the default one first.
+    def named_embeddings(self) -> dict[str, Embedding]:
+        """The entries of FOREASK_EMBEDDINGS, each with its server.
 
-        An entry of FOREASK_EMBEDDINGS without a server has that of the default one; the key goes to no other server.
+        An entry without a server has that of FOREASK_EMBEDDING_BASE_URL; its key goes to no other server.
         """
         of_server = {"base_url": self.embedding_url, "api_key": self.embedding_api_key or self.llm_api_key}
-        named = {
+        return {
             name: entry if entry.base_url else entry.model_copy(update=of_server | _key_of(entry))
             for name, entry in self.embeddings.items()
         }
-        default = self.embedding_model
+
+    def served_embeddings(self) -> dict[str, Embedding]:
+        """The embeddings that the settings describe, by their names, the default one first."""
+        named, default = self.named_embeddings(), self.embedding_model
         if default is None:
             return named
         single = Embedding(
             model=default,
-            **of_server,
+            base_url=self.embedding_url,
+            api_key=self.embedding_api_key or self.llm_api_key,
             dimensions=self.embedding_dimensions,
             query_prefix=self.embedding_query_prefix,
             passage_prefix=self.embedding_passage_prefix,

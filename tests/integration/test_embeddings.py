@@ -1,5 +1,6 @@
 """Embeddings by name: one process serves several, each with its own endpoint, size and prefixes."""
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -44,7 +45,7 @@ class Endpoint(ScriptedEndpoints):
 async def other():
     """A second server."""
     endpoint = Endpoint()
-    runner = web.AppRunner(endpoint.app(), access_log=None)
+    runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -201,21 +202,40 @@ async def test_an_embedding_is_chosen_before_the_first_document(serving, provide
         assert "migrate it" in other.json()["detail"]
 
 
-async def test_a_long_queue_of_one_embedding_leaves_room_for_another(serving, provider):
+async def test_a_slow_provider_leaves_room_for_another_embedding(serving, other, provider, wakes):
     async with serving() as built, client_of(built) as client:
-        await client.put("/v1/collections/new", json={"embedding": "e5"})
+        small = {"chunk_max_chars": 200, "chunk_overlap_chars": 0}
+        await client.put("/v1/collections/new", json={"embedding": "e5"} | small)
         slow = built.indexers["e5"]
-        for number in range(2 * 32 * slow.slots):
-            await hand_in(client, "new", f"slow {number}", text=f"Text {number}")
+        sections = [f"# Part {number}\n\n{TEXT * 3}" for number in range(2 * 32 * slow.slots)]
+        await hand_in(client, "new", text="\n\n".join(sections))
         await hand_in(client, "default")
         await work(built, "parse")
-
         stage = index_stage(*built.indexers.values())
-        claimed = await stage.claim(stage.slots)
 
-        names = [{chunk.embedding_model for chunk in batch} for batch in claimed]
-        assert names == [{"scripted-embedding"}, *[{"e5"}] * slow.slots]
-        await stage.give_back([lease for batch in claimed for lease in stage.leases_of(batch)])
+        wakes.clear()
+        claimed = await stage.claim(stage.slots)
+        assert embeddings_of(claimed) == ["scripted-embedding", *["e5"] * slow.slots]
+        assert wakes == ["index"]  # another worker may help
+
+        other.script.embedding_latency_seconds = 60
+        working = [asyncio.create_task(stage.work(batch, lambda: None)) for batch in claimed[1:]]
+        await hand_in(client, "default", "another")
+        await work(built, "parse")
+        again = await stage.claim(stage.slots)
+        assert embeddings_of(again) == ["scripted-embedding"]
+
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+        await stage.give_back([lease for batch in [*claimed, *again] for lease in stage.leases_of(batch)])
+        assert embeddings_of(await stage.claim(stage.slots)).count("e5") == slow.slots
+
+
+def embeddings_of(batches):
+    names = [{chunk.embedding_model for chunk in batch} for batch in batches]
+    assert all(len(of_batch) == 1 for of_batch in names)
+    return [name for of_batch in names for name in of_batch]
 
 
 async def test_limits_and_prices_are_each_embeddings_own(serving, provider):

@@ -113,13 +113,15 @@ async def test_a_collection_that_takes_no_write_holds_up_no_other(services, prov
         await Library(services, tenant).add("The keeper lives alone.", questions=["Who lives alone?"])
     await work(services, "parse")
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'refused'"))
+        change = text("UPDATE collections SET index_name = :name WHERE tenant = 'refused'")
+        await connection.execute(change, {"name": f"no/such/path-{services.indexer.space}"})
 
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
 
     (refused,) = [outcome for outcome in outcomes if isinstance(outcome, FailedAttempt)]
     (taken,) = [outcome for outcome in outcomes if isinstance(outcome, IndexOutcome)]
     assert not refused.decision.burns_attempt
+    assert "Qdrant" in refused.decision.reason
     assert taken.chunk.tenant == "taken"
 
 

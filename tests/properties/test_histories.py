@@ -28,6 +28,7 @@ from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
+from shared.domain.places import vector_space
 from shared.domain.records import CollectionOptions, Document, NewDocument
 from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
@@ -59,7 +60,8 @@ SECTIONS = tuple(
 UNREADABLE = "%PDF-1.4 broken \x00\x01"
 PROMPTS = (None, "ALPHA {title} {headings} {text}", "BETA {title} {headings} {text}")
 QUESTION = "When may one go there?"
-INDEX_NAME = "histories"  # of all histories: to make a collection in Qdrant takes longer than to empty it
+# Of all histories: to make a collection in Qdrant takes longer than to empty it.
+INDEX_NAME = f"histories-{vector_space('scripted-embedding')}"
 HISTORIES = {"short": 100, "full": 2_000, "soak": 2_000}
 
 
