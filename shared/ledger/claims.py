@@ -37,7 +37,9 @@ def _places(table: str, is_open: str, of: str = "") -> str:
         )"""
 
 
-def _fair(table: str, is_open: str, columns: str, only: str = "TRUE", *, of: str = "", limit: str = _LIMIT) -> str:
+def _fair(
+    table: str, is_open: str, columns: str, only: str = "TRUE", *, parts: str = "", of: str = "", limit: str = _LIMIT
+) -> str:
     """Return the common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
 
     Candidates are four times the rows that are wanted: workers that claim at the same moment pass over each other's.
@@ -48,6 +50,7 @@ def _fair(table: str, is_open: str, columns: str, only: str = "TRUE", *, of: str
         is_open: the rows that are open to the stage, in the words of its partial index.
         columns: those that `due` has of a row.
         only: the rows that this claim may take.
+        parts: joins what else divides the index of open rows, so that each part is read in the order of its due times.
         of: ends the names of the expressions, where a statement has several such chains.
         limit: the most rows.
     """
@@ -58,7 +61,7 @@ def _fair(table: str, is_open: str, columns: str, only: str = "TRUE", *, of: str
         WHERE {is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
     ), candidates{of} AS (
         SELECT p.tenant, p.lane, w.*
-        FROM places{of} p CROSS JOIN LATERAL (
+        FROM places{of} p {parts} CROSS JOIN LATERAL (
             SELECT w.ctid AS at, w.due_at FROM {table} w
             WHERE {may_be_claimed} AND w.tenant = p.tenant AND w.lane = p.lane AND {only}
             ORDER BY w.due_at
@@ -152,7 +155,10 @@ _ACCEPTED = f"""
     FROM accepted_questions a
     WHERE a.chunk_id = w.id AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.INDEXED}') ORDER BY a.id"""
 
-_OF_OWN_MODEL = "w.embedding_model = :embedding_model"
+# The index of chunks to be indexed is divided by the embedding. A worker claims those that it serves.
+_SERVED = "CROSS JOIN unnest(CAST(:embeddings AS text[])) AS m(name)"
+_OF_EMBEDDING = "w.embedding_model = m.name"
+_OF_SERVED = "w.embedding_model = ANY(CAST(:embeddings AS text[]))"
 
 # A chunk's questions are still to be written: its text goes first.
 _TEXT_ONLY = """
@@ -160,22 +166,22 @@ _TEXT_ONLY = """
     AND NOT EXISTS (SELECT 1 FROM completions p WHERE p.content_key = w.content_key OFFSET 0)"""
 
 # Claim chunks to be indexed, with their questions, where these are there, and those that users asked. A worker takes
-# none whose collection has another embedding model than its own. While an older version is live, every point of the
+# none whose collection has an embedding that it does not serve. While an older version is live, every point of the
 # newest one stays hidden.
 _OF_DUE = "w.id, w.version, w.may_have_points"
-_TEXTS_TO_INDEX = ("chunks", _TO_INDEX_TEXT, f"{_OF_DUE}, {_TEXT_ONLY} AS text_only", _OF_OWN_MODEL)
-_QUESTIONS_TO_INDEX = ("chunks", _TO_INDEX_QUESTIONS, f"{_OF_DUE}, false AS text_only", _OF_OWN_MODEL)
+_TEXTS_TO_INDEX = ("chunks", _TO_INDEX_TEXT, f"{_OF_DUE}, {_TEXT_ONLY} AS text_only", _OF_EMBEDDING)
+_QUESTIONS_TO_INDEX = ("chunks", _TO_INDEX_QUESTIONS, f"{_OF_DUE}, false AS text_only", _OF_EMBEDDING)
 _SUSPECTS_TO_INDEX = (
     "chunks",
     _TO_INDEX,
     f"{_OF_DUE}, ({_TO_INDEX_TEXT} AND {_TEXT_ONLY}) AS text_only",
-    _OF_OWN_MODEL,
+    _OF_SERVED,
 )
 # A quarter of a claim is for chunks whose questions are there; so is what texts leave of it.
 _FOR_QUESTIONS = f"greatest({_LIMIT} / 4, {_LIMIT} - (SELECT count(*)::int FROM due_texts))"
 _DUE_TO_INDEX = f"""
-    WITH RECURSIVE {_fair(*_TEXTS_TO_INDEX, of="_texts")},
-    {_fair(*_QUESTIONS_TO_INDEX, of="_questions", limit=_FOR_QUESTIONS)},
+    WITH RECURSIVE {_fair(*_TEXTS_TO_INDEX, parts=_SERVED, of="_texts")},
+    {_fair(*_QUESTIONS_TO_INDEX, parts=_SERVED, of="_questions", limit=_FOR_QUESTIONS)},
     due AS (
         (SELECT id, version, may_have_points, text_only FROM due_texts ORDER BY turn, lane, due_at
          LIMIT {_LIMIT} - (SELECT count(*)::int FROM due_questions))
@@ -191,8 +197,8 @@ _CLAIM_TO_INDEX = f"""
         FROM due WHERE w.id = due.id AND w.version = due.version
         RETURNING w.*, due.may_have_points AS had_points, due.text_only
     )
-    SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.options, d.external_id, v.filename, v.metadata, w.ordinal, {_CONTENT} AS content,
+    SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, w.embedding_model,
+              l.index_name, l.options, d.external_id, v.filename, v.metadata, w.ordinal, {_CONTENT} AS content,
               coalesce(d.live_version <> w.version, false) AS hidden,
               w.ready_made,
               coalesce((SELECT t.ready_questions {_OF_CHUNK} AND w.ready_made),
@@ -235,15 +241,13 @@ def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> s
                 ORDER BY w.due_at LIMIT 1) w))"""
 
 
-# The index of chunks to be indexed is divided by the embedding model. Chunks of a model that no worker has wake one in
-# vain: it claims nothing.
+# Chunks of an embedding that no worker serves wake one in vain: it claims nothing.
 _MODELS = "CROSS JOIN (SELECT DISTINCT embedding_model AS name FROM collections) m"
-_OF_MODEL = "w.embedding_model = m.name"
 
 
 # See which stages have rows that may be claimed.
 DUE = text(f"""
     SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_GENERATE)} AS generate,
-           {_is_due("chunks", _TO_INDEX_TEXT, _MODELS, _OF_MODEL)}
-           OR {_is_due("chunks", _TO_INDEX_QUESTIONS, _MODELS, _OF_MODEL)} AS index
+           {_is_due("chunks", _TO_INDEX_TEXT, _MODELS, _OF_EMBEDDING)}
+           OR {_is_due("chunks", _TO_INDEX_QUESTIONS, _MODELS, _OF_EMBEDDING)} AS index
 """)
