@@ -167,7 +167,7 @@ _CLAIM_TO_INDEX = f"""
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
       AND v.document_id = w.document_id AND v.version = w.version
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.options, d.external_id, v.filename, v.metadata, w.ordinal, {_CONTENT} AS content,
+              l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal, {_CONTENT} AS content,
               coalesce(d.live_version <> w.version, false) AS hidden,
               w.ready_made,
               coalesce((SELECT t.ready_questions {_OF_CHUNK} AND w.ready_made),

@@ -16,6 +16,7 @@ from uuid import UUID
 from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.builds import BuildState
 from shared.domain.errors import NotFound
 from shared.domain.records import Attempt, ChunkState, DeadLetter, DeadReason, DocumentState
 from shared.ledger import states, versions
@@ -28,13 +29,15 @@ Step = Callable[[AsyncConnection, dict[str, Any]], Awaitable[tuple[int, bool]]]
 
 _OF_NEWEST = "JOIN documents d ON d.id = c.document_id AND d.version = c.version"
 
-# The dead chunks of a choice; a filter that is NULL lets everything through.
+# The dead chunks of a choice, in every build: what fails in one that is not live can be retried too. A filter that is
+# NULL lets everything through.
 _CHUNKS = f"""
     FROM chunks c
     {_OF_NEWEST}
     JOIN collections l ON l.id = d.collection_id
     WHERE c.tenant = :tenant AND c.state = '{ChunkState.DEAD}'
-      AND (CAST(:document_id AS uuid) IS NULL OR c.document_id = :document_id)
+      AND NOT {states.build_is_in((BuildState.DROPPING,), "l")}
+      AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
       AND (CAST(:letter_id AS uuid) IS NULL OR c.id = :letter_id)
       AND (CAST(:reason AS text) IS NULL OR c.error = :reason)
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
@@ -44,8 +47,9 @@ _CHUNKS = f"""
 _DOCUMENTS = f"""
     FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE d.tenant = :tenant AND d.state = '{DocumentState.FAILED}'
-      AND (CAST(:document_id AS uuid) IS NULL OR d.id = :document_id)
-      AND (CAST(:letter_id AS uuid) IS NULL OR d.id = :letter_id)
+      AND NOT {states.build_is_in((BuildState.DROPPING,), "l")}
+      AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
+      AND (CAST(:letter_id AS uuid) IS NULL OR d.public_id = :letter_id)
       AND (CAST(:reason AS text) IS NULL OR d.error = :reason)
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
 """
@@ -69,18 +73,18 @@ _OF_LOCKED = f"""
 
 # List letters of both kinds, the newest first.
 _PAGE = text(f"""
-    (SELECT 'chunk' AS kind, c.id, c.document_id, d.external_id, l.name AS collection, c.ordinal,
+    (SELECT 'chunk' AS kind, c.id, d.public_id AS document_id, d.external_id, l.name AS collection, c.ordinal,
             coalesce(c.error, '') AS reason, coalesce((c.history -> -1 ->> 'attempt')::int, 1) AS attempts,
             c.settled_at AS at, c.history
      {_CHUNKS}
        AND (CAST(:at AS timestamptz) IS NULL OR (c.settled_at, c.id) < (:at, CAST(:after AS uuid)))
      ORDER BY c.settled_at DESC, c.id DESC LIMIT :limit)
     UNION ALL
-    (SELECT 'document', d.id, d.id, d.external_id, l.name, NULL,
+    (SELECT 'document', d.public_id, d.public_id, d.external_id, l.name, NULL,
             coalesce(d.error, ''), coalesce((d.history -> -1 ->> 'attempt')::int, 1), d.updated_at, d.history
      {_DOCUMENTS}
-       AND (CAST(:at AS timestamptz) IS NULL OR (d.updated_at, d.id) < (:at, CAST(:after AS uuid)))
-     ORDER BY d.updated_at DESC, d.id DESC LIMIT :limit)
+       AND (CAST(:at AS timestamptz) IS NULL OR (d.updated_at, d.public_id) < (:at, CAST(:after AS uuid)))
+     ORDER BY d.updated_at DESC, d.public_id DESC LIMIT :limit)
     ORDER BY at DESC, id DESC LIMIT :limit
 """)
 
@@ -99,7 +103,10 @@ _COUNTS = text(f"""
 """)
 
 # See whether a document is there.
-_DOCUMENT = text(f"SELECT 1 FROM documents WHERE id = :id AND tenant = :tenant AND {states.exists()}")
+_DOCUMENT = text(f"""
+    SELECT 1 FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
+""")
 
 # Read the time by the ledger's clock.
 _NOW = text("SELECT now()")

@@ -43,14 +43,14 @@ _VISIBLE = f"""
     SELECT {_SHOWN}, l.name AS collection
     FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
     JOIN collections l ON l.id = d.collection_id
-    WHERE d.tenant = :tenant AND {states.exists("d")}
+    WHERE d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
 """
 
 # Write a new document; return no row where its collection has one of that external id.
 _INSERT = text(f"""
     WITH d AS (
-        INSERT INTO documents (id, tenant, collection_id, external_id, lane, state)
-        VALUES (:id, :tenant, :collection_id, :external_id, :lane, {states.SUBMIT.target()})
+        INSERT INTO documents (id, public_id, tenant, collection_id, external_id, lane, state)
+        VALUES (:id, :id, :tenant, :collection_id, :external_id, :lane, {states.SUBMIT.target()})
         ON CONFLICT (collection_id, external_id) WHERE {states.exists()} DO NOTHING
         RETURNING *
     ), v AS ({versions.INSERT_CONTENT})
@@ -73,33 +73,40 @@ _REPLACE = text(f"""
 """)
 
 # Read one document.
-_GET = text(f"{_VISIBLE} AND d.id = :id")
+_GET = text(f"{_VISIBLE} AND d.public_id = :id")
+
+# Read a document by its row.
+_GET_ROW = text(f"{_VISIBLE} AND d.id = :id")
 
 # Lock one document and read its state.
-_LOCK = text(f"SELECT state FROM documents WHERE id = :id AND tenant = :tenant AND {states.exists()} FOR UPDATE")
+_LOCK = text(f"""
+    SELECT d.state FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")} FOR UPDATE OF d
+""")
 
 # The newest documents of a tenant that filters let through; a filter that is NULL lets everything through. Each state
 # of each collection is one look into an index, however many other documents there are.
 _NEWEST = f"""
     SELECT d.id FROM collections l CROSS JOIN unnest(CAST(:states AS text[])) AS s(state) CROSS JOIN LATERAL (
-        SELECT d.id, d.created_at FROM documents d
+        SELECT d.id, d.created_at, d.public_id FROM documents d
         WHERE d.collection_id = l.id AND d.state = s.state AND {states.exists("d")}
           AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
-          AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, CAST(:after AS uuid)))
-        ORDER BY d.created_at DESC, d.id DESC LIMIT :limit) d
-    WHERE l.tenant = :tenant AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
-    ORDER BY d.created_at DESC, d.id DESC LIMIT :limit"""
+          AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.public_id) < (:at, CAST(:after AS uuid)))
+        ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit) d
+    WHERE l.tenant = :tenant AND {states.is_live("l")}
+      AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
+    ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit"""
 
 # List documents, the newest first.
-_PAGE = text(f"{_VISIBLE} AND d.id IN ({_NEWEST}) ORDER BY d.created_at DESC, d.id DESC")
+_PAGE = text(f"{_VISIBLE} AND d.id IN ({_NEWEST}) ORDER BY d.created_at DESC, d.public_id DESC")
 
 # List some of these documents.
 _PAGE_OF_IDS = text(f"""
-    {_VISIBLE} AND d.id = ANY(CAST(:ids AS uuid[])) AND d.state = ANY(CAST(:states AS text[]))
+    {_VISIBLE} AND d.public_id = ANY(CAST(:ids AS uuid[])) AND d.state = ANY(CAST(:states AS text[]))
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
       AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
-      AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, CAST(:after AS uuid)))
-    ORDER BY d.created_at DESC, d.id DESC LIMIT :limit
+      AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.public_id) < (:at, CAST(:after AS uuid)))
+    ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit
 """)
 
 # A row has the time at which its transaction began, and is seen when that transaction has ended: within 20 s, the bound
@@ -120,8 +127,10 @@ _IN_WORK = text(f"""
     {_VISIBLE} AND d.id IN (
         ({_NEWEST})
         UNION ALL
-        (SELECT id FROM documents WHERE tenant = :tenant AND {states.exists()} AND updated_at > now() - {_SEEN_AFTER}
-         ORDER BY updated_at DESC LIMIT :limit))
+        (SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+         WHERE d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
+           AND d.updated_at > now() - {_SEEN_AFTER}
+         ORDER BY d.updated_at DESC LIMIT :limit))
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
 
@@ -173,7 +182,7 @@ _LIVE_CHUNK_IDS = text(f"""
 _DELETE = text(f"""
     UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {_DUE_ANEW}
     FROM collections l
-    WHERE d.id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
     RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version
 """)
 
@@ -207,9 +216,17 @@ _LOCK_FINAL = text(f"""
 # Begin the next version of these documents in the bulk lane.
 _REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {_DUE_ANEW},")
 
-# Say how many documents of a tenant are in each state.
+# Find the rows that documents have in one build.
+_ROW_IDS = text(f"""
+    SELECT public_id, id FROM documents
+    WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {states.exists()}
+""")
+
+# Say how many documents of a tenant's live builds are in each state.
 _COUNTS = text(f"""
-    SELECT state, sum(rows)::bigint FROM {tallies.of_tenant("documents")} t GROUP BY state HAVING sum(rows) <> 0
+    SELECT state, sum(rows)::bigint FROM {tallies.of_tenant("documents")} t
+    WHERE part IN (SELECT l.id::text FROM collections l WHERE l.tenant = :tenant AND {states.is_live("l")})
+    GROUP BY state HAVING sum(rows) <> 0
 """)
 
 
@@ -259,7 +276,7 @@ class Documents:
             document_id = (await connection.execute(_LOCK_SAME_NAME, name)).scalar_one_or_none()
             if document_id is None:
                 raise Collided("the document was deleted meanwhile", component="ledger")
-            row = await _get(connection, new.collection.tenant, document_id)
+            row = await _get_row(connection, new.collection.tenant, document_id)
             if row["content_hash"] == new.content_hash:
                 return Submission(_document(row, new.collection.name), accepted=False)
             row = await _replace(connection, row, new)
@@ -326,8 +343,14 @@ class Documents:
         """
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
-            parameters = {"id": document_id, "version": row["version"], "after": after, "limit": limit}
+            parameters = {"id": row["id"], "version": row["version"], "after": after, "limit": limit}
             return [_chunk(chunk) for chunk in (await connection.execute(_CHUNKS, parameters)).mappings()]
+
+    async def row_ids(self, collection: Collection, document_ids: Sequence[UUID]) -> dict[UUID, UUID]:
+        """Return the ids under which a build has documents, by the ids that their owner knows; others are missing."""
+        parameters = {"collection": collection.id, "ids": list(document_ids)}
+        async with self._database.begin() as connection:
+            return {row.public_id: row.id for row in await connection.execute(_ROW_IDS, parameters)}
 
     async def live_chunk_ids(self, collection: Collection, external_ids: Sequence[str]) -> dict[str, set[str]]:
         """Return the ids of documents' chunks as queries see them, by external id; unknown documents are missing."""
@@ -353,8 +376,8 @@ class Documents:
             row = (await connection.execute(_DELETE, parameters)).mappings().one_or_none()
             if row is None:
                 raise _not_found(document_id)
-            await versions.supersede(connection, [document_id])
-            await connection.execute(_DELETE_ACCEPTED, {"id": document_id})
+            await versions.supersede(connection, [row["id"]])
+            await connection.execute(_DELETE_ACCEPTED, {"id": row["id"]})
         return DeletableDocument(**row)
 
     @again_after_collision
@@ -472,6 +495,11 @@ async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> R
     return row
 
 
+async def _get_row(connection: AsyncConnection, tenant: str, row_id: UUID) -> RowMapping:
+    row: RowMapping = (await connection.execute(_GET_ROW, {"tenant": tenant, "id": row_id})).mappings().one()
+    return row
+
+
 def _not_found(document_id: UUID) -> NotFound:
     return NotFound(f"There is no document {document_id}. GET /v1/documents lists those that exist.")
 
@@ -484,7 +512,7 @@ async def _with_progress(connection: AsyncConnection, rows: Sequence[RowMapping]
 
 def _document(row: RowMapping, collection: str, progress: Progress | None = None) -> Document:
     return Document(
-        id=row["id"],
+        id=row["public_id"],
         external_id=row["external_id"],
         collection=collection,
         state=DocumentState(row["state"]),

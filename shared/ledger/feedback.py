@@ -85,7 +85,7 @@ _TAKE_BACK = text(f"""
 
 # List a collection's accepted questions, the newest first.
 _PAGE = text(f"""
-    SELECT a.id, a.document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
+    SELECT a.id, d.public_id AS document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
     FROM accepted_questions a JOIN documents d ON d.id = a.document_id
     WHERE a.collection_id = :collection AND {states.TAKE_BACK.applies("a")}
       AND (CAST(:at AS timestamptz) IS NULL OR (a.created_at, a.id) < (:at, CAST(:after AS uuid)))

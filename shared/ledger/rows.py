@@ -97,6 +97,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         collection_id=row["collection_id"],
         index_name=row["index_name"],
         options=options_of(row["options"]),
+        public_id=row["public_id"],
         external_id=row["external_id"],
         filename=row["filename"],
         metadata=row["metadata"],
