@@ -16,7 +16,6 @@ from uuid import UUID
 from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.builds import BuildState
 from shared.domain.errors import NotFound
 from shared.domain.records import Attempt, ChunkState, DeadLetter, DeadReason, DocumentState
 from shared.ledger import states, versions
@@ -36,7 +35,7 @@ _CHUNKS = f"""
     {_OF_NEWEST}
     JOIN collections l ON l.id = d.collection_id
     WHERE c.tenant = :tenant AND c.state = '{ChunkState.DEAD}'
-      AND NOT {states.build_is_in((BuildState.DROPPING,), "l")}
+      AND NOT {states.is_dropping("l")}
       AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
       AND (CAST(:letter_id AS uuid) IS NULL OR c.id = :letter_id)
       AND (CAST(:reason AS text) IS NULL OR c.error = :reason)
@@ -47,7 +46,7 @@ _CHUNKS = f"""
 _DOCUMENTS = f"""
     FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE d.tenant = :tenant AND d.state = '{DocumentState.FAILED}'
-      AND NOT {states.build_is_in((BuildState.DROPPING,), "l")}
+      AND NOT {states.is_dropping("l")}
       AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
       AND (CAST(:letter_id AS uuid) IS NULL OR d.public_id = :letter_id)
       AND (CAST(:reason AS text) IS NULL OR d.error = :reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,16 +26,14 @@ from shared.domain.records import (
     NewDocument,
     Progress,
 )
-from shared.ledger import states, tallies, versions
+from shared.ledger import following, states, tallies, versions
+from shared.ledger.collections import collection_of
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
 from shared.ledger.rows import QUESTIONS, judged_questions
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
 _UPLOADS_PAGE = 10_000
-
-# A document that waits for its next version, with no trace of the attempts at the last one.
-_DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
 
 # A document with the content of its newest version.
 _SHOWN = "d.*, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash"
@@ -57,16 +56,17 @@ _INSERT = text(f"""
     SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
 """)
 
-# Lock the document that has an external id.
+# Lock the document that has an external id, and the builds that its collection has.
 _LOCK_SAME_NAME = text(f"""
-    SELECT id FROM documents
-    WHERE collection_id = :collection_id AND external_id = :external_id AND {states.exists()} FOR UPDATE
+    SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.collection_id = :collection_id AND d.external_id = :external_id AND {states.exists("d")}
+    FOR UPDATE OF d FOR KEY SHARE OF l
 """)
 
 # Begin the next version of a locked document with other content.
 _REPLACE = text(f"""
     WITH d AS (
-        UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = :lane, {_DUE_ANEW}
+        UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = :lane, {versions.DUE_ANEW}
         WHERE d.id = :id RETURNING d.*
     ), v AS ({versions.INSERT_CONTENT})
     SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
@@ -75,8 +75,11 @@ _REPLACE = text(f"""
 # Read one document.
 _GET = text(f"{_VISIBLE} AND d.public_id = :id")
 
-# Read a document by its row.
-_GET_ROW = text(f"{_VISIBLE} AND d.id = :id")
+# Read a document by its row, whichever build has it.
+_GET_ROW = text(f"""
+    SELECT {_SHOWN} FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+    WHERE d.id = :id
+""")
 
 # Lock one document and read its state.
 _LOCK = text(f"""
@@ -178,16 +181,24 @@ _LIVE_CHUNK_IDS = text(f"""
       AND d.external_id = ANY(CAST(:external_ids AS text[]))
 """)
 
-# Hide a document from its owner. Its version rises: a late writer of the last one is refused.
-_DELETE = text(f"""
-    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {_DUE_ANEW}
-    FROM collections l
-    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
-    RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version
+# Lock a document in the builds of its collection, and these builds, the live one first.
+_LOCK_ROWS = text(f"""
+    SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")}
+    ORDER BY {states.is_live("l")} DESC, l.build FOR UPDATE OF d FOR KEY SHARE OF l
 """)
 
-# Delete the accepted questions of a document that is being deleted.
-_DELETE_ACCEPTED = text("DELETE FROM accepted_questions WHERE document_id = :id")
+# Hide a document from its owner, in all builds: one that was filled just now may have it too. Its version rises: a late
+# writer of the last one is refused.
+_DELETE = text(f"""
+    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
+    FROM collections l
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
+    RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version, {states.is_live("l")} AS is_live
+""")
+
+# Delete the accepted questions of documents that are being deleted.
+_DELETE_ACCEPTED = text("DELETE FROM accepted_questions WHERE document_id = ANY(CAST(:ids AS uuid[]))")
 
 # Begin a reindex anew, and say how many documents are in no worker's hands.
 _BEGIN_REINDEX = text(f"""
@@ -214,7 +225,7 @@ _LOCK_FINAL = text(f"""
 """)
 
 # Begin the next version of these documents in the bulk lane.
-_REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {_DUE_ANEW},")
+_REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {versions.DUE_ANEW},")
 
 # Find the rows that documents have in one build.
 _ROW_IDS = text(f"""
@@ -260,27 +271,31 @@ class Documents:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @again_after_collision
     async def submit(self, new: NewDocument) -> Submission:
         """Write a document's row, or begin its next version where the newest one has other content.
+
+        So do the other builds of its collection, in the same transaction; the live one says what became of it.
 
         Idempotent: the same submission again changes nothing. The live version's content after a failed edit begins a
         version too: it takes the place of the edit. The document is durable when this returns; it is not yet
         parsed.
         """
+        while True:
+            try:
+                return await self._submit(new)
+            except _OtherIsLive as error:
+                new = dataclasses.replace(new, collection=error.live)
+
+    @again_after_collision
+    async def _submit(self, new: NewDocument) -> Submission:
         async with self._database.begin() as connection:
-            inserted = await _insert(connection, new)
-            if inserted is not None:
-                return Submission(_document(inserted, new.collection.name), accepted=True)
-            name = {"collection_id": new.collection.id, "external_id": new.external_id}
-            document_id = (await connection.execute(_LOCK_SAME_NAME, name)).scalar_one_or_none()
-            if document_id is None:
-                raise Collided("the document was deleted meanwhile", component="ledger")
-            row = await _get_row(connection, new.collection.tenant, document_id)
-            if row["content_hash"] == new.content_hash:
-                return Submission(_document(row, new.collection.name), accepted=False)
-            row = await _replace(connection, row, new)
-            return Submission(_document(row, new.collection.name), accepted=True)
+            row, accepted = await _write(connection, new)
+            live, *others = await following.builds_of(connection, new.collection.tenant, new.collection.name)
+            if live["id"] != new.collection.id:
+                raise _OtherIsLive(collection_of(live))
+            for build in others if accepted else ():
+                await following.follow(connection, build["id"], [row["id"]])
+            return Submission(_document(row, new.collection.name), accepted=accepted)
 
     async def get(self, tenant: str, document_id: UUID) -> Document:
         """Return a document with its progress.
@@ -373,12 +388,15 @@ class Documents:
         """
         async with self._database.begin() as connection:
             parameters = {"id": document_id, "tenant": tenant}
-            row = (await connection.execute(_DELETE, parameters)).mappings().one_or_none()
-            if row is None:
+            await connection.execute(_LOCK_ROWS, parameters)
+            rows = (await connection.execute(_DELETE, parameters)).mappings().all()
+            live = next((row for row in rows if row["is_live"]), None)
+            if live is None:
                 raise _not_found(document_id)
-            await versions.supersede(connection, [row["id"]])
-            await connection.execute(_DELETE_ACCEPTED, {"id": row["id"]})
-        return DeletableDocument(**row)
+            ids = [row["id"] for row in rows]
+            await versions.supersede(connection, ids)
+            await connection.execute(_DELETE_ACCEPTED, {"ids": ids})
+        return DeletableDocument(**{name: value for name, value in live.items() if name != "is_live"})
 
     @again_after_collision
     async def retry(self, tenant: str, document_id: UUID) -> Document:
@@ -439,6 +457,29 @@ class Documents:
         return used
 
 
+class _OtherIsLive(Exception):
+    """Another build has taken the place of the one that was written."""
+
+    def __init__(self, live: Collection) -> None:
+        super().__init__()
+        self.live = live
+
+
+async def _write(connection: AsyncConnection, new: NewDocument) -> tuple[RowMapping, bool]:
+    """Write a document to one build, whose row is locked by that; return it, and whether its content is new."""
+    inserted = await _insert(connection, new)
+    if inserted is not None:
+        return inserted, True
+    name = {"collection_id": new.collection.id, "external_id": new.external_id}
+    row_id = (await connection.execute(_LOCK_SAME_NAME, name)).scalar_one_or_none()
+    if row_id is None:
+        raise Collided("the document was deleted meanwhile", component="ledger")
+    row = (await connection.execute(_GET_ROW, {"id": row_id})).mappings().one()
+    if row["content_hash"] == new.content_hash:
+        return row, False
+    return await _replace(connection, row, new), True
+
+
 async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:
     parameters = _content(new) | {
         "id": uuid4(),
@@ -492,11 +533,6 @@ async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> R
     row: RowMapping | None = (await connection.execute(_GET, parameters)).mappings().one_or_none()
     if row is None:
         raise _not_found(document_id)
-    return row
-
-
-async def _get_row(connection: AsyncConnection, tenant: str, row_id: UUID) -> RowMapping:
-    row: RowMapping = (await connection.execute(_GET_ROW, {"tenant": tenant, "id": row_id})).mappings().one()
     return row
 
 

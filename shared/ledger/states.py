@@ -129,6 +129,11 @@ def build_is_in(states: Collection[BuildState], alias: str = "") -> str:
     return is_in(states, alias, "build_state")
 
 
+def is_dropping(alias: str = "") -> str:
+    """Return the SQL condition that a build is being deleted."""
+    return build_is_in((BuildState.DROPPING,), alias)
+
+
 # Builds that have, or are to have, what the live one has.
 FOLLOWERS = (BuildState.FILLING, BuildState.PAUSED, BuildState.FOLLOWING)
 

@@ -24,11 +24,14 @@ _MOST_SLICES = 4  # of one purge: a second
 # `greatest` leaves NULL out: most documents have no discarded version.
 NEXT = "version = greatest(d.version, d.discarded_version) + 1"
 
-_CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash"
+# A document that waits for its next version, with no trace of the attempts at the last one.
+DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
+
+CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash"
 
 # The content of a version that begins, for `d`: a document that the same statement writes.
 INSERT_CONTENT = f"""
-    INSERT INTO document_versions (document_id, version, {_CONTENT})
+    INSERT INTO document_versions (document_id, version, {CONTENT})
     SELECT d.id, d.version, :filename, :title, :media_type, CAST(:metadata AS jsonb),
            CAST(:ready_questions AS jsonb), :upload, :size_bytes, :content_hash
     FROM d RETURNING *
@@ -117,8 +120,8 @@ def next_of_same_content(sets: str = "") -> TextClause:
             UPDATE documents d SET {sets} {NEXT} FROM newest n WHERE d.id = n.id
             RETURNING d.*, n.version AS newest
         ), copied AS (
-            INSERT INTO document_versions (document_id, version, {_CONTENT})
-            SELECT b.id, b.version, {_CONTENT}
+            INSERT INTO document_versions (document_id, version, {CONTENT})
+            SELECT b.id, b.version, {CONTENT}
             FROM begun b JOIN document_versions v ON v.document_id = b.id AND v.version = b.newest
         )
         SELECT id, version FROM begun

@@ -14,6 +14,7 @@ from shared.domain.retry import RetryPolicy
 from shared.ledger import (
     Audit,
     Backlogs,
+    Builds,
     Calibrations,
     Collections,
     Costs,
@@ -67,9 +68,11 @@ class Parts:
     @cached_property
     def ledger(self) -> Ledger:
         database = self.database
+        collections = Collections(database, self.settings.qdrant_prefix, self.settings.embedding_dimensions)
         return Ledger(
             deployment=DeploymentIdentity(database),
-            collections=Collections(database, self.settings.qdrant_prefix, self.settings.embedding_dimensions),
+            collections=collections,
+            builds=Builds(database, collections),
             documents=Documents(database),
             work=self._work,
             backlogs=Backlogs(database),

@@ -1,0 +1,303 @@
+"""Another build of a collection is filled beside the live one, follows it, and takes its place."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.builds import BuildState
+from shared.domain.errors import Conflict, NotFound
+from shared.domain.records import CollectionOptions
+from tests.api import work
+from tests.conftest import Library
+from tests.tallies import DIFFERENCES
+
+MODEL = "test-embedding"
+NAME = ("default", "default")
+
+
+async def run(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        result = await connection.execute(text(statement), parameters)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+async def begun(services, **options):
+    return await services.ledger.builds.begin(
+        *NAME, options=CollectionOptions(**options), embedding_model=services.settings.embedding_model
+    )
+
+
+async def filled(services, **options):
+    build = await begun(services, **options)
+    while await services.ledger.builds.fill():
+        pass
+    return await services.ledger.builds.get(*NAME, build.number)
+
+
+async def rows_of(services, build):
+    """The external ids and the newest uploads of a build's documents."""
+    statement = """
+        SELECT d.external_id, d.public_id, v.upload
+        FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+        WHERE d.collection_id = :id AND d.state <> 'deleting' ORDER BY 1"""
+    return await run(services, statement, id=build.id)
+
+
+async def same(services, build):
+    """Whether a build has what the live one has."""
+    live = await services.ledger.collections.get(*NAME)
+    assert (await services.ledger.builds.differences(build)).none
+    assert await run(services, DIFFERENCES) == []
+    return await rows_of(services, build) == await rows_of(services, live)
+
+
+# --- fill ---
+
+
+async def test_a_build_is_filled_with_what_the_live_one_has(services, library, provider):
+    documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(3)]
+    await work(services)
+    calls = len(provider.requests) if hasattr(provider, "requests") else None
+
+    build = await filled(services)
+    await work(services)
+
+    assert build.state == BuildState.FOLLOWING
+    assert build.number == 2
+    assert await same(services, build)
+    progress = await services.ledger.builds.progress(build)
+    assert (progress.copied, progress.source_documents, progress.documents) == (3, 3, {"ready": 3})
+    assert calls is None or len(provider.requests) == calls
+    assert {d.id for d in documents} == {row[1] for row in await rows_of(services, build)}
+
+
+async def test_owners_see_the_live_build_alone(services, library, provider):
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    await filled(services)
+    await work(services)
+    ledger = services.ledger
+
+    assert [d.id for d in await ledger.documents.page("default")] == [document.id]
+    assert [d.id for d in await ledger.documents.page("default", ids=[document.id])] == [document.id]
+    assert (await ledger.documents.get("default", document.id)).state == "ready"
+    assert len(await ledger.documents.chunks("default", document.id)) == 1
+    assert [d.id for d in (await ledger.documents.changes("default", None)).documents] == [document.id]
+    assert await ledger.documents.counts("default") == {"ready": 1}
+    assert [c.name for c in await ledger.collections.page("default")] == ["default"]
+    ((copy,),) = await run(services, "SELECT id FROM documents WHERE id <> public_id")
+    with pytest.raises(NotFound):
+        await ledger.documents.get("default", copy)
+
+
+async def test_a_fill_goes_on_where_it_stopped(services, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.builds._SLICE", 2)
+    for number in range(5):
+        await library.add(f"Text number {number}.", f"{number}.md")
+    build = await begun(services)
+    builds = services.ledger.builds
+
+    assert await builds.fill()
+    assert (await builds.progress(build)).copied == 2
+    paused = await builds.pause(*NAME, build.number)
+    assert paused.state == BuildState.PAUSED
+    assert not await builds.fill()
+    await library.add("Followed.", "9.md")
+    assert (await builds.progress(build)).copied == 3
+    assert (await builds.resume(*NAME, build.number)).state == BuildState.FILLING
+    while await builds.fill():
+        pass
+
+    assert (await builds.get(*NAME, build.number)).state == BuildState.FOLLOWING
+    assert await same(services, build)
+
+
+async def test_a_fill_waits_while_many_documents_are_in_work(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.ledger.builds._MOST_OPEN", 2)
+    for number in range(3):
+        await library.add(f"Text number {number}.", f"{number}.md")
+    await work(services)
+    build = await begun(services)
+    builds = services.ledger.builds
+
+    assert await builds.fill()
+    assert not await builds.fill()
+    assert (await builds.progress(build)).copied == 2
+    await work(services)
+    assert await builds.fill()
+
+    assert await same(services, build)
+
+
+async def test_a_second_build_waits_for_the_first(services, library):
+    await library.add("A text.", "a.md")
+    await begun(services)
+
+    with pytest.raises(Conflict, match="The build 2 is filling"):
+        await begun(services)
+
+
+async def test_two_begin_at_once_and_one_does(services, library):
+    await library.add("A text.", "a.md")
+
+    results = await asyncio.gather(*(begun(services) for _ in range(4)), return_exceptions=True)
+
+    assert sorted(type(result).__name__ for result in results) == ["Build", "Conflict", "Conflict", "Conflict"]
+
+
+async def test_what_a_build_lacks_is_told(services, library):
+    await library.add("Missing.", "a.md")
+    await library.add("Stale.", "b.md")
+    build = await filled(services)
+    await run(services, "DELETE FROM documents WHERE collection_id = :id AND external_id = 'a.md'", id=build.id)
+    await run(
+        services,
+        "UPDATE document_versions SET upload = 'other' FROM documents d WHERE d.id = document_id"
+        " AND d.collection_id = :id AND d.external_id = 'b.md'",
+        id=build.id,
+    )
+    live = await services.ledger.collections.get(*NAME)
+    await run(
+        services,
+        "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
+        " SELECT gen_random_uuid(), gen_random_uuid(), tenant, :id, 'c.md', 'queued' FROM collections WHERE id = :live",
+        id=build.id,
+        live=live.id,
+    )
+
+    found = await services.ledger.builds.differences(build)
+
+    assert (found.missing, found.stale, found.orphaned) == (["a.md"], ["b.md"], ["c.md"])
+
+
+# --- follow ---
+
+
+async def test_a_build_follows_uploads_edits_and_deletions(services, library, provider):
+    await library.add("First.", "a.md")
+    gone = await library.add("Second.", "b.md")
+    again = await library.add("Third.", "c.md")
+    build = await filled(services)
+    await work(services)
+
+    await library.add("First, edited.", "a.md")
+    await services.ledger.documents.delete("default", gone.id)
+    await services.ledger.documents.delete("default", again.id)
+    await library.add("Third, written again.", "c.md")
+    await library.add("Fourth.", "d.md")
+    await work(services)
+
+    assert await same(services, build)
+    assert (await services.ledger.builds.progress(build)).documents == {"ready": 3}
+
+
+async def test_an_upload_that_saw_no_build_is_in_the_build(services, library):
+    """It holds the live build's row until it has committed; the build begins behind it."""
+    await library.add("A text.", "a.md")
+    new = await library.new("Late.", "b.md")
+    beginning = None
+    execute = services.database.begin
+
+    async with execute() as connection:
+        await connection.execute(
+            text(
+                "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
+                " VALUES ('00000000-0000-4000-8000-000000000001', '00000000-0000-4000-8000-000000000001', 'default',"
+                " :id, 'b.md', 'queued')"
+            ),
+            {"id": new.collection.id},
+        )
+        await connection.execute(
+            text(
+                "INSERT INTO document_versions (document_id, version, upload, size_bytes, content_hash)"
+                " VALUES ('00000000-0000-4000-8000-000000000001', 1, :upload, 1, '1')"
+            ),
+            {"upload": new.upload},
+        )
+        beginning = asyncio.create_task(filled(services))
+        await asyncio.sleep(0.2)
+        assert not beginning.done()
+    build = await beginning
+
+    assert await same(services, build)
+    assert len(await rows_of(services, build)) == 2
+
+
+async def blocked(services, statement, action, **parameters):
+    """Do something while a transaction holds what it has locked; return the task, which waits for it."""
+    async with services.database.begin() as connection:
+        await connection.execute(text(statement), parameters)
+        task = asyncio.create_task(action())
+        await asyncio.sleep(0.2)
+        assert not task.done()
+    return await task
+
+
+async def test_a_deletion_and_a_fill_wait_for_each_other(services, library):
+    document = await library.add("A text.", "a.md")
+    build = await begun(services)
+
+    async def meet():
+        return await asyncio.gather(
+            services.ledger.builds.fill(), services.ledger.documents.delete("default", document.id)
+        )
+
+    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", meet)
+
+    assert await same(services, await services.ledger.builds.get(*NAME, build.number))
+    assert await rows_of(services, build) == []
+
+
+@pytest.mark.parametrize("round_", range(5))
+async def test_edits_and_deletions_during_a_fill_reach_the_build(services, library, monkeypatch, round_):
+    monkeypatch.setattr("shared.ledger.builds._SLICE", 2)
+    documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(6)]
+    build = await begun(services)
+
+    async def fill():
+        while await services.ledger.builds.fill():
+            await asyncio.sleep(0)
+
+    await asyncio.gather(
+        fill(),
+        library.add("Edited.", f"{round_}.md"),
+        services.ledger.documents.delete("default", documents[round_ + 1].id),
+        library.add("New.", f"{round_}-new.md"),
+    )
+
+    assert await same(services, await services.ledger.builds.get(*NAME, build.number))
+
+
+async def test_an_upload_stays_while_any_build_names_it(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    ((upload,),) = await run(services, "SELECT DISTINCT upload FROM document_versions")
+
+    await run(
+        services,
+        "UPDATE document_versions SET obsolete = true FROM documents d WHERE d.id = document_id"
+        " AND d.collection_id <> :id",
+        id=build.id,
+    )
+    assert await services.ledger.work.purge_versions() == []
+    await run(services, "UPDATE document_versions SET obsolete = true")
+    assert await services.ledger.work.purge_versions() == [upload]
+
+
+async def test_another_tenant_has_builds_of_its_own(services, library):
+    other = Library(services, "other")
+    await library.add("A text.", "a.md")
+    await other.add("A text.", "a.md")
+
+    build = await filled(services)
+
+    assert await run(services, "SELECT tenant, count(*) FROM documents GROUP BY 1 ORDER BY 1") == [
+        ("default", 2),
+        ("other", 1),
+    ]
+    assert build.tenant == "default"
+    with pytest.raises(NotFound):
+        await services.ledger.builds.get("other", "default", 2)
