@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -18,12 +19,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.builds import Build, BuildDifferences, BuildProgress, BuildState
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import CollectionOptions, DocumentState
-from shared.ledger import following, states, tallies
+from shared.ledger import following, states, tallies, versions
 from shared.ledger.collections import Collections, options_json, options_of
 from shared.ledger.database import Database, again_after_collision
 
 _SLICE = 500  # documents of one transaction: a twentieth of a second
 _MOST_OPEN = 2_000  # documents of a build in work: others of the tenant must not wait behind a whole corpus
+_STILL_IN_MIND = timedelta(minutes=1)  # caches of the API remember a collection for 5 s, and a query takes some more
 _MOST_BUILDS = 3  # beside those that are being dropped: the live one, one before it and one to come
 
 # Lock the builds of a collection, for who changes which there are.
@@ -74,6 +76,67 @@ _FILLED_UNTIL = text("UPDATE collections SET filled_until = :until WHERE id = :i
 
 # End the fill of a build: it has every document.
 _END_FILL = text(f"UPDATE collections SET filled_until = NULL, {states.END_FILL.sets()} WHERE id = :id")
+
+# Take the place of the live build away: queries that have it in mind may still come for a while.
+_SWITCH_FROM = text(f"""
+    UPDATE collections SET {states.SWITCH_FROM.sets()}, live_until = now()
+    WHERE tenant = :tenant AND name = :name AND {states.is_live()}
+""")
+
+# Have queries see a build.
+_SWITCH_TO = text(f"UPDATE collections SET {states.SWITCH_TO.sets()}, live_until = NULL WHERE id = :id RETURNING *")
+
+# Have a build deleted.
+_DROP = text(f"UPDATE collections SET {states.DROP_BUILD.sets()}, filled_until = NULL WHERE id = :id RETURNING *")
+
+# Lock a build that is to be deleted, if queries and uploads no longer have it in mind.
+_LOCK_DROPPING = text(f"""
+    SELECT id FROM collections
+    WHERE {states.is_dropping()} AND emptied_at IS NULL
+      AND (live_until IS NULL OR live_until <= now() - CAST(:after AS interval))
+    ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+""")
+
+# Give documents of a build up. Its accepted questions go with their rows.
+_DELETE_DOCUMENTS = text(f"""
+    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
+    WHERE d.id = ANY(ARRAY(
+        SELECT id FROM documents WHERE collection_id = :id AND {states.exists()} LIMIT :limit FOR UPDATE))
+    RETURNING d.id
+""")
+
+# Delete the rows of a build's documents whose versions are gone. Their points go together, with the build.
+_DELETE_ROWS = text(f"""
+    DELETE FROM documents WHERE id = ANY(ARRAY(
+        SELECT d.id FROM documents d
+        WHERE d.collection_id = :id AND NOT ({states.exists("d")})
+          AND NOT EXISTS (SELECT 1 FROM document_versions v WHERE v.document_id = d.id)
+        LIMIT :limit))
+    RETURNING id
+""")
+
+# Write down that a build has no document left.
+_EMPTIED = text("""
+    UPDATE collections SET emptied_at = now()
+    WHERE id = :id AND NOT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
+""")
+
+# List builds without documents to which no worker can be writing any more.
+_LIST_EMPTIED = text("SELECT * FROM collections WHERE emptied_at <= now() - CAST(:after AS interval)")
+
+# Have a collection bear what a build of it has cost that goes.
+_BEAR_CHANGES = text("UPDATE spent_changes SET collection_id = :live WHERE collection_id = :id")
+_BEAR_COSTS = text("""
+    WITH gone AS (DELETE FROM spent_by_day WHERE tenant = :tenant AND collection_id = :id RETURNING *)
+    INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, prompt_tokens, completion_tokens, calls)
+    SELECT tenant, :live, kind, model, day, prompt_tokens, completion_tokens, calls FROM gone
+    ON CONFLICT (tenant, collection_id, kind, model, day) DO UPDATE
+    SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = d.completion_tokens + excluded.completion_tokens, calls = d.calls + excluded.calls
+""")
+
+# Delete a build that has no document and no point left.
+_FORGET = text(f"DELETE FROM collections WHERE id = :id AND {states.is_dropping()}")
 
 # Say how many documents of each state some builds of a tenant have.
 _COUNTS = text(f"""
@@ -136,7 +199,7 @@ class Builds:
             }
             return build_of((await connection.execute(_BEGIN, parameters)).mappings().one())
 
-    async def list(self, tenant: str, name: str) -> list[Build]:
+    async def list(self, tenant: str, name: str) -> Sequence[Build]:
         """Return the builds of a collection in order of their numbers.
 
         Raises:
@@ -189,6 +252,41 @@ class Builds:
                 row = (await connection.execute(_RESUME, {"id": row["id"]})).mappings().one()
             return build_of(row)
 
+    @again_after_collision
+    async def switch(self, tenant: str, name: str, number: int) -> Build:
+        """Have queries see another build, from the next one on; the one before follows it, for a switch back.
+
+        Uploads that are being written are waited for, and others wait: some milliseconds. Whether the build is good
+        enough is the caller's to know.
+
+        Raises:
+            NotFound: the collection has no build of that number.
+            Conflict: the build does not have every document yet, or is being dropped.
+        """
+        async with self._database.begin() as connection:
+            row = _require(await _locked(connection, tenant, name), number, BuildState.FOLLOWING, BuildState.LIVE)
+            if row["build_state"] != BuildState.LIVE:
+                await connection.execute(_SWITCH_FROM, {"tenant": tenant, "name": name})
+                row = (await connection.execute(_SWITCH_TO, {"id": row["id"]})).mappings().one()
+            return build_of(row)
+
+    @again_after_collision
+    async def drop(self, tenant: str, name: str, number: int) -> Build:
+        """Have a build deleted that is not live; it follows nothing from now on.
+
+        Its documents go in slices, a minute after it was live at the earliest.
+
+        Raises:
+            NotFound: the collection has no build of that number.
+            Conflict: the build is live.
+        """
+        async with self._database.begin() as connection:
+            wanted = (*states.FOLLOWERS, BuildState.DROPPING)
+            row = _require(await _locked(connection, tenant, name), number, *wanted)
+            if row["build_state"] != BuildState.DROPPING:
+                row = (await connection.execute(_DROP, {"id": row["id"]})).mappings().one()
+            return build_of(row)
+
     async def progress(self, build: Build) -> BuildProgress:
         """Return how many documents a build has, in which states, and how many the live one has."""
         async with self._database.begin() as connection:
@@ -227,6 +325,43 @@ class Builds:
             counts = (await _counts(connection, build.tenant, [build.id]))[build.id]
             room = _MOST_OPEN - sum(count for state, count in counts.items() if state in _IN_WORK)
             return room > 0 and await _fill_slice(connection, build, min(_SLICE, room))
+
+    @again_after_collision
+    async def delete_documents(self) -> bool:
+        """Delete some documents of a build that is being dropped; return whether more may wait.
+
+        Their chunks, versions and bytes go as those of other deleted documents do.
+        """
+        async with self._database.begin() as connection:
+            found = (await connection.execute(_LOCK_DROPPING, {"after": _STILL_IN_MIND})).scalar_one_or_none()
+            return found is not None and await _delete_slice(connection, found)
+
+    async def emptied(self, after: timedelta) -> Sequence[Build]:
+        """Return builds that are being dropped and have had no document for so long: their points may go."""
+        async with self._database.begin() as connection:
+            return [build_of(row) for row in (await connection.execute(_LIST_EMPTIED, {"after": after})).mappings()]
+
+    async def forget(self, build: Build) -> None:
+        """Delete the row of a build whose documents and points are gone; what it has cost stays the collection's."""
+        async with self._database.begin() as connection:
+            rows = await _locked(connection, build.tenant, build.name)
+            live = next(row["id"] for row in rows if row["build_state"] == BuildState.LIVE)
+            parameters = {"tenant": build.tenant, "id": build.id, "live": live}
+            await connection.execute(_BEAR_CHANGES, {"id": build.id, "live": live})
+            await connection.execute(_BEAR_COSTS, parameters)
+            await connection.execute(_FORGET, {"id": build.id})
+
+
+async def _delete_slice(connection: AsyncConnection, build_id: UUID) -> bool:
+    slice_ = {"id": build_id, "limit": _SLICE}
+    given_up = (await connection.execute(_DELETE_DOCUMENTS, slice_)).scalars().all()
+    if given_up:
+        await versions.supersede(connection, given_up)
+        return True
+    if (await connection.execute(_DELETE_ROWS, slice_)).all():
+        return True
+    await connection.execute(_EMPTIED, {"id": build_id})
+    return False
 
 
 async def _fill_slice(connection: AsyncConnection, build: Row[Any], limit: int) -> bool:

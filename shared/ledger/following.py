@@ -46,8 +46,8 @@ _COPY_CONTENT = f"""
 _INSERT = text(f"""
     WITH source AS ({_SOURCE}), begun AS (
         INSERT INTO documents (id, public_id, tenant, collection_id, external_id, version, lane, state, created_at)
-        SELECT gen_random_uuid(), public_id, tenant, CAST(:build AS uuid), external_id, source_version, 1, {states.SUBMIT.target()},
-               created_at
+        SELECT gen_random_uuid(), public_id, tenant, CAST(:build AS uuid), external_id, source_version, 1,
+               {states.SUBMIT.target()}, created_at
         FROM source ORDER BY external_id
         ON CONFLICT (collection_id, external_id) WHERE {states.exists()} DO NOTHING
         RETURNING id, version, external_id

@@ -238,6 +238,8 @@ def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
         | {
             "document_id": chunk.document_id,
             "collection_id": chunk.collection_id,
+            "tenant": chunk.tenant,
+            "index_name": chunk.index_name,
             "later": later,
         }
         for chunk, later in leases

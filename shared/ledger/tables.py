@@ -87,6 +87,7 @@ collections = Table(
     Column("build_state", Text, nullable=False, server_default=BuildState.LIVE),
     Column("filled_until", Text),  # the external id to which its fill has come; null where it is whole
     Column("live_until", DateTime(timezone=True)),  # when another build took its place; null: none has
+    Column("emptied_at", DateTime(timezone=True)),  # when the last document went of a build that is being dropped
     Column("options", JSONB, nullable=False),
     Column("embedding_model", Text, nullable=False),
     Column("index_name", Text, nullable=False),  # the collection in Qdrant, which others share
@@ -387,7 +388,9 @@ sweeps = Table(
     "sweeps",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=True),
-    Column("collection_id", Uuid, nullable=False),
+    Column("collection_id", Uuid, nullable=False),  # its place stands here: a dropped build's row is gone
+    Column("tenant", Text, nullable=False),
+    Column("index_name", Text, nullable=False),
     Column("document_id", Uuid, nullable=False),
     Column("below_version", Integer, nullable=False),
     Column("chunk_id", Uuid),  # null: the whole document

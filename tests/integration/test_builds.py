@@ -8,11 +8,12 @@ from sqlalchemy import text
 from shared.domain.builds import BuildState
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import CollectionOptions
+from shared.ingest.index.stage import _settle, index_batch
+from shared.query.retrieve import Query
 from tests.api import work
 from tests.conftest import Library
 from tests.tallies import DIFFERENCES
 
-MODEL = "test-embedding"
 NAME = ("default", "default")
 
 
@@ -58,7 +59,7 @@ async def same(services, build):
 async def test_a_build_is_filled_with_what_the_live_one_has(services, library, provider):
     documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(3)]
     await work(services)
-    calls = len(provider.requests) if hasattr(provider, "requests") else None
+    provider.reset()
 
     build = await filled(services)
     await work(services)
@@ -68,7 +69,7 @@ async def test_a_build_is_filled_with_what_the_live_one_has(services, library, p
     assert await same(services, build)
     progress = await services.ledger.builds.progress(build)
     assert (progress.copied, progress.source_documents, progress.documents) == (3, 3, {"ready": 3})
-    assert calls is None or len(provider.requests) == calls
+    assert provider.stats()["calls"] == 0
     assert {d.id for d in documents} == {row[1] for row in await rows_of(services, build)}
 
 
@@ -196,10 +197,8 @@ async def test_an_upload_that_saw_no_build_is_in_the_build(services, library):
     """It holds the live build's row until it has committed; the build begins behind it."""
     await library.add("A text.", "a.md")
     new = await library.new("Late.", "b.md")
-    beginning = None
-    execute = services.database.begin
 
-    async with execute() as connection:
+    async with services.database.begin() as connection:
         await connection.execute(
             text(
                 "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
@@ -301,3 +300,234 @@ async def test_another_tenant_has_builds_of_its_own(services, library):
     assert build.tenant == "default"
     with pytest.raises(NotFound):
         await services.ledger.builds.get("other", "default", 2)
+
+
+# --- switch ---
+
+
+async def searched(services, library, question, **more):
+    collection = await library.collection()
+    return (await services.retriever.retrieve(collection, Query(question, **more))).chunks
+
+
+async def test_a_switch_shows_the_other_build_under_the_same_ids(services, library, provider):
+    document = await library.add("The harbour opens at seven.", "a.md")
+    await work(services)
+    (before,) = await searched(services, library, "When does the harbour open?")
+    build = await filled(services, questions_per_chunk=3)
+    await work(services)
+
+    switched = await services.ledger.builds.switch(*NAME, build.number)
+
+    assert switched.state == BuildState.LIVE
+    live = await services.ledger.collections.get(*NAME)
+    assert (live.id, live.options.questions_per_chunk) == (build.id, 3)
+    (after,) = await searched(services, library, "When does the harbour open?")
+    assert after.document_id == before.document_id == str(document.id)
+    assert after.row_id != before.row_id
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.id, found.state, found.created_at) == (document.id, "ready", document.created_at)
+    assert [b.state for b in await services.ledger.builds.list(*NAME)] == ["following", "live"]
+
+
+async def test_queries_name_documents_by_their_owners_ids(services, library, provider, client):
+    first = await library.add("The harbour opens at seven.", "a.md")
+    await library.add("The harbour closes at nine.", "b.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    reply = await client.post(
+        "/v1/retrieve", json={"question": "When does the harbour open?", "document_ids": [str(first.id)]}
+    )
+
+    assert [chunk["document_id"] for chunk in reply.json()["chunks"]] == [str(first.id)]
+    deleted = await client.delete(f"/v1/documents/{first.id}")
+    assert deleted.status_code == 204
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
+async def test_a_rollback_finds_what_came_since(services, library, provider):
+    document = await library.add("The harbour opens at seven.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+    await library.add("The market opens at eight.", "b.md")
+    await library.add("The harbour opens at nine.", "a.md")
+    await work(services)
+
+    await services.ledger.builds.switch(*NAME, 1)
+
+    texts = {chunk.text for chunk in await searched(services, library, "When does it open?", top_k=5)}
+    assert texts == {"The market opens at eight.", "The harbour opens at nine."}
+    assert (await services.ledger.documents.get("default", document.id)).id == document.id
+    assert await same(services, await services.ledger.builds.get(*NAME, 2))
+
+
+async def test_only_a_whole_build_is_switched_to(services, library):
+    await library.add("A text.", "a.md")
+    build = await begun(services)
+
+    with pytest.raises(Conflict, match="The build 2 is filling, and not following or live"):
+        await services.ledger.builds.switch(*NAME, build.number)
+    with pytest.raises(NotFound, match="no build 7"):
+        await services.ledger.builds.switch(*NAME, 7)
+
+
+async def test_two_switches_at_once_leave_one_live_build(services, library):
+    await library.add("A text.", "a.md")
+    first = await filled(services)
+    await services.ledger.builds.switch(*NAME, first.number)
+    second = await filled(services)
+
+    await asyncio.gather(*(services.ledger.builds.switch(*NAME, number) for number in (1, second.number, 1, 2)))
+
+    states = [b.state for b in await services.ledger.builds.list(*NAME)]
+    assert sorted(states) == ["following", "following", "live"]
+
+
+async def test_an_upload_that_knows_the_build_before_a_switch_reaches_both(services, library, provider):
+    old = await library.new("Known before.", "a.md")
+    await library.add("A text.", "b.md")
+    build = await filled(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    submission = await services.ledger.documents.submit(old)
+
+    assert submission.accepted
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+    again = await services.ledger.documents.submit(old)
+    assert (again.accepted, again.document.id) == (False, submission.document.id)
+
+
+@pytest.mark.parametrize("round_", range(4))
+async def test_uploads_around_a_switch_have_the_same_winner_in_both_builds(services, library, round_):
+    await library.add("A text.", "a.md")
+    build = await filled(services)
+    news = [await library.new(f"Text number {number}.", "a.md") for number in range(6)]
+
+    async def switch():
+        await asyncio.sleep(0.002 * round_)
+        await services.ledger.builds.switch(*NAME, build.number)
+
+    await asyncio.gather(*(services.ledger.documents.submit(new) for new in news), switch())
+
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
+async def test_a_switch_waits_for_an_upload_and_the_upload_is_in_both(services, library):
+    await library.add("A text.", "a.md")
+    build = await filled(services)
+
+    async def meet():
+        return await asyncio.gather(library.add("Edited.", "a.md"), services.ledger.builds.switch(*NAME, build.number))
+
+    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", meet)
+
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
+# --- drop ---
+
+
+async def cleaned(services):
+    """Clean up until nothing is left to do, as when every lease has ended."""
+    for _ in range(20):
+        await services.cleaner.clean()
+        await run(services, "UPDATE sweeps SET due_at = now()")
+        await run(
+            services, "UPDATE collections SET emptied_at = now() - interval '1 hour' WHERE emptied_at IS NOT NULL"
+        )
+        dropping = await run(services, "SELECT 1 FROM collections WHERE build_state = 'dropping'")
+        if not dropping and not await run(services, "SELECT 1 FROM sweeps"):
+            return
+    raise AssertionError("something is left to do")
+
+
+async def test_nothing_of_a_dropped_build_remains(services, library, provider):
+    await library.add("A text.", "a.md")
+    await library.add("Another text.", "b.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    assert await services.index.count_points(build.place)
+
+    await services.ledger.builds.drop(*NAME, build.number)
+    await cleaned(services)
+
+    assert await services.index.count_points(build.place) == 0
+    assert [b.number for b in await services.ledger.builds.list(*NAME)] == [1]
+    live = await services.ledger.collections.get(*NAME)
+    for table in ("documents", "spent_by_day"):
+        assert await run(services, f"SELECT DISTINCT collection_id FROM {table}") == [(live.id,)] * (
+            table == "documents"
+        )
+    assert await run(services, "SELECT count(*) FROM chunks WHERE document_id NOT IN (SELECT id FROM documents)") == [
+        (0,)
+    ]
+    assert await run(services, DIFFERENCES) == []
+    assert len(await rows_of(services, live)) == 2
+    assert await searched(services, library, "text")
+
+
+async def test_a_live_build_is_not_dropped(services, library):
+    await library.add("A text.", "a.md")
+
+    with pytest.raises(Conflict, match="The build 1 is live"):
+        await services.ledger.builds.drop(*NAME, 1)
+
+
+async def test_a_build_that_was_live_just_now_is_dropped_a_minute_later(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+    before = await services.ledger.builds.drop(*NAME, 1)
+
+    await services.cleaner.clean()
+    assert len(await rows_of(services, before)) == 1
+    await library.add("Not followed.", "b.md")
+    assert len(await rows_of(services, before)) == 1
+    await run(
+        services, "UPDATE collections SET live_until = now() - interval '61 seconds' WHERE live_until IS NOT NULL"
+    )
+    await cleaned(services)
+
+    assert [b.number for b in await services.ledger.builds.list(*NAME)] == [2]
+
+
+async def test_a_late_writer_of_a_dropped_build_leaves_nothing(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await work(services, "parse")
+    late = await services.ledger.work.claim_to_index(10)
+    assert late
+    await services.ledger.builds.drop(*NAME, build.number)
+    await cleaned(services)
+
+    await _settle(services.indexer, [await index_batch(services.indexer, late)])
+    assert await services.index.count_points(build.place)
+    await cleaned(services)
+
+    assert await services.index.count_points(build.place) == 0
+
+
+async def test_what_a_dropped_build_has_cost_stays_the_collections(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    before = await services.ledger.costs.sums("default")
+    build = await filled(services)
+    await work(services)
+    both = await services.ledger.costs.sums("default")
+    await services.ledger.costs.fold()
+    await services.ledger.builds.drop(*NAME, build.number)
+    await cleaned(services)
+
+    after = await services.ledger.costs.sums("default")
+
+    assert after == both != before
+    assert {cost.collection for cost in after} == {"default"}
