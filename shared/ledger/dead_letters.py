@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import NotFound
 from shared.domain.records import Attempt, ChunkState, DeadLetter, DeadReason, DocumentState
-from shared.ledger import states, versions
+from shared.ledger import following, states, versions
 from shared.ledger.database import Database
 
 _BATCH_SIZE = 1000  # letters of one transaction: a million of them must not hold their locks together
@@ -61,6 +61,12 @@ _DOCUMENT_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR d.updated_at <= :unti
 _FAILED = f"""
     SELECT d.id {_DOCUMENTS} AND {_DOCUMENT_UNTIL}
     ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d
+"""
+
+# The same of live builds, and these builds: what another one has of a document is what the live one has.
+_FAILED_LIVE = f"""
+    SELECT d.id {_DOCUMENTS} AND {_DOCUMENT_UNTIL} AND {states.is_live("l")}
+    ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
 """
 
 # The dead chunks of a choice whose documents are locked.
@@ -137,7 +143,7 @@ _LIVE_HAS_OPEN = f"""
 # Restore the live version of failed documents, and delete documents that never had one. Never reuse the failed number:
 # a worker whose lease expired may still write under it.
 _DISCARD_DOCUMENTS = text(f"""
-    WITH failed AS ({_FAILED})
+    WITH failed AS ({_FAILED_LIVE})
     UPDATE documents d
     SET {states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", _LIVE_HAS_OPEN, _LIVE_HAS_DEAD)},
         version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
@@ -245,8 +251,9 @@ class DeadLetters:
     async def discard(self, tenant: str, choice: Choice) -> ResolvedLetters:
         """Give dead letters up, for good.
 
-        A failed document goes back to the version that queries see; a document that has none is deleted. A discarded
-        chunk keeps the points that it has, and its document is `ready` once none of its chunks is dead.
+        A failed document goes back to the version that queries see, and a document that has none is deleted, in every
+        build; one that failed only in a build that is not live stays. A discarded chunk keeps the points that it has,
+        and its document is `ready` once none of its chunks is dead.
 
         Raises:
             NotFound: the tenant has no such letter or document.
@@ -292,6 +299,7 @@ async def revive_chunks(connection: AsyncConnection, parameters: dict[str, Any])
 async def _discard_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
     discarded = (await connection.execute(_DISCARD_DOCUMENTS, parameters | {"limit": _BATCH_SIZE})).scalars().all()
     await versions.supersede(connection, discarded)
+    await following.follow_everywhere(connection, discarded)
     return len(discarded), len(discarded) == _BATCH_SIZE
 
 

@@ -197,9 +197,6 @@ _DELETE = text(f"""
     RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version, {states.is_live("l")} AS is_live
 """)
 
-# Delete the accepted questions of documents that are being deleted.
-_DELETE_ACCEPTED = text("DELETE FROM accepted_questions WHERE document_id = ANY(CAST(:ids AS uuid[]))")
-
 # Begin a reindex anew, and say how many documents are in no worker's hands.
 _BEGIN_REINDEX = text(f"""
     UPDATE collections SET reindexed_until = '' WHERE id = :collection
@@ -395,7 +392,7 @@ class Documents:
                 raise _not_found(document_id)
             ids = [row["id"] for row in rows]
             await versions.supersede(connection, ids)
-            await connection.execute(_DELETE_ACCEPTED, {"ids": ids})
+            await connection.execute(following.DELETE_ACCEPTED, {"ids": ids})
         return DeletableDocument(**{name: value for name, value in live.items() if name != "is_live"})
 
     @again_after_collision

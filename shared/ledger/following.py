@@ -77,6 +77,40 @@ _REPLACE = text(f"""
 """)
 
 
+# Find the other builds of the documents of live ones.
+_FOLLOWERS = text(f"""
+    SELECT b.id AS build, array_agg(d.id) AS ids
+    FROM documents d JOIN collections l ON l.id = d.collection_id
+    JOIN collections b ON b.tenant = l.tenant AND b.name = l.name
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.build_is_in(states.FOLLOWERS, "b")}
+    GROUP BY b.id, b.build ORDER BY b.build
+""")
+
+# Delete what other builds have of documents that the live one deletes. A version rises: a late writer of the last one
+# is refused.
+_DELETE = text(f"""
+    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
+    FROM documents g
+    WHERE g.id = ANY(CAST(:ids AS uuid[])) AND NOT ({states.exists("g")})
+      AND d.public_id = g.public_id AND {states.exists("d")}
+    RETURNING d.id
+""")
+
+# Delete the accepted questions of documents that are being deleted.
+DELETE_ACCEPTED = text("DELETE FROM accepted_questions WHERE document_id = ANY(CAST(:ids AS uuid[]))")
+
+
+async def follow_everywhere(connection: AsyncConnection, document_ids: Sequence[UUID]) -> None:
+    """Make documents in every other build what these locked documents of live ones are: some may be deleted."""
+    builds = (await connection.execute(_FOLLOWERS, {"ids": list(document_ids)})).all()
+    for row in builds:
+        await follow(connection, row.build, row.ids)
+    if builds:
+        deleted = (await connection.execute(_DELETE, {"ids": list(document_ids)})).scalars().all()
+        await versions.supersede(connection, deleted)
+        await connection.execute(DELETE_ACCEPTED, {"ids": deleted})
+
+
 async def hold(connection: AsyncConnection, tenant: str, name: str) -> None:
     """Keep the builds of a collection as they are until the transaction ends."""
     await connection.execute(_HOLD, {"tenant": tenant, "name": name})

@@ -1,6 +1,7 @@
 """Another build of a collection is filled beside the live one, follows it, and takes its place."""
 
 import asyncio
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
@@ -9,6 +10,9 @@ from shared.domain.builds import BuildState
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import CollectionOptions
 from shared.ingest.index.stage import _settle, index_batch
+from shared.ledger.acceptance import mirror
+from shared.ledger.dead_letters import Choice
+from shared.ledger.query_log import QueryLogEntry
 from shared.query.retrieve import Query
 from tests.api import work
 from tests.conftest import Library
@@ -531,3 +535,154 @@ async def test_what_a_dropped_build_has_cost_stays_the_collections(services, lib
 
     assert after == both != before
     assert {cost.collection for cost in after} == {"default"}
+
+
+# --- accepted questions and dead letters ---
+
+SECTIONS = (
+    "# Leave\n\n" + "Everybody has thirty days of leave. " * 30 + "\n\n# Pay\n\n" + "Salaries are paid monthly. " * 30
+)
+ODD = "May somebody stay home with sick children?"
+
+
+async def chunk_ids(services, build, containing=""):
+    """The chunks of a build's live versions with their texts, in order."""
+    statement = """
+        SELECT c.id, t.content ->> 'text' FROM documents d
+        JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
+        JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+        WHERE d.collection_id = :id AND d.state <> 'deleting' ORDER BY d.external_id, c.ordinal"""
+    return [chunk for chunk, words in await run(services, statement, id=build.id) if containing in words]
+
+
+async def logged(services, build, chunk, question=ODD):
+    query_id = uuid4()
+    await services.ledger.query_log.append([QueryLogEntry(query_id, "default", build.id, question, [str(chunk)])])
+    return query_id
+
+
+async def accepted(services, build, chunk, question=ODD):
+    query_id = await logged(services, build, chunk, question)
+    return await services.ledger.feedback.accept("default", query_id, chunk, most=20)
+
+
+async def questions_of(services, build):
+    statement = "SELECT chunk_id, question, state FROM accepted_questions WHERE collection_id = :id ORDER BY 2, 1"
+    return await run(services, statement, id=build.id)
+
+
+async def test_an_accepted_question_is_accepted_in_both_builds_and_taken_back_in_both(services, library, provider):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    live = await services.ledger.collections.get(*NAME)
+    build = await filled(services)
+    await work(services)
+    (chunk,) = await chunk_ids(services, live, "Everybody")
+    (other,) = await chunk_ids(services, build, "Everybody")
+
+    assert (await accepted(services, live, chunk)).outcome == "accepted"
+    await work(services)
+
+    assert await questions_of(services, live) == [(chunk, ODD, "indexed")]
+    assert await questions_of(services, build) == [(other, ODD, "indexed")]
+    query_id = await logged(services, live, chunk)
+    assert (await services.ledger.feedback.take_back("default", query_id, chunk)).outcome == "taken_back"
+    await work(services)
+    await services.cleaner.clean()
+    assert await questions_of(services, live) == await questions_of(services, build) == []
+
+
+async def test_a_build_that_divides_otherwise_has_the_question_where_most_of_its_text_is(services, library, provider):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    live = await services.ledger.collections.get(*NAME)
+    (chunk,) = await chunk_ids(services, live, "Everybody")
+    await accepted(services, live, chunk)
+    await work(services)
+
+    build = await filled(services, chunk_max_chars=400)
+    await work(services)
+
+    ((where, question, state),) = await questions_of(services, build)
+    assert (question, state) == (ODD, "indexed")
+    assert where in await chunk_ids(services, build, "Everybody")
+    assert len(await chunk_ids(services, build)) > len(await chunk_ids(services, live))
+    provider.reset()
+    await work(services)
+    assert provider.stats()["calls"] == 0
+
+
+async def test_feedback_on_a_query_of_the_build_before_goes_to_the_live_one(services, library, provider):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    before = await services.ledger.collections.get(*NAME)
+    build = await filled(services)
+    await work(services)
+    (chunk,) = await chunk_ids(services, before, "Salaries")
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    assert (await accepted(services, before, chunk)).outcome == "accepted"
+    await work(services)
+
+    assert [q[1:] for q in await questions_of(services, build)] == [(ODD, "indexed")]
+    assert await questions_of(services, before) == [(chunk, ODD, "indexed")]
+    (shown,) = await services.ledger.feedback.page(await services.ledger.collections.get(*NAME))
+    assert shown.document_id in [d.id for d in await services.ledger.documents.page("default")]
+
+
+async def test_a_question_that_a_model_refuses_is_not_offered_again_and_again(services, library, provider):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    live = await services.ledger.collections.get(*NAME)
+    (chunk,) = await chunk_ids(services, live, "Everybody")
+    await accepted(services, live, chunk)
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await run(services, "UPDATE accepted_questions SET state = 'waiting' WHERE collection_id = :id", id=build.id)
+    await run(services, "UPDATE accepted_questions SET state = 'refused' WHERE collection_id = :id", id=build.id)
+
+    ((document,),) = await run(services, "SELECT id FROM documents WHERE collection_id = :id", id=build.id)
+    async with services.database.begin() as connection:
+        await mirror(connection, [document])
+
+    assert [q[2] for q in await questions_of(services, build)] == ["refused"]
+
+
+UNREADABLE = "%PDF-1.4 cut short"
+
+
+async def test_a_discarded_edit_is_discarded_in_every_build(services, library, provider):
+    document = await library.add("A good text.", "a.md")
+    gone = await library.add(UNREADABLE, "b.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await library.add(UNREADABLE + "!", "a.md")
+    await work(services)
+    assert (await services.ledger.builds.progress(build)).documents == {"failed": 2}
+    letters = await services.ledger.dead_letters.page("default")
+    assert {letter.document_id for letter in letters} == {document.id, gone.id}
+
+    await services.ledger.dead_letters.discard("default", Choice())
+    await work(services)
+
+    assert (await services.ledger.documents.get("default", document.id)).state == "ready"
+    assert await same(services, build)
+    assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
+
+
+async def test_what_failed_in_a_build_is_retried_with_the_document(services, library, provider):
+    document = await library.add("A good text.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await run(services, "UPDATE documents SET state = 'parsing' WHERE collection_id = :id", id=build.id)
+    await run(services, "UPDATE documents SET state = 'failed', error = 'x' WHERE collection_id = :id", id=build.id)
+
+    (letter,) = await services.ledger.dead_letters.page("default")
+    assert (letter.id, letter.document_id, letter.reason) == (document.id, document.id, "x")
+    resolved = await services.ledger.dead_letters.retry("default", Choice(document_id=document.id))
+    await work(services)
+
+    assert resolved.documents == 1
+    assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
