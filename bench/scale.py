@@ -63,9 +63,9 @@ _MAKE_COLLECTIONS = """
 
 # Make the documents. Of the shelf all have ended; of the others a fifth is in work, and some failed.
 _MAKE_DOCUMENTS = """
-    INSERT INTO documents (id, tenant, collection_id, external_id, live_version, lane, state, created_at, updated_at,
-                           due_at, error)
-    SELECT md5(n::text)::uuid, l.tenant, l.id, 'document-' || n,
+    INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, lane, state, created_at,
+                           updated_at, due_at, error)
+    SELECT md5(n::text)::uuid, md5(n::text)::uuid, l.tenant, l.id, 'document-' || n,
            CASE WHEN d.state IN ('queued', 'indexing', 'failed') THEN NULL ELSE 1 END, 1, d.state,
            now() - n * interval '1 second', now() - (n / 10.0 + 60) * interval '1 second',
            now() - n % 1000 * interval '1 millisecond', CASE d.state WHEN 'failed' THEN 'no text' END

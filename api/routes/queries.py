@@ -115,6 +115,9 @@ async def _retrieve(
         parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
         parameters["rewrite_budget"] = body.rewrite.budget
     collection = await collection_cache.find(tenant, body.collection)
+    if collection is not None and body.document_ids is not None:
+        rows = await services.ledger.documents.row_ids(collection, body.document_ids)
+        parameters["document_ids"] = [rows.get(document_id, document_id) for document_id in body.document_ids]
     retrieval = await services.retriever.retrieve(collection, Query(**parameters))
     with retrieval.trace.timed("record"):
         chunk_ids = [chunk.chunk_id for chunk in retrieval.chunks]

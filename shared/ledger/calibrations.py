@@ -15,6 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from shared.domain.builds import BuildState
 from shared.domain.records import ChunkState, Collection
 from shared.ledger import states
 from shared.ledger.collections import collection_of
@@ -32,9 +33,10 @@ _IS_CALM = f"""
      OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id
                     AND {states.is_in((*states.TO_PARSE, *states.OPEN_DOCUMENTS), "d")}))"""
 
-# Collections that may be claimed; none while another one is.
+# Collections that may be claimed; none while another one is. A build that is whole is calibrated before it is live.
 _CLAIMABLE = f"""
     FROM collections WHERE calibration_due_at <= now() AND {_UNLABELLED} AND {_IS_CALM}
+      AND {states.build_is_in((BuildState.LIVE, BuildState.FOLLOWING))}
       AND NOT EXISTS (SELECT 1 FROM collections o WHERE o.calibrating_until > now())
 """
 

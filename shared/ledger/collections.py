@@ -1,4 +1,4 @@
-"""Collections: a tenant's named indexes."""
+"""Collections: a tenant's named indexes. A collection is its live build; `builds` has the others."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from shared.ledger import states, tallies
 from shared.ledger.database import Database
 
 # Write a collection, or read the one of that name: an update that changes nothing returns the row, whoever wrote it.
-_ENSURE = text("""
-    INSERT INTO collections AS c (id, tenant, name, options, embedding_model, index_name)
-    VALUES (:id, :tenant, :name, '{}', :embedding_model, :index_name)
-    ON CONFLICT (tenant, name) DO UPDATE SET options = c.options
+_ENSURE = text(f"""
+    INSERT INTO collections AS c (id, tenant, name, build_state, options, embedding_model, index_name)
+    VALUES (:id, :tenant, :name, {states.MAKE_COLLECTION.target()}, '{{}}', :embedding_model, :index_name)
+    ON CONFLICT (tenant, name) WHERE {states.is_live()} DO UPDATE SET options = c.options
     RETURNING *
 """)
 
@@ -47,11 +47,13 @@ _SET_EMBEDDING = text("""
 # Replace the options of a locked collection.
 _SET_OPTIONS = text("UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING *")
 
-# Read a collection by its name.
-_FIND = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name")
+# Read a collection by its name: its live build.
+_FIND = text(f"SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {states.is_live()}")
 
 # List a tenant's collections in order of name.
-_PAGE = text("SELECT * FROM collections WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit")
+_PAGE = text(f"""
+    SELECT * FROM collections WHERE tenant = :tenant AND name > :after AND {states.is_live()} ORDER BY name LIMIT :limit
+""")
 
 # List the collections of Qdrant.
 _INDEX_NAMES = text("SELECT DISTINCT index_name FROM collections ORDER BY index_name")
@@ -105,7 +107,7 @@ class Collections:
             "tenant": tenant,
             "name": name,
             "embedding_model": embedding_model,
-            "index_name": self._index_names.of(embedding_model),
+            "index_name": self.index_name(embedding_model),
         }
         async with self._database.begin() as connection:
             row = (await connection.execute(_ENSURE, parameters)).mappings().one()
@@ -136,6 +138,10 @@ class Collections:
         parameters = {"tenant": tenant, "after": after, "limit": limit}
         async with self._database.begin() as connection:
             return [collection_of(row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
+
+    def index_name(self, embedding_model: str) -> str:
+        """Name the collection of Qdrant for builds of an embedding model."""
+        return self._index_names.of(embedding_model)
 
     async def index_names(self) -> list[str]:
         """Return the names of Qdrant's collections in which collections have their points."""
@@ -187,7 +193,7 @@ async def _set_options(connection: AsyncConnection, collection_id: UUID, options
             " collection. Questions that are paid for are not paid for again there.",
             field="filterable",
         )
-    stored = json.dumps(_options_json(dataclasses.replace(options, filterable=fields)))
+    stored = json.dumps(options_json(dataclasses.replace(options, filterable=fields)))
     parameters = {"id": collection_id, "options": stored}
     row: RowMapping = (await connection.execute(_SET_OPTIONS, parameters)).mappings().one()
     return row
@@ -198,5 +204,5 @@ def options_of(value: Mapping[str, Any]) -> CollectionOptions:
     return CollectionOptions(**{**value, "filterable": fields})
 
 
-def _options_json(options: CollectionOptions) -> dict[str, Any]:
+def options_json(options: CollectionOptions) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(options).items() if value is not None}

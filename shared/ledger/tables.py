@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from shared.domain.builds import BuildState
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
 from shared.ledger import states
 
@@ -73,12 +74,18 @@ deployment = Table(
     Column("scheduler_until", DateTime(timezone=True)),  # the end of its lease
 )
 
+# The builds of collections: each has options, an embedding model and documents of its own. Queries see the live one.
 collections = Table(
     "collections",
     metadata,
     Column("id", Uuid, primary_key=True),
     Column("tenant", Text, nullable=False),
     Column("name", Text, nullable=False),
+    Column("build", Integer, nullable=False, server_default="1"),  # its number within the name
+    Column("build_state", Text, nullable=False, server_default=BuildState.LIVE),
+    Column("filled_until", Text),  # the external id to which its fill has come; null where it is whole
+    Column("live_until", DateTime(timezone=True)),  # when another build took its place; null: none has
+    Column("emptied_at", DateTime(timezone=True)),  # when the last document went of a build that is being dropped
     Column("options", JSONB, nullable=False),
     Column("embedding_model", Text, nullable=False),
     Column("index_name", Text, nullable=False),  # the collection in Qdrant, which others share
@@ -87,13 +94,16 @@ collections = Table(
     Column("calibrating_until", DateTime(timezone=True)),  # the end of a worker's claim; null while there is none
     Column("reindexed_until", Text),  # the external id to which a reindex has come; null while there is none
     _now(),
-    Index("uq_collections_name", "tenant", "name", unique=True),
+    Index("uq_collections_build", "tenant", "name", "build", unique=True),
+    Index("uq_collections_live", "tenant", "name", unique=True, postgresql_where=text(states.is_live())),
 )
 
+# The documents of builds. A document has a row in each build of its collection, and all have its one public id.
 documents = Table(
     "documents",
     metadata,
     Column("id", Uuid, primary_key=True),
+    Column("public_id", Uuid, nullable=False),  # the document's id for its owner: that of its first row
     Column("tenant", Text, nullable=False),
     Column("collection_id", Uuid, ForeignKey("collections.id", ondelete="CASCADE"), nullable=False),
     Column("external_id", Text, nullable=False),
@@ -109,6 +119,13 @@ documents = Table(
         "uq_documents_external_id",
         "collection_id",
         "external_id",
+        unique=True,
+        postgresql_where=text(states.exists()),
+    ),
+    Index(
+        "uq_documents_public_id",
+        "public_id",
+        "collection_id",
         unique=True,
         postgresql_where=text(states.exists()),
     ),
@@ -129,10 +146,14 @@ documents = Table(
         postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.TO_PARSE)}"),
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
-    Index("ix_documents_list", "collection_id", "state", "created_at", "id"),
+    Index("ix_documents_list", "collection_id", "state", "created_at", "public_id"),
     Index("ix_documents_changed", "tenant", "updated_at"),
     Index(
-        "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")
+        "ix_documents_failed",
+        "tenant",
+        "updated_at",
+        "public_id",
+        postgresql_where=text(f"state = '{DocumentState.FAILED}'"),
     ),
 )
 
@@ -366,7 +387,9 @@ sweeps = Table(
     "sweeps",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=True),
-    Column("collection_id", Uuid, nullable=False),
+    Column("collection_id", Uuid, nullable=False),  # its place stands here: a dropped build's row is gone
+    Column("tenant", Text, nullable=False),
+    Column("index_name", Text, nullable=False),
     Column("document_id", Uuid, nullable=False),
     Column("below_version", Integer, nullable=False),
     Column("chunk_id", Uuid),  # null: the whole document

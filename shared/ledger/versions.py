@@ -24,7 +24,10 @@ _MOST_SLICES = 4  # of one purge: a second
 # `greatest` leaves NULL out: most documents have no discarded version.
 NEXT = "version = greatest(d.version, d.discarded_version) + 1"
 
-_CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash"
+# A document that waits for its next version, with no trace of the attempts at the last one.
+DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
+
+CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash"
 
 # The documents that were handed in, one or many, in the order in which all writers lock them.
 SUBMITTED = """
@@ -36,7 +39,7 @@ SUBMITTED = """
 
 # The content of versions that begin, for `d`: documents that the same statement writes from `n`, the submitted ones.
 INSERT_CONTENT = f"""
-    INSERT INTO document_versions (document_id, version, {_CONTENT})
+    INSERT INTO document_versions (document_id, version, {CONTENT})
     SELECT d.id, d.version, n.filename, n.title, n.media_type, n.metadata, n.ready_questions, n.upload, n.size_bytes,
            n.content_hash
     FROM d JOIN n ON n.id = d.id RETURNING *
@@ -130,8 +133,8 @@ def next_of_same_content(sets: str = "") -> TextClause:
             UPDATE documents d SET {sets} {NEXT} FROM newest n WHERE d.id = n.id
             RETURNING d.*, n.version AS newest
         ), copied AS (
-            INSERT INTO document_versions (document_id, version, {_CONTENT})
-            SELECT b.id, b.version, {_CONTENT}
+            INSERT INTO document_versions (document_id, version, {CONTENT})
+            SELECT b.id, b.version, {CONTENT}
             FROM begun b JOIN document_versions v ON v.document_id = b.id AND v.version = b.newest
         )
         SELECT id, version FROM begun

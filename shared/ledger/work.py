@@ -31,7 +31,7 @@ from shared.domain.records import (
 )
 from shared.domain.retry import Dead
 from shared.domain.usage import Cost, Usage
-from shared.ledger import claims, costs, feedback, rows, versions
+from shared.ledger import acceptance, claims, costs, feedback, rows, versions
 from shared.ledger import statements as sql
 from shared.ledger.database import Collided, Database, again_after_collision
 
@@ -282,6 +282,7 @@ class Work:
         async with self._database.begin() as connection:
             return list((await connection.execute(sql.LOOK_AT_OPEN, {"limit": limit})).scalars())
 
+    @again_after_collision
     async def finish(self, document_ids: Sequence[UUID]) -> list[Sweep]:
         """Make versions live whose texts all stand, and end documents whose chunks have all ended, among these.
 
@@ -300,6 +301,7 @@ class Work:
             sweeps = await _replace_older(connection, replacing) if replacing else []
             shown = (await connection.execute(sql.SHOW, {"ids": ended})).scalars().all()
             finished = (await connection.execute(sql.FINISH, {"ids": ended})).scalars().all()
+            await acceptance.mirror(connection, sorted({*shown, *finished}))
             await feedback.index_waiting(connection, sorted({*shown, *finished}))
         return sweeps
 

@@ -15,6 +15,7 @@ from shared.domain.retry import RetryPolicy
 from shared.ledger import (
     Audit,
     Backlogs,
+    Builds,
     Calibrations,
     Collections,
     Costs,
@@ -69,9 +70,11 @@ class Parts:
     @cached_property
     def ledger(self) -> Ledger:
         database = self.database
+        collections = Collections(database, self.index_names)
         return Ledger(
             deployment=DeploymentIdentity(database),
-            collections=Collections(database, self.index_names),
+            collections=collections,
+            builds=Builds(database, collections),
             documents=Documents(database),
             work=self._work,
             backlogs=Backlogs(database),

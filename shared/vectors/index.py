@@ -295,6 +295,13 @@ class Index:
             result = await self._client.delete(place.index_name, selector, wait=True)
             _require_completed(result.status)
 
+    async def delete_build(self, place: Place) -> None:
+        """Delete all points of a build. No such collection: nothing to do."""
+        selector = models.FilterSelector(filter=filters.collection_points(place))
+        with self._if_there():
+            result = await self._client.delete(place.index_name, selector, wait=True)
+            _require_completed(result.status)
+
     async def delete_by_id(self, place: Place, ids: Sequence[str]) -> None:
         """Delete points of a collection by id. No points or no such collection: nothing to do."""
         if not ids:

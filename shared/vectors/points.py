@@ -49,6 +49,8 @@ class PointContext:
     """A chunk's place: the fields of its points beside its content.
 
     Args:
+        document_id: the document's row in its build.
+        public_id: the document's id for its owner; None: the same.
         token: the fencing token of the claim that writes the points.
         filterable: the fields of the metadata that its collection declares.
     """
@@ -61,6 +63,7 @@ class PointContext:
     ordinal: int
     external_id: str
     created_at: datetime
+    public_id: UUID | None = None
     filename: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     filterable: tuple[FilterableField, ...] = ()
@@ -116,9 +119,12 @@ def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[s
 
 def _payload(content: ChunkContent, context: PointContext) -> dict[str, Any]:
     """The fields that the chunk's point has and the points of its questions lack."""
-    return content.as_json() | {
+    payload = content.as_json() | {
         "filename": context.filename,
         "external_id": context.external_id,
         "ordinal": context.ordinal,
         "created_at": context.created_at.isoformat(),
     }
+    if context.public_id not in {None, context.document_id}:
+        payload["public_id"] = str(context.public_id)
+    return payload

@@ -394,6 +394,7 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
     context = PointContext(
         place=chunk.place,
         document_id=chunk.document_id,
+        public_id=chunk.public_id,
         chunk_id=chunk.lease.id,
         version=chunk.lease.version,
         token=chunk.lease.token,

@@ -45,7 +45,7 @@ async def sections_of(
 
 def _section_of(chunk: RetrievedChunk, payload: Mapping[str, Any]) -> SectionKey | None:
     span = payload.get("section")
-    return span and SectionKey(chunk.document_id, chunk.version, span["start"], span["end"])
+    return span and SectionKey(chunk.row_id, chunk.version, span["start"], span["end"])
 
 
 def _whole(chunk: RetrievedChunk, section: SectionKey, parts: Sequence[Mapping[str, Any]]) -> RetrievedChunk:
