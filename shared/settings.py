@@ -191,7 +191,7 @@ class Tuning(BaseModel):
     embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
     embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
     embedding_max_in_flight: PositiveInt = Field(
-        4, description="batches of 32 chunks that one index worker has in work"
+        4, description="batches of 32 chunks of each embedding that one index worker has in work"
     )
     similarity_floor: float | None = Field(
         None, ge=-1, le=1, description="a question less similar to its own chunk is dropped; default by model"

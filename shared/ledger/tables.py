@@ -87,7 +87,7 @@ collections = Table(
     Column("live_until", DateTime(timezone=True)),  # when another build took its place; null: none has
     Column("emptied_at", DateTime(timezone=True)),  # when the last document went of a build that is being dropped
     Column("options", JSONB, nullable=False),
-    Column("embedding_model", Text, nullable=False),
+    Column("embedding_model", Text, nullable=False),  # the name of its embedding
     Column("index_name", Text, nullable=False),  # the collection in Qdrant, which others share
     Column("calibration", JSONB),  # its channels' weights and their measurements; null while equal
     Column("calibration_due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -191,7 +191,7 @@ chunks = Table(
     Column("tenant", Text, nullable=False),
     Column("ordinal", Integer, nullable=False),
     Column("content_key", LargeBinary, nullable=False),
-    Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what its own model serves
+    Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what it serves
     Column("ready_made", Boolean, nullable=False, server_default="false"),  # its questions came with its document
     _lane(),
     Column("state", Text, nullable=False),

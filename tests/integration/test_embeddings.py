@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from aiohttp import web
@@ -251,3 +252,17 @@ async def test_limits_and_prices_are_each_embeddings_own(serving, provider):
     assert (limits["e5: embedding requests"], limits["scripted-embedding: embedding requests"]) == (77, None)
     (spent,) = status["usage"]
     assert (spent["model"], spent["cost"]) == ("e5", spent["prompt_tokens"] * 2 / 1_000_000)
+
+
+async def test_a_process_calibrates_what_it_serves(services, serving, provider):
+    async with serving() as built, client_of(built) as client:
+        for name, change in (("default", {}), ("new", {"embedding": "e5"})):
+            await client.put(f"/v1/collections/{name}", json=change)
+    async with services.database.begin() as connection:
+        older = "now() - interval '1 day' * (2 - (name = 'default')::int)"
+        await connection.execute(text(f"UPDATE collections SET calibration_due_at = {older}"))
+
+    claim = partial(services.ledger.calibrations.claim, every=timedelta(hours=1), lease=timedelta())
+    assert await claim(["another"]) is None
+    claimed = await claim(["scripted-embedding"])  # though the other one has waited longer
+    assert claimed.collection.name == "default"

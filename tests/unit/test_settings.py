@@ -266,8 +266,7 @@ E5 = {"model": "e5", "base_url": "http://tei:8080/v1", "query_prefix": "query: "
 def test_embeddings_are_named_as_the_guide_says(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     guide = (ROOT / "docs/how-to/choose-the-embedding.md").read_text()
-    for name, value in re.findall(r"^    (FOREASK_\w+)=(.*)$", guide, re.MULTILINE):
-        monkeypatch.setenv(name, value)
+    (tmp_path / ".env").write_text("\n".join(re.findall(r"^    (FOREASK_\w+=.*)$", guide, re.MULTILINE)))
 
     served = load().served_embeddings()
 
