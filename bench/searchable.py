@@ -42,9 +42,10 @@ _COPY_COLLECTION = text("""
 # Make documents of that tenant whose texts are found.
 _COPY_DOCUMENTS = text("""
     WITH copies AS (
-        INSERT INTO documents (id, tenant, collection_id, external_id, live_version, state, lane)
-        SELECT gen_random_uuid(), 'others', o.id, 'copy-' || n, 1, 'searchable', 1
+        INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, state, lane)
+        SELECT i.id, i.id, 'others', o.id, 'copy-' || n, 1, 'searchable', 1
         FROM collections o, generate_series(1, :documents) n
+        CROSS JOIN LATERAL (SELECT gen_random_uuid() AS id WHERE n IS NOT NULL) i
         WHERE o.tenant = 'others' RETURNING id, external_id
     )
     INSERT INTO document_versions (document_id, version, filename, upload, size_bytes, content_hash)

@@ -26,18 +26,19 @@ _PAIRS = ", ".join(
 _CHECK = f"""
     CREATE OR REPLACE FUNCTION refuse_unknown_transition() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
-        source text := CASE TG_OP WHEN 'INSERT' THEN '{_NEW}' ELSE OLD.state END;
+        source text := CASE TG_OP WHEN 'INSERT' THEN '{_NEW}' ELSE to_jsonb(OLD) ->> TG_ARGV[0] END;
+        target text := to_jsonb(NEW) ->> TG_ARGV[0];
     BEGIN
-        IF source <> NEW.state AND (TG_TABLE_NAME::text, source, NEW.state) NOT IN ({_PAIRS}) THEN
-            RAISE EXCEPTION 'no transition of % leads from % to %', TG_TABLE_NAME, source, NEW.state;
+        IF source <> target AND (TG_TABLE_NAME::text, source, target) NOT IN ({_PAIRS}) THEN
+            RAISE EXCEPTION 'no transition of % leads from % to %', TG_TABLE_NAME, source, target;
         END IF;
         RETURN NULL;
     END $$
 """
 
 _INSTALL = """
-    CREATE OR REPLACE TRIGGER refuse_unknown_transition AFTER INSERT OR UPDATE OF state ON {table}
-    FOR EACH ROW EXECUTE FUNCTION refuse_unknown_transition()
+    CREATE OR REPLACE TRIGGER refuse_unknown_transition AFTER INSERT OR UPDATE OF {column} ON {table}
+    FOR EACH ROW EXECUTE FUNCTION refuse_unknown_transition('{column}')
 """
 
 
@@ -45,5 +46,5 @@ async def refuse_unknown_transitions(database: Database) -> None:
     """Install the trigger; once more changes nothing."""
     async with database.begin() as connection:
         await connection.exec_driver_sql(_CHECK)
-        for table in sorted({transition.table for transition in TRANSITIONS.values()}):
-            await connection.exec_driver_sql(_INSTALL.format(table=table))
+        for table, column in sorted({(transition.table, transition.column) for transition in TRANSITIONS.values()}):
+            await connection.exec_driver_sql(_INSTALL.format(table=table, column=column))

@@ -74,6 +74,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("wake", every, partial(wake, services)),
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
         Step("reindex", every, ledger.documents.continue_reindex),
+        Step("fill", every, ledger.builds.fill),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),

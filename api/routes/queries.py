@@ -93,10 +93,12 @@ async def query(
     stopwatch = _Stopwatch()
     retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
     if body.stream:
-        events = _answer_events(body, retrieval, services.answerer_for(tenant), stopwatch)
+        events = _answer_events(body, retrieval, services.answerer_for(tenant, retrieval.collection), stopwatch)
         return event_stream(end_with_error(events, request.url.path))
     with retrieval.trace.timed("answer"):
-        answer = await services.answerer_for(tenant).answer(body.question, _passages(retrieval.chunks))
+        answer = await services.answerer_for(tenant, retrieval.collection).answer(
+            body.question, _passages(retrieval.chunks)
+        )
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
@@ -113,6 +115,9 @@ async def _retrieve(
         parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
         parameters["rewrite_budget"] = body.rewrite.budget
     collection = await collection_cache.find(tenant, body.collection)
+    if collection is not None and body.document_ids is not None:
+        rows = await services.ledger.documents.row_ids(collection, body.document_ids)
+        parameters["document_ids"] = [rows.get(document_id, document_id) for document_id in body.document_ids]
     retrieval = await services.retriever.retrieve(collection, Query(**parameters))
     with retrieval.trace.timed("record"):
         chunk_ids = [chunk.chunk_id for chunk in retrieval.chunks]

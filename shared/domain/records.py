@@ -133,6 +133,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Document:
+    """A document as its owner sees it: the row of the live build, under the id that all its rows have in common."""
+
     id: UUID
     external_id: str
     collection: str
@@ -286,6 +288,7 @@ class ChunkToIndex:
     """A claimed chunk whose points are to be written.
 
     Args:
+        public_id: its document's id for its owner.
         hidden: whether queries must not see the points yet.
         text_only: whether its questions are still to be written: its text must be found before.
         text_stands: whether Qdrant has its text, and the text's vector, in this version.
@@ -296,8 +299,10 @@ class ChunkToIndex:
     document_id: UUID
     tenant: str
     collection_id: UUID
+    embedding_model: str
     index_name: str
     options: CollectionOptions
+    public_id: UUID
     external_id: str
     filename: str | None
     metadata: Mapping[str, Any]

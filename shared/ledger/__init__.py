@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shared.ledger.audit import Audit
 from shared.ledger.backlog import Backlogs
+from shared.ledger.builds import Builds
 from shared.ledger.calibrations import Calibrations
 from shared.ledger.collections import Collections
 from shared.ledger.costs import Costs
@@ -22,6 +23,7 @@ from shared.ledger.work import Work
 class Ledger:
     deployment: DeploymentIdentity
     collections: Collections
+    builds: Builds
     documents: Documents
     work: Work
     backlogs: Backlogs
@@ -37,6 +39,7 @@ class Ledger:
 __all__ = [
     "Audit",
     "Backlogs",
+    "Builds",
     "Calibrations",
     "Collections",
     "Costs",

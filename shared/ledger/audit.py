@@ -19,11 +19,11 @@ from shared.ledger.database import Database
 # A document whose live version is written again, and one where that has ended.
 _REOPENED = tuple(state for state in (*states.INDEX_AGAIN.sources, *states.INDEX_AGAIN.targets) if state)
 
-_SNAPSHOT = "id, external_id, state, version, live_version, updated_at"
+_SNAPSHOT = "id, public_id, external_id, state, version, live_version, updated_at"
 
 # The chunks of live versions, and how many points each must have.
 _CHUNKS = f"""
-    SELECT c.document_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
+    SELECT c.document_id, d.public_id, c.id, c.ordinal, c.version, c.questions_passed AS passed,
            c.state IN ('{ChunkState.INDEXED}', '{ChunkState.DEAD}') AS required,
            c.state = '{ChunkState.INDEXED}' AS text_required,
            {states.is_in(states.OPEN_CHUNKS, "c")} AS in_work,
@@ -94,6 +94,7 @@ class DocumentSnapshot:
     """A document's row at one moment; an equal snapshot later means that the row has not changed."""
 
     id: UUID
+    public_id: UUID
     external_id: str
     state: str
     version: int
@@ -130,6 +131,7 @@ class ExpectedChunk:
     """
 
     document_id: UUID
+    public_id: UUID
     id: UUID
     ordinal: int
     version: int

@@ -7,7 +7,7 @@ the engines from the ingest. The claim of a dead worker ends by itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from shared.domain.builds import BuildState
 from shared.domain.records import ChunkState, Collection
 from shared.ledger import states
 from shared.ledger.collections import collection_of
@@ -32,9 +33,10 @@ _IS_CALM = f"""
      OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id
                     AND {states.is_in((*states.TO_PARSE, *states.OPEN_DOCUMENTS), "d")}))"""
 
-# Collections that may be claimed; none while another one is.
+# Collections that may be claimed; none while another one is. A build that is whole is calibrated before it is live.
 _CLAIMABLE = f"""
     FROM collections WHERE calibration_due_at <= now() AND {_UNLABELLED} AND {_IS_CALM}
+      AND {states.build_is_in((BuildState.LIVE, BuildState.FOLLOWING))}
       AND NOT EXISTS (SELECT 1 FROM collections o WHERE o.calibrating_until > now())
 """
 
@@ -47,18 +49,16 @@ _LIVE = f"""
 # See whether a collection may be claimed.
 _DUE = text(f"SELECT EXISTS (SELECT 1 {_CLAIMABLE})")
 
-# Claim the collection that has waited longest.
+# Claim the collection that has waited longest, of those whose embedding the process serves.
 _CLAIM = text(f"""
     UPDATE collections SET calibration_due_at = now() + :every, calibrating_until = now() + :lease
-    WHERE id = (SELECT id {_CLAIMABLE} ORDER BY calibration_due_at LIMIT 1)
+    WHERE id = (SELECT id {_CLAIMABLE} AND embedding_model = ANY(CAST(:embeddings AS text[]))
+                ORDER BY calibration_due_at LIMIT 1)
     RETURNING *
 """)
 
 # End a claim, unless it has ended by itself: `calibrating_until` is the claim's token.
 _RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id AND calibrating_until = :until")
-
-# Count the chunks that queries see.
-_COUNT_CHUNKS = text(f"SELECT count(*) {_LIVE}")
 
 # Sample chunks that have questions. Chunk ids are hashes, so their order is a random one that stays the same.
 _SAMPLE = text(f"""
@@ -103,8 +103,8 @@ class Calibrations:
         async with self._database.begin() as connection:
             return bool((await connection.execute(_DUE)).scalar())
 
-    async def claim(self, *, every: timedelta, lease: timedelta) -> CalibrationClaim | None:
-        """Claim the collection that has waited longest; it is due again after `every`.
+    async def claim(self, embeddings: Sequence[str], *, every: timedelta, lease: timedelta) -> CalibrationClaim | None:
+        """Claim the collection of one of these embeddings that has waited longest; it is due again after `every`.
 
         Returns:
             None where no collection is due, or another one is being calibrated. A collection that was calibrated by
@@ -112,18 +112,17 @@ class Calibrations:
         """
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.CALIBRATION)
-            row = (await connection.execute(_CLAIM, {"every": every, "lease": lease})).mappings().one_or_none()
+            row = (
+                (await connection.execute(_CLAIM, {"embeddings": list(embeddings), "every": every, "lease": lease}))
+                .mappings()
+                .one_or_none()
+            )
         return CalibrationClaim(collection_of(row), row["calibrating_until"]) if row else None
 
     async def release(self, claim: CalibrationClaim) -> None:
         """End a claim; that of another process, which claimed after this one's lease had ended, stays."""
         async with self._database.begin() as connection:
             await connection.execute(_RELEASE, {"id": claim.collection.id, "until": claim.until})
-
-    async def count_chunks(self, collection: Collection) -> int:
-        """Count the indexed chunks that queries see."""
-        async with self._database.begin() as connection:
-            return int((await connection.execute(_COUNT_CHUNKS, {"id": collection.id})).scalar_one())
 
     async def sample_questions(self, collection: Collection, limit: int) -> list[PassedQuestion]:
         """Return one passed question of each of up to `limit` chunks; the same sample while the chunks are the same."""

@@ -68,14 +68,14 @@ _SUMS = text("""
           SELECT collection_id, kind, model, prompt_tokens, completion_tokens, calls FROM spent_by_day
           WHERE tenant = :tenant) s
     LEFT JOIN collections l ON l.id = s.collection_id
-    GROUP BY s.collection_id, l.name, s.kind, s.model
+    GROUP BY l.name, s.kind, s.model
     ORDER BY l.name, s.kind DESC, s.model
 """)
 
 
 @dataclass(frozen=True, slots=True)
 class CostSum:
-    """What all calls of a kind to a model have cost for a collection; None: the collection is gone."""
+    """What all calls of a kind to a model have cost for a collection, with all its builds; None: they are gone."""
 
     collection: str | None
     kind: CostKind

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import NotFound
 from shared.domain.records import Attempt, ChunkState, DeadLetter, DeadReason, DocumentState
-from shared.ledger import states, versions
+from shared.ledger import following, states, versions
 from shared.ledger.database import Database
 
 _BATCH_SIZE = 1000  # letters of one transaction: a million of them must not hold their locks together
@@ -26,17 +26,19 @@ _MOST_REASONS = 200
 # Resolves a batch of letters; returns how many they were, and whether there may be more.
 Step = Callable[[AsyncConnection, dict[str, Any]], Awaitable[tuple[int, bool]]]
 
-_OF_NEWEST = "JOIN documents d ON d.id = c.document_id AND d.version = c.version"
+# The dead chunks of a choice, whatever their documents; a filter that is NULL lets everything through.
+_DEAD = f"""
+    c.tenant = :tenant AND c.state = '{ChunkState.DEAD}'
+      AND (CAST(:letter_id AS uuid) IS NULL OR c.id = :letter_id)
+      AND (CAST(:reason AS text) IS NULL OR c.error = :reason)"""
 
-# The dead chunks of a choice; a filter that is NULL lets everything through.
+# The dead chunks of a choice, in every build: what fails in one that is not live can be retried too.
 _CHUNKS = f"""
     FROM chunks c
-    {_OF_NEWEST}
+    JOIN documents d ON d.id = c.document_id AND d.version = c.version
     JOIN collections l ON l.id = d.collection_id
-    WHERE c.tenant = :tenant AND c.state = '{ChunkState.DEAD}'
-      AND (CAST(:document_id AS uuid) IS NULL OR c.document_id = :document_id)
-      AND (CAST(:letter_id AS uuid) IS NULL OR c.id = :letter_id)
-      AND (CAST(:reason AS text) IS NULL OR c.error = :reason)
+    WHERE {_DEAD} AND NOT {states.is_dropping("l")}
+      AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
 """
 
@@ -44,8 +46,9 @@ _CHUNKS = f"""
 _DOCUMENTS = f"""
     FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE d.tenant = :tenant AND d.state = '{DocumentState.FAILED}'
-      AND (CAST(:document_id AS uuid) IS NULL OR d.id = :document_id)
-      AND (CAST(:letter_id AS uuid) IS NULL OR d.id = :letter_id)
+      AND NOT {states.is_dropping("l")}
+      AND (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
+      AND (CAST(:letter_id AS uuid) IS NULL OR d.public_id = :letter_id)
       AND (CAST(:reason AS text) IS NULL OR d.error = :reason)
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
 """
@@ -60,6 +63,12 @@ _FAILED = f"""
     ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d
 """
 
+# The same of live builds, and these builds: what another one has of a document is what the live one has.
+_FAILED_LIVE = f"""
+    SELECT d.id {_DOCUMENTS} AND {_DOCUMENT_UNTIL} AND {states.is_live("l")}
+    ORDER BY d.updated_at, d.id LIMIT :limit FOR UPDATE OF d FOR KEY SHARE OF l
+"""
+
 # The dead chunks of a choice whose documents are locked.
 _OF_LOCKED = f"""
     WHERE (c.id, c.version) IN (
@@ -69,37 +78,45 @@ _OF_LOCKED = f"""
 
 # List letters of both kinds, the newest first.
 _PAGE = text(f"""
-    (SELECT 'chunk' AS kind, c.id, c.document_id, d.external_id, l.name AS collection, c.ordinal,
+    (SELECT 'chunk' AS kind, c.id, d.public_id AS document_id, d.external_id, l.name AS collection, c.ordinal,
             coalesce(c.error, '') AS reason, coalesce((c.history -> -1 ->> 'attempt')::int, 1) AS attempts,
             c.settled_at AS at, c.history
      {_CHUNKS}
        AND (CAST(:at AS timestamptz) IS NULL OR (c.settled_at, c.id) < (:at, CAST(:after AS uuid)))
      ORDER BY c.settled_at DESC, c.id DESC LIMIT :limit)
     UNION ALL
-    (SELECT 'document', d.id, d.id, d.external_id, l.name, NULL,
+    (SELECT 'document', d.public_id, d.public_id, d.external_id, l.name, NULL,
             coalesce(d.error, ''), coalesce((d.history -> -1 ->> 'attempt')::int, 1), d.updated_at, d.history
      {_DOCUMENTS}
-       AND (CAST(:at AS timestamptz) IS NULL OR (d.updated_at, d.id) < (:at, CAST(:after AS uuid)))
-     ORDER BY d.updated_at DESC, d.id DESC LIMIT :limit)
+       AND (CAST(:at AS timestamptz) IS NULL OR (d.updated_at, d.public_id) < (:at, CAST(:after AS uuid)))
+     ORDER BY d.updated_at DESC, d.public_id DESC LIMIT :limit)
     ORDER BY at DESC, id DESC LIMIT :limit
 """)
 
-# One look into an index for each dead chunk: the planner would read all documents instead.
-_LOOKED_UP = """
-    CROSS JOIN LATERAL (
-        SELECT d.* FROM documents d WHERE d.id = c.document_id AND d.version = c.version OFFSET 0) d"""
-
-# Count letters by their reason, the most frequent first.
+# Count letters by their reason, the most frequent first. Of dead chunks there is one look for each document: for each
+# chunk it took half a second at 60,000 of them, and the planner would read all documents instead.
 _COUNTS = text(f"""
     SELECT reason, sum(documents)::int AS documents, sum(chunks)::int AS chunks
-    FROM (SELECT coalesce(c.error, '') AS reason, 0 AS documents, 1 AS chunks {_CHUNKS.replace(_OF_NEWEST, _LOOKED_UP)}
+    FROM (SELECT c.reason, 0 AS documents, c.chunks
+          FROM (SELECT c.document_id, c.version, coalesce(c.error, '') AS reason, count(*) AS chunks
+                FROM chunks c WHERE {_DEAD} GROUP BY c.document_id, c.version, c.error OFFSET 0) c
+          CROSS JOIN LATERAL (
+              SELECT d.collection_id, d.public_id FROM documents d
+              WHERE d.id = c.document_id AND d.version = c.version OFFSET 0) d
+          WHERE (CAST(:document_id AS uuid) IS NULL OR d.public_id = :document_id)
+            AND d.collection_id IN (
+                SELECT l.id FROM collections l WHERE l.tenant = :tenant AND NOT {states.is_dropping("l")}
+                  AND (CAST(:collection AS text) IS NULL OR l.name = :collection))
           UNION ALL
           SELECT coalesce(d.error, ''), 1, 0 {_DOCUMENTS}) letters
-    GROUP BY reason ORDER BY count(*) DESC, reason LIMIT :limit
+    GROUP BY reason ORDER BY sum(documents + chunks) DESC, reason LIMIT :limit
 """)
 
 # See whether a document is there.
-_DOCUMENT = text(f"SELECT 1 FROM documents WHERE id = :id AND tenant = :tenant AND {states.exists()}")
+_DOCUMENT = text(f"""
+    SELECT 1 FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
+""")
 
 # Read the time by the ledger's clock.
 _NOW = text("SELECT now()")
@@ -131,7 +148,7 @@ _LIVE_HAS_OPEN = f"""
 # Restore the live version of failed documents, and delete documents that never had one. Never reuse the failed number:
 # a worker whose lease expired may still write under it.
 _DISCARD_DOCUMENTS = text(f"""
-    WITH failed AS ({_FAILED})
+    WITH failed AS ({_FAILED_LIVE})
     UPDATE documents d
     SET {states.DISCARD_DOCUMENT.sets("d.live_version IS NULL", _LIVE_HAS_OPEN, _LIVE_HAS_DEAD)},
         version = coalesce(d.live_version, greatest(d.version, d.discarded_version) + 1),
@@ -239,8 +256,9 @@ class DeadLetters:
     async def discard(self, tenant: str, choice: Choice) -> ResolvedLetters:
         """Give dead letters up, for good.
 
-        A failed document goes back to the version that queries see; a document that has none is deleted. A discarded
-        chunk keeps the points that it has, and its document is `ready` once none of its chunks is dead.
+        A failed document goes back to the version that queries see, and a document that has none is deleted, in every
+        build; one that failed only in a build that is not live stays. A discarded chunk keeps the points that it has,
+        and its document is `ready` once none of its chunks is dead.
 
         Raises:
             NotFound: the tenant has no such letter or document.
@@ -286,6 +304,7 @@ async def revive_chunks(connection: AsyncConnection, parameters: dict[str, Any])
 async def _discard_documents(connection: AsyncConnection, parameters: dict[str, Any]) -> tuple[int, bool]:
     discarded = (await connection.execute(_DISCARD_DOCUMENTS, parameters | {"limit": _BATCH_SIZE})).scalars().all()
     await versions.supersede(connection, discarded)
+    await following.follow_everywhere(connection, discarded)
     return len(discarded), len(discarded) == _BATCH_SIZE
 
 

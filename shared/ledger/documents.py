@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,16 +25,14 @@ from shared.domain.records import (
     NewDocument,
     Progress,
 )
-from shared.ledger import states, tallies, versions
+from shared.ledger import following, states, tallies, versions
+from shared.ledger.collections import collection_of
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
 from shared.ledger.rows import QUESTIONS, judged_questions
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
-_UPLOADS_PAGE = 10_000
-
-# A document that waits for its next version, with no trace of the attempts at the last one.
-_DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
+_STORED_PAGE = 10_000
 
 # A document with the content of its newest version.
 _SHOWN = "d.*, v.filename, v.title, v.media_type, v.metadata, v.size_bytes, v.content_hash"
@@ -43,63 +41,75 @@ _VISIBLE = f"""
     SELECT {_SHOWN}, l.name AS collection
     FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
     JOIN collections l ON l.id = d.collection_id
-    WHERE d.tenant = :tenant AND {states.exists("d")}
+    WHERE d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
 """
 
-# Write a new document; return no row where its collection has one of that external id.
+# Write new documents; return no row for one where its collection has one of that external id.
 _INSERT = text(f"""
-    WITH d AS (
-        INSERT INTO documents (id, tenant, collection_id, external_id, lane, state)
-        VALUES (:id, :tenant, :collection_id, :external_id, :lane, {states.SUBMIT.target()})
+    WITH n AS MATERIALIZED ({versions.SUBMITTED}), d AS (
+        INSERT INTO documents (id, public_id, tenant, collection_id, external_id, lane, state)
+        SELECT id, id, :tenant, :collection_id, external_id, lane, {states.SUBMIT.target()} FROM n
         ON CONFLICT (collection_id, external_id) WHERE {states.exists()} DO NOTHING
         RETURNING *
     ), v AS ({versions.INSERT_CONTENT})
     SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
 """)
 
-# Lock the document that has an external id.
-_LOCK_SAME_NAME = text(f"""
-    SELECT id FROM documents
-    WHERE collection_id = :collection_id AND external_id = :external_id AND {states.exists()} FOR UPDATE
+# Lock the documents that have external ids, and the builds that their collection has.
+_LOCK_SAME_NAMES = text(f"""
+    SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.collection_id = :collection_id AND d.external_id = ANY(CAST(:external_ids AS text[]))
+      AND {states.exists("d")}
+    ORDER BY d.external_id FOR UPDATE OF d FOR KEY SHARE OF l
+""")
+
+# Read locked documents, whichever build has them.
+_GET_LOCKED = text(f"""
+    SELECT {_SHOWN} FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+    WHERE d.id = ANY(CAST(:ids AS uuid[]))
 """)
 
 # Begin the next version of a locked document with other content.
 _REPLACE = text(f"""
-    WITH d AS (
-        UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = :lane, {_DUE_ANEW}
-        WHERE d.id = :id RETURNING d.*
+    WITH n AS MATERIALIZED ({versions.SUBMITTED}), d AS (
+        UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = n.lane, {versions.DUE_ANEW}
+        FROM n WHERE d.id = n.id RETURNING d.*
     ), v AS ({versions.INSERT_CONTENT})
     SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
 """)
 
 # Read one document.
-_GET = text(f"{_VISIBLE} AND d.id = :id")
+_GET = text(f"{_VISIBLE} AND d.public_id = :id")
 
 # Lock one document and read its state.
-_LOCK = text(f"SELECT state FROM documents WHERE id = :id AND tenant = :tenant AND {states.exists()} FOR UPDATE")
+_LOCK = text(f"""
+    SELECT d.state FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")} FOR UPDATE OF d
+""")
 
 # The newest documents of a tenant that filters let through; a filter that is NULL lets everything through. Each state
 # of each collection is one look into an index, however many other documents there are.
 _NEWEST = f"""
     SELECT d.id FROM collections l CROSS JOIN unnest(CAST(:states AS text[])) AS s(state) CROSS JOIN LATERAL (
-        SELECT d.id, d.created_at FROM documents d
+        SELECT d.id, d.created_at, d.public_id FROM documents d
         WHERE d.collection_id = l.id AND d.state = s.state AND {states.exists("d")}
           AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
-          AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, CAST(:after AS uuid)))
-        ORDER BY d.created_at DESC, d.id DESC LIMIT :limit) d
-    WHERE l.tenant = :tenant AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
-    ORDER BY d.created_at DESC, d.id DESC LIMIT :limit"""
+          AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.public_id) < (:at, CAST(:after AS uuid)))
+        ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit) d
+    WHERE l.tenant = :tenant AND {states.is_live("l")}
+      AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
+    ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit"""
 
 # List documents, the newest first.
-_PAGE = text(f"{_VISIBLE} AND d.id IN ({_NEWEST}) ORDER BY d.created_at DESC, d.id DESC")
+_PAGE = text(f"{_VISIBLE} AND d.id IN ({_NEWEST}) ORDER BY d.created_at DESC, d.public_id DESC")
 
 # List some of these documents.
 _PAGE_OF_IDS = text(f"""
-    {_VISIBLE} AND d.id = ANY(CAST(:ids AS uuid[])) AND d.state = ANY(CAST(:states AS text[]))
+    {_VISIBLE} AND d.public_id = ANY(CAST(:ids AS uuid[])) AND d.state = ANY(CAST(:states AS text[]))
       AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
       AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
-      AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, CAST(:after AS uuid)))
-    ORDER BY d.created_at DESC, d.id DESC LIMIT :limit
+      AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.public_id) < (:at, CAST(:after AS uuid)))
+    ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit
 """)
 
 # A row has the time at which its transaction began, and is seen when that transaction has ended: within 20 s, the bound
@@ -120,8 +130,10 @@ _IN_WORK = text(f"""
     {_VISIBLE} AND d.id IN (
         ({_NEWEST})
         UNION ALL
-        (SELECT id FROM documents WHERE tenant = :tenant AND {states.exists()} AND updated_at > now() - {_SEEN_AFTER}
-         ORDER BY updated_at DESC LIMIT :limit))
+        (SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+         WHERE d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
+           AND d.updated_at > now() - {_SEEN_AFTER}
+         ORDER BY d.updated_at DESC LIMIT :limit))
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
 
@@ -133,7 +145,8 @@ _ANY_IN_WORK = {
 # Chunks that queries find, at least by their texts.
 _SEARCHABLE_CHUNKS = (ChunkState.GENERATING, ChunkState.GENERATED, ChunkState.INDEXED)
 
-# Count the chunks of the newest versions by state, and what they cost.
+# Count the chunks of the newest versions by state, and what they cost: one look into an index for each document. Of a
+# million documents the planner would read all.
 _PROGRESS = text(f"""
     SELECT d.id, count(*) AS total,
            count(*) FILTER (WHERE {states.is_in(_SEARCHABLE_CHUNKS, "c")}) AS searchable,
@@ -145,8 +158,9 @@ _PROGRESS = text(f"""
            sum(c.prompt_tokens)::int AS prompt_tokens,
            sum(c.completion_tokens)::int AS completion_tokens,
            sum(c.calls)::int AS calls
-    FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.version
-    WHERE d.id = ANY(CAST(:ids AS uuid[]))
+    FROM unnest(CAST(:ids AS uuid[])) AS i(id)
+    CROSS JOIN LATERAL (SELECT d.id, d.version FROM documents d WHERE d.id = i.id OFFSET 0) d
+    CROSS JOIN LATERAL (SELECT c.* FROM chunks c WHERE c.document_id = d.id AND c.version = d.version OFFSET 0) c
     GROUP BY d.id
 """)
 
@@ -169,16 +183,21 @@ _LIVE_CHUNK_IDS = text(f"""
       AND d.external_id = ANY(CAST(:external_ids AS text[]))
 """)
 
-# Hide a document from its owner. Its version rises: a late writer of the last one is refused.
-_DELETE = text(f"""
-    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {_DUE_ANEW}
-    FROM collections l
-    WHERE d.id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
-    RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version
+# Lock a document in the builds of its collection, and these builds, the live one first.
+_LOCK_ROWS = text(f"""
+    SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")}
+    ORDER BY {states.is_live("l")} DESC, l.build FOR UPDATE OF d FOR KEY SHARE OF l
 """)
 
-# Delete the accepted questions of a document that is being deleted.
-_DELETE_ACCEPTED = text("DELETE FROM accepted_questions WHERE document_id = :id")
+# Hide a document from its owner, in all builds: one that was filled just now may have it too. Its version rises: a late
+# writer of the last one is refused.
+_DELETE = text(f"""
+    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
+    FROM collections l
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND l.id = d.collection_id
+    RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version, {states.is_live("l")} AS is_live
+""")
 
 # Begin a reindex anew, and say how many documents are in no worker's hands.
 _BEGIN_REINDEX = text(f"""
@@ -205,11 +224,19 @@ _LOCK_FINAL = text(f"""
 """)
 
 # Begin the next version of these documents in the bulk lane.
-_REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {_DUE_ANEW},")
+_REINDEX = versions.next_of_same_content(f"{states.REINDEX.sets()}, lane = 1, {versions.DUE_ANEW},")
 
-# Say how many documents of a tenant are in each state.
+# Find the rows that documents have in one build.
+_ROW_IDS = text(f"""
+    SELECT public_id, id FROM documents
+    WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {states.exists()}
+""")
+
+# Say how many documents of a tenant's live builds are in each state.
 _COUNTS = text(f"""
-    SELECT state, sum(rows)::bigint FROM {tallies.of_tenant("documents")} t GROUP BY state HAVING sum(rows) <> 0
+    SELECT state, sum(rows)::bigint FROM {tallies.of_tenant("documents")} t
+    WHERE part IN (SELECT l.id::text FROM collections l WHERE l.tenant = :tenant AND {states.is_live("l")})
+    GROUP BY state HAVING sum(rows) <> 0
 """)
 
 
@@ -243,27 +270,44 @@ class Documents:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @again_after_collision
     async def submit(self, new: NewDocument) -> Submission:
-        """Write a document's row, or begin its next version where the newest one has other content.
+        """Write a document's row; see `submit_many`."""
+        (submission,) = await self.submit_many([new])
+        return submission
+
+    async def submit_many(self, documents: Sequence[NewDocument]) -> list[Submission]:
+        """Write the rows of documents, or begin their next versions where the newest ones have other content.
+
+        So do the other builds of its collection, in the same transaction; the live one says what became of it.
 
         Idempotent: the same submission again changes nothing. The live version's content after a failed edit begins a
-        version too: it takes the place of the edit. The document is durable when this returns; it is not yet
-        parsed.
+        version too: it takes the place of the edit. All documents are durable when this returns, in one transaction;
+        they are not yet parsed.
+
+        Args:
+            documents: of one collection, up to some hundred. Of two with the same external id the second one counts.
+
+        Returns:
+            What became of each, in their order.
         """
+        while True:
+            try:
+                return await self._submit(documents)
+            except _OtherIsLive as error:
+                documents = [dataclasses.replace(new, collection=error.live) for new in documents]
+
+    @again_after_collision
+    async def _submit(self, documents: Sequence[NewDocument]) -> list[Submission]:
+        collection = documents[0].collection
         async with self._database.begin() as connection:
-            inserted = await _insert(connection, new)
-            if inserted is not None:
-                return Submission(_document(inserted, new.collection.name), accepted=True)
-            name = {"collection_id": new.collection.id, "external_id": new.external_id}
-            document_id = (await connection.execute(_LOCK_SAME_NAME, name)).scalar_one_or_none()
-            if document_id is None:
-                raise Collided("the document was deleted meanwhile", component="ledger")
-            row = await _get(connection, new.collection.tenant, document_id)
-            if row["content_hash"] == new.content_hash:
-                return Submission(_document(row, new.collection.name), accepted=False)
-            row = await _replace(connection, row, new)
-            return Submission(_document(row, new.collection.name), accepted=True)
+            written = await _write(connection, documents)
+            live, *others = await following.builds_of(connection, collection.tenant, collection.name)
+            if live["id"] != collection.id:
+                raise _OtherIsLive(collection_of(live))
+            accepted = sorted({row["id"] for row, is_new in written if is_new})
+            for build in others if accepted else ():
+                await following.follow(connection, build["id"], accepted)
+            return [Submission(_document(row, collection.name), accepted=is_new) for row, is_new in written]
 
     async def get(self, tenant: str, document_id: UUID) -> Document:
         """Return a document with its progress.
@@ -326,8 +370,14 @@ class Documents:
         """
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
-            parameters = {"id": document_id, "version": row["version"], "after": after, "limit": limit}
+            parameters = {"id": row["id"], "version": row["version"], "after": after, "limit": limit}
             return [_chunk(chunk) for chunk in (await connection.execute(_CHUNKS, parameters)).mappings()]
+
+    async def row_ids(self, collection: Collection, document_ids: Sequence[UUID]) -> dict[UUID, UUID]:
+        """Return the ids under which a build has documents, by the ids that their owner knows; others are missing."""
+        parameters = {"collection": collection.id, "ids": list(document_ids)}
+        async with self._database.begin() as connection:
+            return {row.public_id: row.id for row in await connection.execute(_ROW_IDS, parameters)}
 
     async def live_chunk_ids(self, collection: Collection, external_ids: Sequence[str]) -> dict[str, set[str]]:
         """Return the ids of documents' chunks as queries see them, by external id; unknown documents are missing."""
@@ -350,12 +400,15 @@ class Documents:
         """
         async with self._database.begin() as connection:
             parameters = {"id": document_id, "tenant": tenant}
-            row = (await connection.execute(_DELETE, parameters)).mappings().one_or_none()
-            if row is None:
+            await connection.execute(_LOCK_ROWS, parameters)
+            rows = (await connection.execute(_DELETE, parameters)).mappings().all()
+            live = next((row for row in rows if row["is_live"]), None)
+            if live is None:
                 raise _not_found(document_id)
-            await versions.supersede(connection, [document_id])
-            await connection.execute(_DELETE_ACCEPTED, {"id": document_id})
-        return DeletableDocument(**row)
+            ids = [row["id"] for row in rows]
+            await versions.supersede(connection, ids)
+            await connection.execute(following.DELETE_ACCEPTED, {"ids": ids})
+        return DeletableDocument(**{name: value for name, value in live.items() if name != "is_live"})
 
     @again_after_collision
     async def retry(self, tenant: str, document_id: UUID) -> Document:
@@ -407,45 +460,84 @@ class Documents:
             rows = (await connection.execute(_COUNTS, {"tenant": tenant})).all()
         return {DocumentState(state): count for state, count in rows}
 
-    async def uploads_in_use(self, uploads: Sequence[str]) -> set[str]:
-        """Return the uploads, of any number of them, that a document needs."""
+    async def stored_in_use(self, stored: Sequence[str]) -> set[str]:
+        """Return the objects of the store, of any number of them, that a document needs: a pack for any part of it."""
         used: set[str] = set()
-        for start in range(0, len(uploads), _UPLOADS_PAGE):
+        for start in range(0, len(stored), _STORED_PAGE):
             async with self._database.begin() as connection:
-                used |= await versions.uploads_in_use(connection, uploads[start : start + _UPLOADS_PAGE])
+                used |= await versions.stored_in_use(connection, stored[start : start + _STORED_PAGE])
         return used
 
 
-async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:
-    parameters = _content(new) | {
-        "id": uuid4(),
-        "tenant": new.collection.tenant,
-        "collection_id": new.collection.id,
-        "external_id": new.external_id,
-    }
-    row: RowMapping | None = (await connection.execute(_INSERT, parameters)).mappings().one_or_none()
-    return row
+class _OtherIsLive(Exception):
+    """Another build has taken the place of the one that was written."""
+
+    def __init__(self, live: Collection) -> None:
+        super().__init__()
+        self.live = live
 
 
-async def _replace(connection: AsyncConnection, row: RowMapping, new: NewDocument) -> RowMapping:
-    replaced: RowMapping = (await connection.execute(_REPLACE, _content(new) | {"id": row["id"]})).mappings().one()
-    await versions.supersede(connection, [row["id"]])
-    return replaced
+async def _write(connection: AsyncConnection, documents: Sequence[NewDocument]) -> list[tuple[RowMapping, bool]]:
+    """Write documents of one collection; return the row of each, and whether its content is new.
+
+    Every submission writes its rows here. Whoever writes inserts first and locks then, in the order of external ids
+    both times: of two who write the same documents none waits for the other in a ring.
+    """
+    collection, ids = documents[0].collection, [uuid4() for _ in documents]
+    parameters = {"tenant": collection.tenant, "collection_id": collection.id, "rows": _rows(ids, documents)}
+    inserted = {row["id"]: row for row in (await connection.execute(_INSERT, parameters)).mappings()}
+    names = {new.external_id for document_id, new in zip(ids, documents, strict=True) if document_id not in inserted}
+    rows = await _lock(connection, collection, names) if names else {}
+    written, replaced = list[tuple[RowMapping, bool]](), list[UUID]()
+    for document_id, new in zip(ids, documents, strict=True):
+        row = inserted.get(document_id)
+        accepted = row is not None
+        if row is None:
+            row = rows[new.external_id]
+            accepted = row["content_hash"] != new.content_hash
+            if accepted:
+                parameters = {"rows": _rows([row["id"]], [new])}
+                row = rows[new.external_id] = (await connection.execute(_REPLACE, parameters)).mappings().one()
+                replaced.append(row["id"])
+        written.append((row, accepted))
+    if replaced:
+        await versions.supersede(connection, replaced)
+    return written
 
 
-def _content(new: NewDocument) -> dict[str, Any]:
-    ready = new.ready_questions
-    return {
-        "filename": new.filename,
-        "title": new.title,
-        "media_type": new.media_type,
-        "metadata": json.dumps(dict(new.metadata)),
-        "ready_questions": None if ready is None else orjson.dumps(ready).decode(),  # 20,000 take 10 ms
-        "upload": new.upload,
-        "size_bytes": new.size_bytes,
-        "content_hash": new.content_hash,
-        "lane": new.lane,
-    }
+async def _lock(connection: AsyncConnection, collection: Collection, external_ids: set[str]) -> dict[str, RowMapping]:
+    """Lock documents, and return the row of each by its external id.
+
+    Raises:
+        Collided: one of them was deleted meanwhile.
+    """
+    parameters = {"collection_id": collection.id, "external_ids": list(external_ids)}
+    ids = (await connection.execute(_LOCK_SAME_NAMES, parameters)).scalars().all()
+    if len(ids) < len(external_ids):
+        raise Collided("a document was deleted meanwhile", component="ledger")
+    found = await connection.execute(_GET_LOCKED, {"ids": ids})
+    return {row["external_id"]: row for row in found.mappings()}
+
+
+def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
+    rows = [
+        {
+            "id": document_id,
+            "place": place,  # of two with one external id the first one is inserted
+            "external_id": new.external_id,
+            "lane": new.lane,
+            "filename": new.filename,
+            "title": new.title,
+            "media_type": new.media_type,
+            "metadata": dict(new.metadata),
+            "ready_questions": new.ready_questions,
+            "upload": new.upload,
+            "size_bytes": new.size_bytes,
+            "content_hash": f"\\x{new.content_hash.hex()}",
+        }
+        for place, (document_id, new) in enumerate(zip(ids, documents, strict=True))
+    ]
+    return orjson.dumps(rows).decode()  # 20,000 questions take 10 ms
 
 
 async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None) -> bool:
@@ -484,7 +576,7 @@ async def _with_progress(connection: AsyncConnection, rows: Sequence[RowMapping]
 
 def _document(row: RowMapping, collection: str, progress: Progress | None = None) -> Document:
     return Document(
-        id=row["id"],
+        id=row["public_id"],
         external_id=row["external_id"],
         collection=collection,
         state=DocumentState(row["state"]),

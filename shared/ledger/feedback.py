@@ -18,14 +18,15 @@ from uuid import UUID
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.accepted import accepted_id, plain
+from shared.domain.accepted import plain
 from shared.domain.errors import InvalidInput, NotFound
+from shared.domain.ids import accepted_id
 from shared.domain.outcomes import IndexOutcome
 from shared.domain.places import Place, place_of
 from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Collection, DocumentState
-from shared.ledger import states
+from shared.ledger import acceptance, counterparts, following, states
 from shared.ledger.audit import index_again
-from shared.ledger.database import Collided, Database, again_after_collision
+from shared.ledger.database import Database, again_after_collision
 from shared.ledger.rows import QUESTIONS, passed_questions
 
 _MOST_PAIRS = 10_000
@@ -33,6 +34,9 @@ _REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant take
 
 # Read a logged query.
 _QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant")
+
+# Read the name of a build's collection.
+_NAME = text("SELECT tenant, name FROM collections WHERE id = :collection")
 
 # Read a chunk as queries see it, and lock its document.
 _LIVE_CHUNK = text(f"""
@@ -43,24 +47,6 @@ _LIVE_CHUNK = text(f"""
     FOR UPDATE OF d
 """)
 
-# Nobody is removing the points of a question.
-_UNCLAIMED = f"(a.state <> '{AcceptedState.REMOVING}' OR a.due_at <= now())"
-
-# Accept a question, anew where it was taken back or refused; return no row where it is accepted already, or where its
-# points are being removed: the removal would take the new ones along.
-_ACCEPT = text(f"""
-    INSERT INTO accepted_questions AS a
-        (id, tenant, collection_id, document_id, chunk_id, question, query_id, state)
-    VALUES (:id, :tenant, :collection, :document, :chunk, :question, :query, {states.ACCEPT.target()})
-    ON CONFLICT (id) DO UPDATE
-    SET {states.ACCEPT.sets()}, question = excluded.question, query_id = excluded.query_id, created_at = now()
-    WHERE {states.ACCEPT.applies("a")} AND {_UNCLAIMED}
-    RETURNING id
-""")
-
-# Say whether a question's points are being removed.
-_IN_REMOVAL = text(f"SELECT NOT ({_UNCLAIMED}) FROM accepted_questions a WHERE id = :id")
-
 # Take back the oldest questions of a chunk that has more than so many.
 _CAP = text(f"""
     UPDATE accepted_questions SET {states.TAKE_BACK.sets()}
@@ -69,8 +55,8 @@ _CAP = text(f"""
         ORDER BY created_at DESC, id OFFSET :most))
 """)
 
-# Mark a document as changed: a verification that is under way compares its row with an older snapshot.
-_TOUCH = text("UPDATE documents SET updated_at = now() WHERE id = :document")
+# Mark documents as changed: a verification that is under way compares their rows with older snapshots.
+_TOUCH = text("UPDATE documents SET updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))")
 
 # Find the document of an accepted question.
 _DOCUMENT = text(f"""
@@ -85,7 +71,7 @@ _TAKE_BACK = text(f"""
 
 # List a collection's accepted questions, the newest first.
 _PAGE = text(f"""
-    SELECT a.id, a.document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
+    SELECT a.id, d.public_id AS document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
     FROM accepted_questions a JOIN documents d ON d.id = a.document_id
     WHERE a.collection_id = :collection AND {states.TAKE_BACK.applies("a")}
       AND (CAST(:at AS timestamptz) IS NULL OR (a.created_at, a.id) < (:at, CAST(:after AS uuid)))
@@ -266,24 +252,25 @@ class Feedback:
         """
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
-            chunk = await _live_chunk(connection, query.collection_id, chunk_id)
+            live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
+            chunk = await _live_chunk(connection, live, chunk_id)
             if plain(query.question) in _passed_questions(chunk):
                 return FeedbackResult("already_asked", query.question, None)
             parameters = {
                 "id": accepted_id(chunk_id, query.question),
                 "tenant": tenant,
-                "collection": query.collection_id,
+                "collection": live,
                 "document": chunk["document_id"],
                 "chunk": chunk_id,
                 "question": query.question,
                 "query": query_id,
             }
-            if (await connection.execute(_ACCEPT, parameters)).one_or_none() is None:
-                await _require_no_removal(connection, parameters["id"])
+            if not await acceptance.accept(connection, parameters):
                 return FeedbackResult("already_accepted", query.question, parameters["id"])
             await connection.execute(_CAP, {"chunk": chunk_id, "most": most})
-            await connection.execute(_TOUCH, {"document": chunk["document_id"]})
-            due = await index_waiting(connection, [chunk["document_id"]])
+            await connection.execute(_TOUCH, {"ids": [chunk["document_id"]]})
+            followers = await _mirror(connection, chunk["document_id"])
+            due = await index_waiting(connection, [chunk["document_id"], *followers])
             return FeedbackResult("accepted", query.question, parameters["id"], due=bool(due))
 
     @again_after_collision
@@ -291,13 +278,14 @@ class Feedback:
         """Take the question of a query back from a chunk, if it was accepted.
 
         Raises:
-            NotFound: the tenant has no such query.
+            NotFound: the tenant has no such query, or the chunk is not there any more.
             InvalidInput: the query did not return the chunk.
         """
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
+            live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
             identity = accepted_id(chunk_id, query.question)
-            if not await _take_back(connection, query.collection_id, identity):
+            if not await _take_back(connection, live, identity):
                 return FeedbackResult("not_accepted", query.question, None)
             return FeedbackResult("taken_back", query.question, identity)
 
@@ -418,16 +406,6 @@ def _claims(questions: Sequence[PendingRemoval]) -> dict[str, list[object]]:
     return {"ids": [q.id for q in questions], "until": [q.claimed_until for q in questions]}
 
 
-async def _require_no_removal(connection: AsyncConnection, accepted: UUID) -> None:
-    """Raise `Collided` while the points of a question are being removed, which usually takes milliseconds."""
-    if (await connection.execute(_IN_REMOVAL, {"id": accepted})).scalar_one_or_none():
-        raise Collided(
-            "the question was taken back, and is being removed at this moment",
-            component="ledger",
-            retry_after=timedelta(seconds=2),
-        )
-
-
 async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID) -> _LoggedQuestion:
     """Read a query that returned the chunk."""
     row = (await connection.execute(_QUERY, {"id": query_id, "tenant": tenant})).one_or_none()
@@ -441,13 +419,36 @@ async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, ch
     return _LoggedQuestion(row.collection_id, row.question)
 
 
+async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> tuple[UUID, UUID]:
+    """Return the live build, and the chunk of it that stands for one that a query saw; the build stays live.
+
+    Raises:
+        NotFound: the live build has no such chunk.
+    """
+    collection = (await connection.execute(_NAME, {"collection": collection_id})).one_or_none()
+    if collection is None:
+        raise _no_chunk(chunk_id)
+    await following.hold(connection, collection.tenant, collection.name)
+    live, *_ = await following.builds_of(connection, collection.tenant, collection.name)
+    if live["id"] == collection_id:
+        return collection_id, chunk_id
+    found = await counterparts.in_live_build(connection, collection_id, live["id"], chunk_id)
+    if found is None:
+        raise _no_chunk(chunk_id)
+    return live["id"], found
+
+
 async def _live_chunk(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> RowMapping:
     """Read a chunk as queries see it, and lock its document."""
     parameters = {"chunk": chunk_id, "collection": collection_id}
     row: RowMapping | None = (await connection.execute(_LIVE_CHUNK, parameters)).mappings().one_or_none()
     if row is None:
-        raise NotFound(f"The chunk {chunk_id} is not there any more.", field="chunk_id")
+        raise _no_chunk(chunk_id)
     return row
+
+
+def _no_chunk(chunk_id: UUID) -> NotFound:
+    return NotFound(f"The chunk {chunk_id} is not there any more.", field="chunk_id")
 
 
 def _passed_questions(chunk: RowMapping) -> set[str]:
@@ -460,5 +461,16 @@ async def _take_back(connection: AsyncConnection, collection_id: UUID, accepted:
     document = (await connection.execute(_DOCUMENT, parameters)).scalar_one_or_none()
     if document is None:
         return False
-    await connection.execute(_TOUCH, {"document": document})
-    return (await connection.execute(_TAKE_BACK, parameters)).one_or_none() is not None
+    await connection.execute(_TOUCH, {"ids": [document]})
+    if (await connection.execute(_TAKE_BACK, parameters)).one_or_none() is None:
+        return False
+    await _mirror(connection, document)
+    return True
+
+
+async def _mirror(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
+    """Have the other builds accept what a locked live document accepts; return its rows there, which are locked too."""
+    followers = await acceptance.lock_followers(connection, document)
+    await connection.execute(_TOUCH, {"ids": followers})
+    await acceptance.mirror(connection, followers)
+    return followers

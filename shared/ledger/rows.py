@@ -95,8 +95,10 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         document_id=row["document_id"],
         tenant=row["tenant"],
         collection_id=row["collection_id"],
+        embedding_model=row["embedding_model"],
         index_name=row["index_name"],
         options=options_of(row["options"]),
+        public_id=row["public_id"],
         external_id=row["external_id"],
         filename=row["filename"],
         metadata=row["metadata"],
@@ -237,6 +239,8 @@ def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
         | {
             "document_id": chunk.document_id,
             "collection_id": chunk.collection_id,
+            "tenant": chunk.tenant,
+            "index_name": chunk.index_name,
             "later": later,
         }
         for chunk, later in leases

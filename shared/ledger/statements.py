@@ -344,27 +344,28 @@ INSERT_SWEEPS = text(f"""
     WITH earlier AS (
         DELETE FROM sweeps s USING {_rows(_VERSION)} WHERE s.document_id = v.id AND s.chunk_id IS NULL
     )
-    INSERT INTO sweeps (collection_id, document_id, below_version, again, due_at)
-    SELECT d.collection_id, d.id, v.version, true, now()
-    FROM {_rows(_VERSION)} JOIN documents d ON d.id = v.id
+    INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, again, due_at)
+    SELECT d.collection_id, d.tenant, l.index_name, d.id, v.version, true, now()
+    FROM {_rows(_VERSION)} JOIN documents d ON d.id = v.id JOIN collections l ON l.id = d.collection_id
     RETURNING document_id, id
 """)
 
 # Have chunks swept that a late writer has written or may still write. A version without the chunk is nobody's.
 INSERT_LATE_SWEEPS = text(f"""
-    INSERT INTO sweeps (collection_id, document_id, below_version, chunk_id, due_at)
-    SELECT v.collection_id, v.document_id, v.version + (c.id IS NULL)::int, c.id,
+    INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, chunk_id, due_at)
+    SELECT v.collection_id, v.tenant, v.index_name, v.document_id, v.version + (c.id IS NULL)::int, c.id,
            CASE WHEN v.later THEN now() + :after ELSE now() END
-    FROM {_rows(_LEASE + ", document_id uuid, collection_id uuid, later boolean")}
+    FROM {_rows(_LEASE + ", document_id uuid, collection_id uuid, tenant text, index_name text, later boolean")}
     LEFT JOIN chunks c ON c.id = v.id AND c.version = v.version
     WHERE v.later OR c.lease_token IS DISTINCT FROM v.token
 """)
 
-# Find documents whose points are to be deleted and whose versions are, those first that are due for longest.
+# Find documents whose points are to be deleted and whose versions are, those first that are due for longest. Those of a
+# dropped build go with it.
 DELETABLE = text(f"""
     SELECT d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version
     FROM documents d JOIN collections l ON l.id = d.collection_id
-    WHERE d.state = '{DocumentState.DELETING}' AND d.due_at <= now()
+    WHERE d.state = '{DocumentState.DELETING}' AND d.due_at <= now() AND NOT {states.is_dropping("l")}
       AND NOT EXISTS (SELECT 1 FROM document_versions v WHERE v.document_id = d.id)
     ORDER BY d.due_at LIMIT :limit
 """)
@@ -381,9 +382,9 @@ DELETE_DOCUMENTS = text(f"""
 
 # Find sweeps whose time has come, of all or some, those first that are due for longest.
 DUE_SWEEPS = text(f"""
-    SELECT s.id, s.collection_id, l.index_name, l.tenant, s.document_id, s.below_version, d.live_version,
+    SELECT s.id, s.collection_id, s.index_name, s.tenant, s.document_id, s.below_version, d.live_version,
            d.id IS NULL AS deleted, s.chunk_id, c.points_token, s.again
-    FROM sweeps s JOIN collections l ON l.id = s.collection_id
+    FROM sweeps s
     LEFT JOIN documents d ON d.id = s.document_id AND {states.exists("d")}
     LEFT JOIN chunks c ON c.id = s.chunk_id AND c.version = s.below_version
     WHERE s.due_at <= now() AND (CAST(:ids AS bigint[]) IS NULL OR s.id = ANY(CAST(:ids AS bigint[])))

@@ -1,7 +1,17 @@
-"""The states of documents, chunks and accepted questions, and every transition between them.
+"""The states of builds, documents, chunks and accepted questions, and every transition between them.
 
 The statements of the ledger take the fragments that set a state from this module alone. The tests install a trigger
 made from this table, which refuses every other transition.
+
+collections
+    MAKE_COLLECTION      new -> live
+    BEGIN_BUILD          new -> filling
+    PAUSE_FILL           filling -> paused
+    RESUME_FILL          paused -> filling
+    END_FILL             filling -> following
+    SWITCH_FROM          live -> following
+    SWITCH_TO            following -> live
+    DROP_BUILD           filling, paused, following -> dropping
 
 documents
     SUBMIT               new -> queued
@@ -46,9 +56,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from shared.domain.builds import BuildState
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
 
-Table = Literal["documents", "chunks", "accepted_questions"]
+Table = Literal["collections", "documents", "chunks", "accepted_questions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +76,14 @@ class Transition:
     sources: tuple[StrEnum | None, ...]
     targets: tuple[StrEnum, ...]
 
+    @property
+    def column(self) -> str:
+        """The column that has the state: a collection's row has that of a build."""
+        return "build_state" if self.table == "collections" else "state"
+
     def applies(self, alias: str = "") -> str:
         """Return the SQL condition that a row has one of the source states."""
-        return is_in([source for source in self.sources if source], alias)
+        return is_in([source for source in self.sources if source], alias, self.column)
 
     def target(self, *conditions: str) -> str:
         """Return the SQL expression of the new state.
@@ -83,17 +99,17 @@ class Transition:
 
     def sets(self, *conditions: str) -> str:
         """Return the SQL assignment of the new state; see `target`."""
-        return f"state = {self.target(*conditions)}"
+        return f"{self.column} = {self.target(*conditions)}"
 
     def sets_where(self, condition: str, alias: str) -> str:
         """Return the SQL assignment of the only new state where a condition holds; elsewhere a row keeps its state."""
         (target,) = self.targets
-        return f"state = CASE WHEN {condition} THEN '{target}' ELSE {alias}.state END"
+        return f"{self.column} = CASE WHEN {condition} THEN '{target}' ELSE {alias}.{self.column} END"
 
 
-def is_in(states: Collection[StrEnum], alias: str = "") -> str:
+def is_in(states: Collection[StrEnum], alias: str = "", column: str = "state") -> str:
     """Return the SQL condition that a row has one of these states."""
-    column = f"{alias}.state" if alias else "state"
+    column = f"{alias}.{column}" if alias else column
     first, *others = (f"'{state}'" for state in states)
     return f"{column} IN ({', '.join([first, *others])})" if others else f"{column} = {first}"
 
@@ -102,6 +118,24 @@ def exists(alias: str = "") -> str:
     """Return the SQL condition that a document is there for its owner, in the words of its unique index."""
     return f"{alias}.state <> 'deleting'" if alias else "state <> 'deleting'"
 
+
+def is_live(alias: str = "") -> str:
+    """Return the SQL condition that a build is the one that queries see, in the words of its unique index."""
+    return build_is_in((BuildState.LIVE,), alias)
+
+
+def build_is_in(states: Collection[BuildState], alias: str = "") -> str:
+    """Return the SQL condition that a build has one of these states."""
+    return is_in(states, alias, "build_state")
+
+
+def is_dropping(alias: str = "") -> str:
+    """Return the SQL condition that a build is being deleted."""
+    return build_is_in((BuildState.DROPPING,), alias)
+
+
+# Builds that have, or are to have, what the live one has.
+FOLLOWERS = (BuildState.FILLING, BuildState.PAUSED, BuildState.FOLLOWING)
 
 # The work that is open to each stage, in the words of its partial index.
 TO_PARSE = (DocumentState.QUEUED, DocumentState.PARSING)
@@ -120,6 +154,10 @@ EXISTING_DOCUMENTS = tuple(state for state in DocumentState if state is not Docu
 UNCLAIMED = "attempts = 0, lost_leases = 0, lease_token = NULL, leased_by = NULL"
 
 
+def _build(sources: tuple[BuildState | None, ...], target: BuildState) -> Transition:
+    return Transition("collections", sources, (target,))
+
+
 def _document(sources: tuple[DocumentState | None, ...], *targets: DocumentState) -> Transition:
     return Transition("documents", sources, targets)
 
@@ -131,6 +169,15 @@ def _chunk(sources: tuple[ChunkState | None, ...], *targets: ChunkState) -> Tran
 def _accepted(sources: tuple[AcceptedState | None, ...], *targets: AcceptedState) -> Transition:
     return Transition("accepted_questions", sources, targets)
 
+
+MAKE_COLLECTION = _build((None,), BuildState.LIVE)
+BEGIN_BUILD = _build((None,), BuildState.FILLING)
+PAUSE_FILL = _build((BuildState.FILLING,), BuildState.PAUSED)
+RESUME_FILL = _build((BuildState.PAUSED,), BuildState.FILLING)
+END_FILL = _build((BuildState.FILLING,), BuildState.FOLLOWING)
+SWITCH_FROM = _build((BuildState.LIVE,), BuildState.FOLLOWING)
+SWITCH_TO = _build((BuildState.FOLLOWING,), BuildState.LIVE)
+DROP_BUILD = _build(FOLLOWERS, BuildState.DROPPING)
 
 SUBMIT = _document((None,), DocumentState.QUEUED)
 CLAIM_DOCUMENT = _document(TO_PARSE, DocumentState.PARSING)

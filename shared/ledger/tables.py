@@ -8,7 +8,6 @@ leased" is one comparison with one index.
 from __future__ import annotations
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -24,12 +23,12 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
-    event,
     func,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from shared.domain.builds import BuildState
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
 from shared.ledger import states
 
@@ -66,7 +65,7 @@ def _lease_columns() -> list[Column[object]]:
     ]
 
 
-# One row: whose ledger this is. The folder of uploads has the same id.
+# One row: whose ledger this is. The store of uploads has the same id.
 deployment = Table(
     "deployment",
     metadata,
@@ -75,27 +74,36 @@ deployment = Table(
     Column("scheduler_until", DateTime(timezone=True)),  # the end of its lease
 )
 
+# The builds of collections: each has options, an embedding model and documents of its own. Queries see the live one.
 collections = Table(
     "collections",
     metadata,
     Column("id", Uuid, primary_key=True),
     Column("tenant", Text, nullable=False),
     Column("name", Text, nullable=False),
+    Column("build", Integer, nullable=False, server_default="1"),  # its number within the name
+    Column("build_state", Text, nullable=False, server_default=BuildState.LIVE),
+    Column("filled_until", Text),  # the external id to which its fill has come; null where it is whole
+    Column("live_until", DateTime(timezone=True)),  # when another build took its place; null: none has
+    Column("emptied_at", DateTime(timezone=True)),  # when the last document went of a build that is being dropped
     Column("options", JSONB, nullable=False),
-    Column("embedding_model", Text, nullable=False),
+    Column("embedding_model", Text, nullable=False),  # the name of its embedding
     Column("index_name", Text, nullable=False),  # the collection in Qdrant, which others share
     Column("calibration", JSONB),  # its channels' weights and their measurements; null while equal
     Column("calibration_due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("calibrating_until", DateTime(timezone=True)),  # the end of a worker's claim; null while there is none
     Column("reindexed_until", Text),  # the external id to which a reindex has come; null while there is none
     _now(),
-    Index("uq_collections_name", "tenant", "name", unique=True),
+    Index("uq_collections_build", "tenant", "name", "build", unique=True),
+    Index("uq_collections_live", "tenant", "name", unique=True, postgresql_where=text(states.is_live())),
 )
 
+# The documents of builds. A document has a row in each build of its collection, and all have its one public id.
 documents = Table(
     "documents",
     metadata,
     Column("id", Uuid, primary_key=True),
+    Column("public_id", Uuid, nullable=False),  # the document's id for its owner: that of its first row
     Column("tenant", Text, nullable=False),
     Column("collection_id", Uuid, ForeignKey("collections.id", ondelete="CASCADE"), nullable=False),
     Column("external_id", Text, nullable=False),
@@ -111,6 +119,13 @@ documents = Table(
         "uq_documents_external_id",
         "collection_id",
         "external_id",
+        unique=True,
+        postgresql_where=text(states.exists()),
+    ),
+    Index(
+        "uq_documents_public_id",
+        "public_id",
+        "collection_id",
         unique=True,
         postgresql_where=text(states.exists()),
     ),
@@ -131,10 +146,14 @@ documents = Table(
         postgresql_where=text(f"lost_leases > 0 AND {states.is_in(states.TO_PARSE)}"),
     ),
     Index("ix_documents_leased", "tenant", postgresql_where=text("leased_by IS NOT NULL")),
-    Index("ix_documents_list", "collection_id", "state", "created_at", "id"),
+    Index("ix_documents_list", "collection_id", "state", "created_at", "public_id"),
     Index("ix_documents_changed", "tenant", "updated_at"),
     Index(
-        "ix_documents_failed", "tenant", "updated_at", "id", postgresql_where=text(f"state = '{DocumentState.FAILED}'")
+        "ix_documents_failed",
+        "tenant",
+        "updated_at",
+        "public_id",
+        postgresql_where=text(f"state = '{DocumentState.FAILED}'"),
     ),
 )
 
@@ -151,10 +170,10 @@ document_versions = Table(
     Column("media_type", Text),
     Column("metadata", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     Column("ready_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
-    Column("upload", Text, nullable=False),  # where the upload store keeps the bytes
+    Column("upload", Text, nullable=False),  # the object that has the bytes, or PACK#OFFSET,LENGTH
     Column("size_bytes", BigInteger, nullable=False),
     Column("content_hash", LargeBinary, nullable=False),
-    Index("ix_document_versions_upload", "upload"),
+    Index("ix_document_versions_stored_in", text("split_part(upload, '#', 1)")),
     Index("ix_document_versions_obsolete", "document_id", postgresql_where=text("obsolete")),
 )
 
@@ -172,7 +191,7 @@ chunks = Table(
     Column("tenant", Text, nullable=False),
     Column("ordinal", Integer, nullable=False),
     Column("content_key", LargeBinary, nullable=False),
-    Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what its own model serves
+    Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what it serves
     Column("ready_made", Boolean, nullable=False, server_default="false"),  # its questions came with its document
     _lane(),
     Column("state", Text, nullable=False),
@@ -288,6 +307,7 @@ spent = Table(
 )
 
 # What rows of `spent` have added: each goes into `spent_by_day` soon.
+# Triggers write them; they are in migration 0001 alone.
 spent_changes = Table(
     "spent_changes",
     metadata,
@@ -367,7 +387,9 @@ sweeps = Table(
     "sweeps",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=True),
-    Column("collection_id", Uuid, nullable=False),
+    Column("collection_id", Uuid, nullable=False),  # its place stands here: a dropped build's row is gone
+    Column("tenant", Text, nullable=False),
+    Column("index_name", Text, nullable=False),
     Column("document_id", Uuid, nullable=False),
     Column("below_version", Integer, nullable=False),
     Column("chunk_id", Uuid),  # null: the whole document
@@ -378,6 +400,7 @@ sweeps = Table(
 )
 
 # How many documents and chunks are in each state: sums of changes, and the changes that came since.
+# Triggers write the changes; they are in migration 0001 alone.
 tallies = Table(
     "tallies",
     metadata,
@@ -399,52 +422,3 @@ tally_changes = Table(
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Index("ix_tally_changes_at", "at"),
 )
-
-
-def _count(table: str, write: str, *operations: str) -> None:
-    """Have changes of a table's rows added up by triggers.
-
-    They are called once a statement: a settlement of many rows writes few changes.
-
-    Args:
-        table: the table.
-        write: the statement that writes the changes, with `{rows}` for the new rows, whose `sign` is 1, and the old
-            ones, whose `sign` is -1.
-        operations: what is counted.
-    """
-    rows = {"insert": "SELECT *, 1 AS sign FROM new_rows", "delete": "SELECT *, -1 AS sign FROM old_rows"}
-    rows["update"] = " UNION ALL ".join(rows.values())
-    names = {"insert": "NEW TABLE AS new_rows", "delete": "OLD TABLE AS old_rows"}
-    names["update"] = " ".join(names.values())
-    for operation in operations:
-        function = f"""
-            CREATE FUNCTION count_{table}_{operation}() RETURNS trigger LANGUAGE plpgsql AS $$
-            BEGIN
-                {write.format(rows=rows[operation])};
-                RETURN NULL;
-            END $$"""
-        trigger = (
-            f"CREATE TRIGGER count_{operation} AFTER {operation} ON {table} REFERENCING {names[operation]}"
-            f" FOR EACH STATEMENT EXECUTE FUNCTION count_{table}_{operation}()"
-        )
-        for statement in (function, trigger):
-            event.listen(metadata, "after_create", DDL(statement))  # type: ignore[no-untyped-call]
-
-
-def _count_states(table: str, part: str) -> None:
-    write = f"""
-    INSERT INTO tally_changes (tenant, counted, part, state, change)
-    SELECT tenant, TG_TABLE_NAME, {part}::text, state, sum(sign) FROM ({{rows}}) r
-    GROUP BY tenant, {part}, state HAVING sum(sign) <> 0"""
-    _count(table, write, "insert", "update", "delete")
-
-
-_count_states("documents", "collection_id")
-_count_states("chunks", "embedding_model")
-_COUNT_COSTS = """
-    INSERT INTO spent_changes (tenant, collection_id, kind, model, prompt_tokens, completion_tokens, calls)
-    SELECT tenant, collection_id, kind, model, sum(sign * prompt_tokens), sum(sign * completion_tokens),
-           sum(sign * calls)
-    FROM ({rows}) r GROUP BY tenant, collection_id, kind, model
-    HAVING (sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * calls)) <> (0, 0, 0)"""
-_count("spent", _COUNT_COSTS, "insert", "update")

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import TextClause, exc
+from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import LeaseLost
@@ -31,7 +31,7 @@ from shared.domain.records import (
 )
 from shared.domain.retry import Dead
 from shared.domain.usage import Cost, Usage
-from shared.ledger import claims, costs, feedback, rows, versions
+from shared.ledger import acceptance, claims, costs, feedback, rows, versions
 from shared.ledger import statements as sql
 from shared.ledger.database import Collided, Database, again_after_collision
 
@@ -64,7 +64,7 @@ class Work:
         weights: how much of the free slots tenants get; 1 is an equal share, and the default.
         limits: how much tenants may call the language model; none holds more chunks than these let begin soon.
         other_limits: the limits of all other tenants.
-        embedding_model: the model of the worker; chunks of other models are never claimed to be indexed.
+        embeddings: the names of those that the worker serves; chunks of others are never claimed to be indexed.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Work:
         weights: Mapping[str, float] | None = None,
         limits: Mapping[str, Rates] | None = None,
         other_limits: Rates = NO_LIMITS,
-        embedding_model: str | None = None,
+        embeddings: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._worker = worker
         self._weights = weights or {}
         self._limits = limits or {}
         self._other_limits = other_limits
-        self._embedding_model = embedding_model
+        self._embeddings = list(embeddings)
         self.lease = lease
 
     # Parsing
@@ -92,6 +92,7 @@ class Work:
     async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
         """Claim documents to be parsed; with `suspects` suspects alone, for a worker that holds nothing else."""
         statement = claims.CLAIM_DOCUMENTS[suspects]
+        await self._database.settlements_first()
         async with self._database.begin() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             begun = await versions.begin_anew(connection, [row["id"] for row in claimed]) if claimed else {}
@@ -153,6 +154,7 @@ class Work:
             Collided: other workers leased the same content meanwhile, time after time.
         """
         parameters = self._claim(limit, suspects=suspects) | self._most_chunks(suspects=suspects)
+        await self._database.settlements_first()
         try:
             async with self._database.begin() as connection:
                 claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
@@ -215,28 +217,24 @@ class Work:
     # Indexing
 
     @again_after_collision
-    async def claim_to_index(self, limit: int, *, suspects: bool = False) -> list[ChunkToIndex]:
-        """Claim chunks to be indexed whose collection has this worker's embedding model; others wait for theirs.
+    async def claim_to_index(
+        self, limit: int, *, embeddings: Sequence[str] | None = None, suspects: bool = False
+    ) -> list[ChunkToIndex]:
+        """Claim chunks to be indexed whose collection has an embedding that this worker serves; others wait for theirs.
 
         Texts that nobody finds yet go first, but a quarter is for chunks whose questions are there: a corpus that is
         being uploaded must not hold these up.
 
-        With `suspects` suspects alone, for a worker that holds nothing else.
+        Args:
+            limit: the most chunks.
+            embeddings: names of those that are wanted now; None: all that the worker serves.
+            suspects: claim suspects alone, for a worker that holds nothing else.
         """
-        parameters = self._claim(limit, suspects=suspects) | {"embedding_model": self._embedding_model}
-        async with self._database.begin() as connection:
-
-            async def claim(statement: TextClause, limit: int) -> list[ChunkToIndex]:
-                found = await connection.execute(statement, parameters | {"limit": limit})
-                return [rows.chunk_to_index(row) for row in found.mappings()]
-
-            reserved = limit // 4
-            chunks = await claim(claims.CLAIM_QUESTIONS_TO_INDEX[suspects], reserved) if reserved else []
-            more = len(chunks) == reserved
-            chunks = await claim(claims.CLAIM_TEXTS_TO_INDEX[suspects], limit - len(chunks)) + chunks
-            if more and len(chunks) < limit:
-                chunks += await claim(claims.CLAIM_QUESTIONS_TO_INDEX[suspects], limit - len(chunks))
-            return chunks
+        served = self._embeddings if embeddings is None else list(embeddings)
+        parameters = self._claim(limit, suspects=suspects) | {"embeddings": served}
+        await self._database.settlements_first()
+        claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
+        return list(map(rows.chunk_to_index, claimed))
 
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
         """Record chunks as indexed; return the leases that still held.
@@ -284,6 +282,7 @@ class Work:
         async with self._database.begin() as connection:
             return list((await connection.execute(sql.LOOK_AT_OPEN, {"limit": limit})).scalars())
 
+    @again_after_collision
     async def finish(self, document_ids: Sequence[UUID]) -> list[Sweep]:
         """Make versions live whose texts all stand, and end documents whose chunks have all ended, among these.
 
@@ -302,6 +301,7 @@ class Work:
             sweeps = await _replace_older(connection, replacing) if replacing else []
             shown = (await connection.execute(sql.SHOW, {"ids": ended})).scalars().all()
             finished = (await connection.execute(sql.FINISH, {"ids": ended})).scalars().all()
+            await acceptance.mirror(connection, sorted({*shown, *finished}))
             await feedback.index_waiting(connection, sorted({*shown, *finished}))
         return sweeps
 
@@ -368,8 +368,7 @@ class Work:
 
     async def due(self) -> list[WorkQueue]:
         """Return the queues whose stages have work that is due."""
-        async with self._database.begin() as connection:
-            row = (await connection.execute(claims.DUE)).mappings().one()
+        (row,) = await self._database.rows(claims.DUE)
         return [queue for queue in WORK_QUEUES if row[queue]]
 
     def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import structlog
 
+from shared.domain.ids import accepted_point_id
 from shared.domain.places import Place
 from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
+from shared.ledger.builds import Builds
 from shared.ledger.collections import Collections
 from shared.ledger.feedback import Feedback, PendingRemoval
 from shared.ledger.work import Work
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
-from shared.vectors.points import accepted_point_id
 
 log = structlog.get_logger()
 
@@ -37,6 +38,7 @@ class Cleaner:
     uploads: Uploads
     feedback: Feedback
     collections: Collections
+    builds: Builds
     finisher: Finisher
 
     @property
@@ -47,6 +49,7 @@ class Cleaner:
             "finish": self.finish,
             "purge": self.purge_versions,
             "delete": self.delete_documents,
+            "drop": self.drop_builds,
             "take_back": self.delete_taken_back,
         }
 
@@ -91,6 +94,15 @@ class Cleaner:
         if refused := [document for document in due if document not in deleted]:
             await self.work.put_off_deletion(refused)
         return bool(deleted) and len(due) == _SLICE
+
+    async def drop_builds(self) -> bool:
+        """Delete the documents of dropped builds, then their points and their rows."""
+        more = await self.builds.delete_documents()
+        for build in await self.builds.emptied(self.work.lease * 2):
+            await self.index.delete_build(build.place)  # also what late writers left
+            await self.builds.forget(build)
+            log.info("build.dropped", tenant=build.tenant, collection=build.name, build=build.number)
+        return more
 
     async def delete_taken_back(self) -> bool:
         """Delete the points of users' questions that were taken back, in every version that may have one."""

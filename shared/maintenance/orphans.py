@@ -1,13 +1,10 @@
-"""Orphans: files in the folder of uploads that no document needs, left by crashes."""
+"""Orphans: objects in the store of uploads that no document needs, left by crashes."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import orjson
 import structlog
@@ -27,7 +24,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """The files of the folder.
+    """The objects of the store.
 
     Args:
         files: how many there are.
@@ -54,19 +51,19 @@ class Orphans:
     deployment: DeploymentIdentity
 
     async def count(self) -> Census:
-        """Compare the folder with the ledger; nothing is changed.
+        """Compare the store with the ledger; nothing is changed.
 
         Raises:
-            Unavailable: the folder is another deployment's, or the ledger cannot be reached.
+            Unavailable: the store is another deployment's or away, or the ledger cannot be reached.
             OSError: the folder cannot be read.
         """
         await self.uploads.require_own()
         now = await self.deployment.now()
-        seen = await asyncio.to_thread(_read, self.uploads.folder / _SEEN)
+        seen = _decode(await self.uploads.read_note(_SEEN))
         files, orphans = 0, dict[str, datetime]()
         async for names in self.uploads.pages():
             files += len(names)
-            in_use = await self.documents.uploads_in_use(names)
+            in_use = await self.documents.stored_in_use(names)
             orphans |= {name: seen.get(name, now) for name in names if name not in in_use}
         due = tuple(name for name, first in orphans.items() if now - first >= APART)
         return Census(files, orphans, due)
@@ -78,33 +75,24 @@ class Orphans:
             told: whether a person wants that, however many they are.
 
         Raises:
-            Unavailable: the folder is another deployment's, or the ledger cannot be reached.
+            Unavailable: the store is another deployment's or away, or the ledger cannot be reached.
             OSError: the folder cannot be read or written.
         """
         census = await self.count()
-        going = () if census.too_many and not told else census.due
-        await self.uploads.remove(going)
-        await asyncio.to_thread(self._remember, census)
+        going = set() if census.too_many and not told else set(census.due)
+        kept = await self.uploads.remove(sorted(going))
+        left = {name: first for name, first in census.orphans.items() if name in kept or name not in going}
+        await self.uploads.write_note(_SEEN, orjson.dumps(left))
         if going:
             log.info("uploads.tidied", deleted=len(going), files=census.files)
         elif census.too_many:
             log.error("uploads.kept", due=len(census.due), files=census.files, see="foreask uploads check")
         return Census(census.files, census.orphans, census.due, len(going))
 
-    def _remember(self, census: Census) -> None:
-        left = {name: first for name, first in census.orphans.items() if self.uploads.path(name).exists()}
-        _write(self.uploads.folder / _SEEN, left)
 
-
-def _read(path: Path) -> dict[str, datetime]:
+def _decode(note: bytes | None) -> dict[str, datetime]:
     try:
-        content = orjson.loads(path.read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):
+        content = orjson.loads(note or b"{}")
+    except orjson.JSONDecodeError:
         return {}  # all are seen for the first time, which only delays
     return {name: datetime.fromisoformat(first) for name, first in content.items()}
-
-
-def _write(path: Path, orphans: Mapping[str, datetime]) -> None:
-    made = path.with_name(f"{path.name}-{os.getpid()}")
-    made.write_bytes(orjson.dumps(dict(orphans)))
-    made.replace(path)

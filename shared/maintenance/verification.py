@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.records import Collection
 from shared.ledger.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
 from shared.vectors.index import Index, StoredPoint
-from shared.vectors.points import accepted_point_id, chunk_point_id, question_point_id
 
 _POINTS = 1000  # compared together
 _CHUNKS = 200
@@ -78,6 +78,7 @@ class _Difference:
     point_id: str
     document_id: UUID | None
     chunk_id: UUID | None
+    public_id: UUID | None  # the document's id for its owner
     rewrite: bool = False  # mended only by writing its chunk again
 
 
@@ -249,7 +250,7 @@ class Verification:
         self._differences[difference.kind] += 1
         self._differences["repaired"] += repaired
         d = difference
-        return Finding(d.kind, d.why, d.point_id, d.document_id, d.chunk_id, repaired)
+        return Finding(d.kind, d.why, d.point_id, d.public_id, d.chunk_id, repaired)
 
 
 def _unchanged(
@@ -287,7 +288,8 @@ def _stray(point: StoredPoint, document: DocumentSnapshot | None, chunk: Expecte
     """The difference of a stored point that nobody expects; None where a chunk expects it, or may."""
 
     def difference(kind: FindingKind, why: str) -> _Difference:
-        return _Difference(kind, why, point.id, point.document_id, point.chunk_id)
+        public_id = point.document_id if document is None else document.public_id
+        return _Difference(kind, why, point.id, point.document_id, point.chunk_id, public_id)
 
     if document is None:
         return difference("orphaned", "its document is not in the ledger")
@@ -304,7 +306,7 @@ def _gap(point_id: str, chunk: ExpectedChunk, stored: StoredPoint | None) -> _Di
     """The difference of an expected point; None where it is right."""
 
     def difference(kind: FindingKind, why: str, *, rewrite: bool) -> _Difference:
-        return _Difference(kind, why, point_id, chunk.document_id, chunk.id, rewrite)
+        return _Difference(kind, why, point_id, chunk.document_id, chunk.id, chunk.public_id, rewrite)
 
     if stored is None:
         return difference("missing", "not stored", rewrite=True)

@@ -10,10 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shared.broker.wakeups import Wakeups
+from shared.domain.places import IndexNames
 from shared.domain.retry import RetryPolicy
 from shared.ledger import (
     Audit,
     Backlogs,
+    Builds,
     Calibrations,
     Collections,
     Costs,
@@ -28,7 +30,8 @@ from shared.ledger import (
 )
 from shared.ledger.database import Database
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
-from shared.settings import Settings, require
+from shared.settings import Embedding, Settings, require
+from shared.storage.opening import open_uploads
 from shared.storage.uploads import Uploads
 
 if TYPE_CHECKING:  # the parts below import these when they are made: not every role has them
@@ -67,9 +70,11 @@ class Parts:
     @cached_property
     def ledger(self) -> Ledger:
         database = self.database
+        collections = Collections(database, self.index_names)
         return Ledger(
             deployment=DeploymentIdentity(database),
-            collections=Collections(database, self.settings.qdrant_prefix, self.settings.embedding_dimensions),
+            collections=collections,
+            builds=Builds(database, collections),
             documents=Documents(database),
             work=self._work,
             backlogs=Backlogs(database),
@@ -83,6 +88,15 @@ class Parts:
         )
 
     @cached_property
+    def embeddings(self) -> dict[str, Embedding]:
+        return self.settings.served_embeddings()
+
+    @cached_property
+    def index_names(self) -> IndexNames:
+        spaces = {name: embedding.space for name, embedding in self.embeddings.items()}
+        return IndexNames(self.settings.qdrant_prefix, spaces)
+
+    @cached_property
     def wakeups(self) -> Wakeups:
         wakeups = Wakeups(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
         self.stack.push_async_callback(wakeups.aclose)
@@ -90,7 +104,9 @@ class Parts:
 
     @cached_property
     def uploads(self) -> Uploads:
-        return Uploads(self.settings.data_dir / "uploads", self.ledger.deployment)
+        settings = self.settings
+        folder = settings.data_dir / "uploads"
+        return open_uploads(settings.store_url, settings.store_config(), folder, self.ledger.deployment)
 
     @cached_property
     def orphans(self) -> Orphans:
@@ -137,10 +153,10 @@ class Parts:
         return chat_of(self.settings, self.stack)
 
     @cached_property
-    def embedder(self) -> OpenAIEmbedder:
-        from shared.services.providers import embedder_of
+    def embedders(self) -> dict[str, OpenAIEmbedder]:
+        from shared.services.providers import embedders_of
 
-        return embedder_of(self.settings, self.stack)
+        return embedders_of(self.settings, self.stack)
 
     @cached_property
     def llm_limiter(self) -> Limiter:
@@ -149,10 +165,14 @@ class Parts:
         return llm_limiter_of(self.settings, self.chat, self.stack)
 
     @cached_property
-    def embedding_limiter(self) -> Limiter:
+    def embedding_limiters(self) -> dict[str, Limiter]:
+        """The limiter of each embedding's provider, by the embedding's name."""
         from shared.services.providers import embedding_limiter_of
 
-        return embedding_limiter_of(self.settings, self.embedder, self.stack)
+        return {
+            name: embedding_limiter_of(self.settings, self.embeddings[name], embedder, self.stack)
+            for name, embedder in self.embedders.items()
+        }
 
     @cached_property
     def _work(self) -> Work:
@@ -164,5 +184,5 @@ class Parts:
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),
             other_limits=limits_of_a_tenant(settings),
-            embedding_model=settings.embedding_model,
+            embeddings=list(self.embeddings),
         )

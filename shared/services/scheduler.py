@@ -41,5 +41,6 @@ def cleaner_of(parts: Parts) -> Cleaner:
         uploads=parts.uploads,
         feedback=parts.ledger.feedback,
         collections=parts.ledger.collections,
+        builds=parts.ledger.builds,
         finisher=parts.finisher,
     )

@@ -1,7 +1,9 @@
-"""Uploaded bytes: one file each under the data directory, durable before the ledger names it.
+"""Uploaded bytes: durable before the ledger names them, in a folder or in an object store.
 
-The folder carries the id of the deployment whose ledger names its files. Another deployment's ledger names none of
+The store carries the id of the deployment whose ledger names its uploads. Another deployment's ledger names none of
 them: whoever stores or tidies by it is refused.
+
+An upload has an object of its own, or is a part of a pack: one object of many small documents.
 """
 
 from __future__ import annotations
@@ -9,38 +11,31 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Protocol
 from uuid import UUID, uuid4
 
 import structlog
 
-from shared.domain.errors import TooLarge, Unavailable, Unreadable
+from shared.domain.errors import Conflict, TooLarge, Unavailable, Unreadable
 
-T = TypeVar("T")
-_FLUSH_BYTES = 1 << 20
-_RETRY_AFTER = timedelta(seconds=30)
-_AWAY_PAUSE = timedelta(seconds=5)
+RETRY_AFTER = timedelta(seconds=30)
+AWAY_PAUSE = timedelta(seconds=5)
+MARKER = ".foreask-deployment"
+PAGE = 1_000  # names
 _READY_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
 _SLOW_SECONDS = 30.0  # a busy disk takes its time: what was proved holds so long while the next proof is under way
-_MARKER = ".foreask-deployment"
-_SAMPLE = 100  # uploads that the ledger names: one of them in a folder without a marker tells whose it is
-_PAGE = 1_000
-_ANOTHERS = (
-    "The uploads folder belongs to another deployment: let FOREASK_DATABASE_URL and FOREASK_DATA_DIR name the ledger"
-    " and the folder of one deployment. If they do, run `foreask uploads adopt`."
-)
-_UNKNOWN = (
-    "The uploads folder has no .foreask-deployment, and its files are not those of the ledger: is it mounted, and is"
-    " FOREASK_DATABASE_URL right? If both are, run `foreask uploads adopt`."
-)
+_SAMPLE = 100  # uploads that the ledger names: one of them in a store without a marker tells whose it is
+_NO_ADDRESSES = "Uploads are in a folder, which has no addresses: send the document itself to POST /v1/documents."
 
 log = structlog.get_logger()
 
@@ -53,6 +48,27 @@ class Upload:
     size_bytes: int
     sha256: bytes
 
+    @property
+    def stored_in(self) -> str:
+        return stored_in(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An address to which the bytes of one upload may be sent, past the API.
+
+    Args:
+        token: names the bytes afterwards.
+        url: takes them by PUT; it is signed, so that whoever has it may write there.
+        headers: what the PUT must have.
+        seconds: how long the address holds.
+    """
+
+    token: str
+    url: str
+    headers: Mapping[str, str]
+    seconds: int
+
 
 class Owner(Protocol):
     """The deployment that stores: its id, and some uploads that its documents need."""
@@ -61,71 +77,193 @@ class Owner(Protocol):
     async def newest_uploads(self, limit: int) -> Sequence[str]: ...
 
 
-class Uploads:
-    """A folder of uploads. Several machines share it as a network file system.
+def stored_in(name: str) -> str:
+    """Return the name of the object that holds an upload: a pack has several."""
+    return name.partition("#")[0]
+
+
+def _part(name: str) -> tuple[int, int] | None:
+    """Where an upload stands in its pack, as offset and length in bytes; None where the object is all its own."""
+    _, of_pack, place = name.partition("#")
+    if not of_pack:
+        return None
+    offset, _, length = place.partition(",")
+    return int(offset), int(length)
+
+
+class Uploads(ABC):
+    """A store of uploads.
 
     Args:
-        folder: where the files are.
         owner: the deployment whose ledger names them.
     """
 
-    def __init__(self, folder: Path, owner: Owner) -> None:
-        self.folder = folder
+    place: str  # what a person calls it
+    setting: str  # the variable that says where it is
+    seek: str  # the first question where it is not as it was
+
+    def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._away = False
         self._probe: asyncio.Task[None] | None = None
         self._probed = self._proved = -_SLOW_SECONDS  # when a probe last ended, and succeeded
 
-    def path(self, name: str) -> Path:
-        return self.folder / name[:2] / name
+    @abstractmethod
+    async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
+        """Store a stream while its bytes are counted; it is durable when this returns.
+
+        Raises:
+            TooLarge: more than `max_bytes` came; nothing is left.
+            Unavailable: the store refused, because it is full for example, or is another deployment's; nothing is
+                left.
+        """
+
+    async def store_bytes(self, content: bytes, *, max_bytes: int) -> Upload:
+        """Store bytes that are in memory already; raises as `store` does."""
+        if len(content) > max_bytes:
+            raise too_large(max_bytes)
+        name = uuid4().hex
+        await self._write(name, content)
+        return Upload(name, len(content), hashlib.sha256(content).digest())
+
+    async def store_pack(self, contents: Sequence[bytes]) -> list[Upload]:
+        """Store some small documents as one object; they are durable when this returns.
+
+        The rows of all its documents are to be written in one transaction: a pack goes when no row names a part of it.
+
+        Args:
+            contents: the bytes of each document, not empty, in all few enough to be held in memory twice.
+
+        Returns:
+            An upload for each, in their order.
+
+        Raises:
+            Unavailable: as `store`.
+        """
+        pack = uuid4().hex
+        await self._write(pack, b"".join(contents))
+        offsets = accumulate(map(len, contents), initial=0)
+        return [
+            Upload(f"{pack}#{offset},{len(content)}", len(content), hashlib.sha256(content).digest())
+            for offset, content in zip(offsets, contents, strict=False)
+        ]
+
+    async def offer(self, tenant: str) -> Offer:
+        """Return an address to which bytes may be sent past the API.
+
+        Raises:
+            Conflict: a folder has no addresses.
+            Unavailable: the store is away or is another deployment's.
+        """
+        del tenant
+        raise Conflict(_NO_ADDRESSES)
+
+    async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
+        """Make what was sent to an address an upload, which nobody can write again; it is durable when this returns.
+
+        Args:
+            tenant: to whom the address was offered: no other one can name it.
+            token: of the offer.
+            max_bytes: the most bytes.
+
+        Raises:
+            InvalidInput: nothing was sent there, or nothing for this tenant.
+            TooLarge: more than `max_bytes` were sent; nothing is left of the upload.
+            Conflict: a folder has no addresses.
+            Unavailable: the store is away.
+        """
+        del tenant, token, max_bytes
+        raise Conflict(_NO_ADDRESSES)
+
+    async def withdraw(self, tenant: str, token: str) -> None:
+        """Remove what was sent to an address, once it is an upload; raises Conflict as `take`."""
+        del tenant, token
+        raise Conflict(_NO_ADDRESSES)
+
+    @asynccontextmanager
+    async def fetched(self, name: str) -> AsyncIterator[Path]:
+        """Give the path of a file with an upload's bytes, which this process can open, for the time of the block.
+
+        Raises:
+            Unavailable: the store is away, or fails; the upload may still be there.
+            Unreadable: the upload alone is gone.
+        """
+        part = _part(name)
+        whole = self._whole(name) if part is None else self._cut(stored_in(name), *part)
+        async with whole as path:
+            yield path
+
+    @asynccontextmanager
+    async def _cut(self, pack: str, offset: int, length: int) -> AsyncIterator[Path]:
+        content = await self._read(pack, offset, length)
+        if len(content) < length:
+            raise gone()
+        path = await asyncio.to_thread(write_temporary, content)
+        try:
+            yield path
+        finally:
+            path.unlink()
+
+    @abstractmethod
+    async def remove(self, names: Sequence[str]) -> set[str]:
+        """Remove objects that nobody needs; return those that could not be removed: they stay until all is tidied."""
+
+    @abstractmethod
+    def pages(self) -> AsyncIterator[list[str]]:
+        """Yield the names of all objects, some at a time; a crash left those that no document needs.
+
+        Raises:
+            Unavailable: the object store is away.
+            OSError: the folder cannot be read.
+        """
+
+    @abstractmethod
+    async def read_note(self, name: str) -> bytes | None:
+        """Read what is remembered beside the uploads under a name that begins with a dot; None where there is nothing.
+
+        Raises:
+            Unavailable: the object store is away.
+            OSError: the folder cannot be read.
+        """
+
+    @abstractmethod
+    async def write_note(self, name: str, content: bytes) -> None:
+        """Remember something beside the uploads; raises as `read_note`."""
 
     async def require_own(self) -> None:
-        """Return where the folder is this deployment's; it becomes so where nothing speaks against it.
+        """Return where the store is this deployment's; it becomes so where nothing speaks against it.
 
-        A folder without a marker is taken if it is empty and the ledger names no upload, or if it holds one that the
+        A store without a marker is taken if it is empty and the ledger names no upload, or if it holds one that the
         ledger names.
 
         Raises:
-            Unavailable: it is another's, or is not mounted; or the ledger cannot be reached.
+            Unavailable: it is another's, or is not there; or the ledger cannot be reached.
             OSError: the folder cannot be read or written.
         """
         deployment = await self._owner.id()
-        if await asyncio.to_thread(_marker, self.folder) is None:
-            names = await self._owner.newest_uploads(_SAMPLE)
-            if await asyncio.to_thread(self._fits, names):
+        if await self._marker() is None:
+            names = [stored_in(name) for name in await self._owner.newest_uploads(_SAMPLE)]
+            if await (self._holds_any(names) if names else self._is_empty()):
                 await self.adopt()
-        marker = await asyncio.to_thread(_marker, self.folder)  # another process may have marked and used it meanwhile
+        marker = await self._marker()  # another process may have marked and used it meanwhile
         if marker is None:
-            raise _not_ours(_UNKNOWN)
+            raise self._not_ours(
+                f"The {self.place} has no {MARKER}, and holds nothing that the ledger names: {self.seek}, and is"
+                " FOREASK_DATABASE_URL right? If both are, run `foreask uploads adopt`."
+            )
         if marker != str(deployment):
-            log.error("uploads.refused", folder_of=marker, ledger_of=str(deployment))
-            raise _not_ours(_ANOTHERS)
-
-    async def _in_own(self, write: Callable[[], T]) -> T:
-        """Write where the folder is this deployment's; looking and writing take one turn of a thread.
-
-        Raises:
-            Unavailable: as `require_own`.
-            OSError: the disk refused.
-        """
-        deployment = str(await self._owner.id())
-        written = await asyncio.to_thread(_if_marked, self.folder, deployment, write)
-        if written:
-            return written[0]
-        await self.require_own()
-        return await asyncio.to_thread(write)
+            log.error("uploads.refused", store_of=marker, ledger_of=str(deployment))
+            raise self._not_ours(
+                f"The {self.place} belongs to another deployment: let FOREASK_DATABASE_URL and {self.setting} name the"
+                f" ledger and the {self.place} of one deployment. If they do, run `foreask uploads adopt`."
+            )
 
     async def adopt(self) -> None:
-        """Make the folder this deployment's, whatever it held."""
-        await asyncio.to_thread(_mark, self.folder, await self._owner.id())
-
-    def _fits(self, names: Sequence[str]) -> bool:
-        if names:
-            return any(self.path(name).exists() for name in names)
-        return next(self.folder.glob("??/*"), None) is None
+        """Make the store this deployment's, whatever it held."""
+        await self.write_note(MARKER, f"{await self._owner.id()}\n".encode())
 
     async def ready(self) -> None:
-        """Store and remove a small file, as an upload would be; what was found holds for some seconds.
+        """Store and remove a small object, as an upload would be; what was found holds for some seconds.
 
         Raises:
             Unavailable: no upload can be stored.
@@ -137,7 +275,7 @@ class Uploads:
         if done:
             probe.result()
         elif time.monotonic() - self._proved > _SLOW_SECONDS:
-            raise Unavailable("The folder of uploads does not answer.", component="uploads", retry_after=_RETRY_AFTER)
+            raise Unavailable(f"The {self.place} does not answer.", component="uploads", retry_after=RETRY_AFTER)
 
     async def _store_and_remove(self) -> None:
         try:
@@ -150,178 +288,66 @@ class Uploads:
         finally:
             self._probed = time.monotonic()
 
-    async def locate(self, name: str) -> Path:
-        """Return the path of an upload, which this process can open.
-
-        Raises:
-            Unavailable: the folder is away, or its disk fails; the upload may still be there.
-            Unreadable: the upload alone is gone.
-        """
-        path = self.path(name)
-        try:
-            await asyncio.to_thread(_open_and_close, path)
-        except FileNotFoundError as error:
-            await self._check()
-            raise Unreadable("The stored file is gone: upload the document again.") from error
-        except OSError as error:
-            self._away = True
-            raise _away(error.strerror) from error
-        return path
-
     async def require(self) -> None:
-        """Raise `Unavailable` if the folder was away the last time and still is.
+        """Raise `Unavailable` if the store was away the last time and still is.
 
-        A worker calls it before it claims documents: without the folder it would claim them in vain.
+        A worker calls it before it claims documents: without the store it would claim them in vain.
         """
         if self._away:
             await self._check()
 
     async def _check(self) -> None:
-        """Return where the folder is there and is this deployment's."""
+        """Return where the store is there and is this deployment's."""
         self._away = True
         try:
             await self.require_own()
         except OSError as error:
-            raise _away(error.strerror) from error
+            raise away(self.place, error.strerror) from error
         self._away = False
 
-    async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
-        """Write a stream to disk while its bytes are counted; it is durable when this returns.
+    async def _marker(self) -> str | None:
+        """The id of the deployment that owns the store; None where nobody does."""
+        marker = await self.read_note(MARKER)
+        return (marker or b"").decode(errors="replace").strip() or None
 
-        Raises:
-            TooLarge: more than `max_bytes` came; no file is left.
-            Unavailable: the disk refused, because it is full for example, or the folder is another deployment's; no
-                file is left.
-        """
-        name = uuid4().hex
-        path = self.path(name)
-        digest, size, buffer = hashlib.sha256(), 0, bytearray()
-        file: BinaryIO | None = None
-        with _removed_on_failure(path):
-            try:
-                async for piece in pieces:
-                    size += len(piece)
-                    if size > max_bytes:
-                        raise _too_large(max_bytes)
-                    digest.update(piece)
-                    buffer += piece
-                    if len(buffer) >= _FLUSH_BYTES:
-                        if file is None:
-                            file = await self._in_own(partial(_create, path))
-                        await asyncio.to_thread(file.write, bytes(buffer))
-                        buffer.clear()
-                finish = partial(_finish, file, bytes(buffer), path)
-                await (self._in_own(finish) if file is None else asyncio.to_thread(finish))
-            finally:
-                if file is not None:
-                    file.close()
-        return Upload(name, size, digest.digest())
+    def _not_ours(self, sentence: str) -> Unavailable:
+        return Unavailable(sentence, component="uploads", retry_after=AWAY_PAUSE)
 
-    async def store_bytes(self, content: bytes, *, max_bytes: int) -> Upload:
-        """Write bytes that are in memory already; raises as `store` does."""
-        if len(content) > max_bytes:
-            raise _too_large(max_bytes)
-        name = uuid4().hex
-        path = self.path(name)
-        with _removed_on_failure(path):
-            await self._in_own(partial(_finish, None, content, path))
-        return Upload(name, len(content), hashlib.sha256(content).digest())
+    @abstractmethod
+    async def _write(self, name: str, content: bytes) -> None:
+        """Store an object whole; raises as `store`."""
 
-    async def remove(self, names: Sequence[str]) -> None:
-        """Remove files that nobody needs; one that cannot be removed stays until the folder is tidied."""
-        if names:
-            await asyncio.to_thread(self._remove, names)
+    @abstractmethod
+    async def _read(self, name: str, offset: int, length: int) -> bytes:
+        """Read a part of an object, shorter where it ends; raises as `fetched`."""
 
-    def _remove(self, names: Sequence[str]) -> None:
-        for name in names:
-            try:
-                self.path(name).unlink(missing_ok=True)
-            except OSError as error:
-                log.warning("upload.not_removed", upload=name, reason=error.strerror or type(error).__name__)
+    @abstractmethod
+    def _whole(self, name: str) -> AbstractAsyncContextManager[Path]:
+        """Give an object as a file; raises as `fetched`."""
 
-    async def pages(self) -> AsyncIterator[list[str]]:
-        """Yield the names of all files, some at a time; a crash left those that no document needs.
+    @abstractmethod
+    async def _holds_any(self, names: Sequence[str]) -> bool: ...
 
-        Raises:
-            OSError: the folder cannot be read.
-        """
-        for folder in await asyncio.to_thread(lambda: sorted(self.folder.glob("??/"))):
-            names = await asyncio.to_thread(os.listdir, folder)
-            for start in range(0, len(names), _PAGE):
-                yield names[start : start + _PAGE]
+    @abstractmethod
+    async def _is_empty(self) -> bool: ...
 
 
-@contextmanager
-def _removed_on_failure(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        sentence = f"The document could not be stored: {error.strerror or type(error).__name__}."
-        raise Unavailable(sentence, component="uploads", retry_after=_RETRY_AFTER) from error
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+def write_temporary(content: bytes = b"") -> Path:
+    """Write a file in the machine's folder for temporary ones; whoever calls removes it."""
+    handle, path = tempfile.mkstemp(prefix="foreask-upload-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    return Path(path)
 
 
-def _open_and_close(path: Path) -> None:
-    path.open("rb").close()
-
-
-def _away(reason: str | None) -> Unavailable:
-    message = f"the folder of uploads cannot be read here: {reason or 'its disk fails'}"
-    return Unavailable(message, component="uploads", retry_after=_AWAY_PAUSE)
-
-
-def _too_large(max_bytes: int) -> TooLarge:
+def too_large(max_bytes: int) -> TooLarge:
     return TooLarge(f"The document is larger than {max_bytes:,} bytes (FOREASK_MAX_UPLOAD_BYTES).")
 
 
-def _not_ours(sentence: str) -> Unavailable:
-    return Unavailable(sentence, component="uploads", retry_after=_AWAY_PAUSE)
+def gone() -> Unreadable:
+    return Unreadable("The stored file is gone: upload the document again.")
 
 
-def _marker(folder: Path) -> str | None:
-    """The id of the deployment that owns the folder; None where nobody does."""
-    try:
-        return (folder / _MARKER).read_text().strip() or None
-    except FileNotFoundError:
-        return None
-
-
-def _if_marked(folder: Path, deployment: str, write: Callable[[], T]) -> list[T]:
-    """Write where the folder is this deployment's, and return what that returned; else return nothing."""
-    return [write()] if _marker(folder) == deployment else []
-
-
-def _mark(folder: Path, deployment: UUID) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    made = folder / f"{_MARKER}-{uuid4().hex}"
-    try:
-        _finish(None, f"{deployment}\n".encode(), made)
-        made.replace(folder / _MARKER)  # at once: nobody reads half of it
-    finally:
-        made.unlink(missing_ok=True)
-
-
-def _create(path: Path) -> BinaryIO:
-    try:
-        return path.open("xb")
-    except FileNotFoundError:  # there are few folders: all but the first uploads find theirs
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("xb")
-
-
-def _finish(file: BinaryIO | None, rest: bytes, path: Path) -> None:
-    """Write the rest and make the file durable; a small upload is written here whole, in one turn of a thread."""
-    with file or _create(path) as opened:
-        opened.write(rest)
-        opened.flush()
-        os.fsync(opened.fileno())
-    # The name must be as durable as the bytes: a ledger row is about to point to it.
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def away(place: str, reason: str | None) -> Unavailable:
+    message = f"the {place} cannot be read here: {reason or 'its disk fails'}"
+    return Unavailable(message, component="uploads", retry_after=AWAY_PAUSE)

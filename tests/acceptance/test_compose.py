@@ -23,7 +23,7 @@ STORE = """
 import asyncio, os, sys
 from pathlib import Path
 from uuid import UUID
-from shared.storage.uploads import Uploads
+from shared.storage.folder import UploadFolder
 
 class Owner:
     async def id(self):
@@ -36,7 +36,7 @@ async def main():
     await asyncio.to_thread(int)  # imported while it can be: the user need not be able to read this Python
     os.setgid(int(sys.argv[1]))
     os.setuid(int(sys.argv[1]))
-    await Uploads(Path("uploads"), Owner()).ready()
+    await UploadFolder(Path("uploads"), Owner()).ready()
 
 asyncio.run(main())
 """

@@ -81,7 +81,7 @@ BUGS = (
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
         "shared/ledger/claims.py",
-        (('"w.embedding_model = :embedding_model"', '"w.embedding_model = :embedding_model AND w.leased_by IS NULL"'),),
+        (('"w.embedding_model = m.name"', '"w.embedding_model = m.name AND w.leased_by IS NULL"'),),
     ),
     Bug(
         "nobody repeats the sweep that a killed worker began",
@@ -141,7 +141,7 @@ BUGS = (
         "the free slots go to whoever came first",
         "tests/faults/test_fairness.py::test_a_tenants_few_chunks_overtake_anothers_many",
         "shared/ledger/claims.py",
-        (("ORDER BY turn, c.lane, c.due_at LIMIT", "ORDER BY c.lane, c.due_at LIMIT"),),
+        (("ORDER BY turn, c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
     ),
     Bug(
         "nobody wakes workers again for what is due",
@@ -264,7 +264,7 @@ BUGS = (
     Bug(
         "a file is taken for gone where the folder of uploads is away",
         "tests/faults/test_uploads_fail.py::test_it_is_gone_for_a_while",
-        "shared/storage/uploads.py",
+        "shared/storage/folder.py",
         (
             (
                 "        except FileNotFoundError as error:",
@@ -274,9 +274,9 @@ BUGS = (
     ),
     Bug(
         "a worker claims chunks of another embedding model",
-        "tests/faults/test_settings_differ.py::test_workers_have_another_embedding_model",
+        "tests/integration/test_embeddings.py::test_a_worker_of_one_embedding_takes_its_own_alone",
         "shared/ledger/claims.py",
-        (('"w.embedding_model = :embedding_model"', '"TRUE"'),),
+        (('"w.embedding_model = m.name"', '"TRUE"'),),
     ),
     Bug(
         "questions stand under the key of the prompt that was read when their document was parsed",
@@ -317,8 +317,8 @@ BUGS = (
     Bug(
         "a question of a chunk is one point in all versions",
         HISTORIES,
-        "shared/vectors/points.py",
-        (('f"{version}/{ordinal}"', 'f"{ordinal}"'),),
+        "shared/domain/ids.py",
+        (("_point_id(chunk, version, 1 + ordinal)", "_point_id(chunk, 0, 1 + ordinal)"),),
     ),
     Bug(
         "users' questions of a live version wait for an edit that failed",

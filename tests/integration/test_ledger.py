@@ -356,7 +356,7 @@ async def test_any_number_of_uploads_can_be_asked_for(services, library):
     await library.add("one")
     (kept,) = (path.name for path in (services.settings.data_dir / "uploads").glob("??/*"))
 
-    assert await services.ledger.documents.uploads_in_use([kept, *(uuid4().hex for _ in range(40_000))]) == {kept}
+    assert await services.ledger.documents.stored_in_use([kept, *(uuid4().hex for _ in range(40_000))]) == {kept}
 
 
 async def waits_for_a_lock(services):

@@ -189,14 +189,15 @@ async def test_sweeps_that_qdrant_refuses_go_behind_all_others(services, library
     await run(services, "UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'gone'")
     await run(
         services,
-        """INSERT INTO sweeps (collection_id, document_id, below_version, due_at)
-           SELECT id, gen_random_uuid(), 2, now() - interval '1 second'
+        """INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)
+           SELECT id, tenant, index_name, gen_random_uuid(), 2, now() - interval '1 second'
            FROM collections, generate_series(1, 4) WHERE tenant = 'gone'""",
     )
     await run(
         services,
-        """INSERT INTO sweeps (collection_id, document_id, below_version, due_at)
-           SELECT collection_id, id, 1, now() FROM documents""",
+        """INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)
+           SELECT d.collection_id, d.tenant, l.index_name, d.id, 1, now()
+           FROM documents d JOIN collections l ON l.id = d.collection_id""",
     )
 
     for _ in range(3):

@@ -13,6 +13,7 @@ from cli.commands import uploads as command
 from shared.domain.errors import Unavailable
 from shared.maintenance import orphans
 from shared.storage import uploads as storage
+from shared.storage.folder import UploadFolder
 from shared.storage.uploads import Uploads
 from tests.api import calling
 from workers.scheduler import Step, repeat, tidy_uploads
@@ -47,7 +48,7 @@ def a_day_later(monkeypatch):
 
 async def test_a_folder_belongs_to_the_deployment_that_used_it_first(services):
     await stored(services)
-    others = Uploads(services.uploads.folder, Another())
+    others = UploadFolder(services.uploads.folder, Another())
 
     with pytest.raises(
         Unavailable, match=r"belongs to another deployment.*FOREASK_DATABASE_URL.*foreask uploads adopt"
@@ -67,7 +68,7 @@ async def test_an_empty_ledger_deletes_nothing_from_a_folder_of_another_deployme
     kept = await stored(services, 3)
     a_day_later(monkeypatch)
     empty = orphans.Orphans(
-        Uploads(services.uploads.folder, Another()), services.ledger.documents, services.ledger.deployment
+        UploadFolder(services.uploads.folder, Another()), services.ledger.documents, services.ledger.deployment
     )
 
     for _ in range(3):
@@ -81,7 +82,7 @@ async def test_an_empty_ledger_deletes_nothing_from_a_folder_of_another_deployme
 async def test_a_folder_without_a_marker_is_taken_if_it_holds_what_the_ledger_names(services, named, taken):
     (name,) = await stored(services)
     (services.uploads.folder / ".foreask-deployment").unlink()
-    restored = Uploads(services.uploads.folder, Another(uuid4().hex, name if named else uuid4().hex))
+    restored = UploadFolder(services.uploads.folder, Another(uuid4().hex, name if named else uuid4().hex))
 
     if taken:
         await restored.require_own()
@@ -92,7 +93,7 @@ async def test_a_folder_without_a_marker_is_taken_if_it_holds_what_the_ledger_na
 
 async def test_a_folder_that_is_not_mounted_takes_nothing(services, library, tmp_path):
     await library.add("text")
-    unmounted = Uploads(tmp_path, services.ledger.deployment)
+    unmounted = UploadFolder(tmp_path, services.ledger.deployment)
 
     with pytest.raises(Unavailable, match="is it mounted"):
         await unmounted.store_bytes(b"x", max_bytes=9)
@@ -162,7 +163,7 @@ async def test_a_folder_that_fails_ends_no_wake_ups(services, monkeypatch):
     def stale(_):
         raise OSError(116, "Stale file handle")
 
-    monkeypatch.setattr("shared.storage.uploads.os.listdir", stale)
+    monkeypatch.setattr("shared.storage.folder.os.listdir", stale)
     stopping = asyncio.Event()
 
     async def work():
@@ -200,7 +201,7 @@ async def test_many_who_ask_whether_it_is_ready_share_one_probe(services, monkey
         return await store(self, content, max_bytes=max_bytes)
 
     monkeypatch.setattr(Uploads, "store_bytes", counted)
-    uploads = Uploads(services.uploads.folder, services.ledger.deployment)
+    uploads = UploadFolder(services.uploads.folder, services.ledger.deployment)
 
     await asyncio.gather(*(uploads.ready() for _ in range(20)))
     await uploads.ready()
@@ -209,7 +210,7 @@ async def test_many_who_ask_whether_it_is_ready_share_one_probe(services, monkey
 
 
 async def test_a_file_that_cannot_be_removed_is_left_to_tidying(tmp_path):
-    uploads = Uploads(tmp_path, Another())
+    uploads = UploadFolder(tmp_path, Another())
     Path(tmp_path, "ab").mkdir()
     (tmp_path / "ab" / "abc").mkdir()
     (tmp_path / "ab" / "abd").touch()
@@ -252,7 +253,7 @@ async def test_the_command_line_shows_what_would_go_and_lets_it_go(services, set
 
     a_day_later(monkeypatch)
     await asyncio.to_thread(command.check, delete=False)
-    assert "is FOREASK_DATABASE_URL the ledger of this folder?" in capsys.readouterr().out
+    assert "is FOREASK_DATABASE_URL the ledger of this store?" in capsys.readouterr().out
     assert files(services) == lost
 
     await asyncio.to_thread(command.check, delete=True)
@@ -263,7 +264,7 @@ async def test_the_command_line_shows_what_would_go_and_lets_it_go(services, set
 async def test_the_command_line_takes_a_folder_by_a_persons_word(services, settings, monkeypatch):
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
-    await Uploads(services.uploads.folder, Another()).adopt()
+    await UploadFolder(services.uploads.folder, Another()).adopt()
 
     await asyncio.to_thread(command.adopt)
 
@@ -276,14 +277,14 @@ async def test_processes_that_use_an_empty_folder_at_once_all_may(services, tmp_
 
         async def newest_uploads(self, limit):
             self.newest_uploads = super().newest_uploads
-            await Uploads(tmp_path, self).store_bytes(b"x", max_bytes=9)
+            await UploadFolder(tmp_path, self).store_bytes(b"x", max_bytes=9)
             return []
 
-    await Uploads(tmp_path, Meanwhile()).require_own()
+    await UploadFolder(tmp_path, Meanwhile()).require_own()
 
 
 async def test_a_folder_that_hangs_is_not_ready_unless_it_was_a_moment_ago(services, monkeypatch):
-    uploads, fresh = (Uploads(services.uploads.folder, services.ledger.deployment) for _ in range(2))
+    uploads, fresh = (UploadFolder(services.uploads.folder, services.ledger.deployment) for _ in range(2))
     await uploads.ready()
     monkeypatch.setattr(storage, "_PROBE_SECONDS", 0.01)
     monkeypatch.setattr(storage, "_READY_SECONDS", 0)

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 import pytest
 from qdrant_client import models
 
+from shared.domain.ids import question_point_id
 from shared.domain.records import DocumentState
 from shared.maintenance.verification import Finding, Verification, VerificationCounts
-from shared.vectors.points import question_point_id
 from tests.api import as_tenant, calling, events_of, serving, with_keys, work
 
 NAMES = ("alpha", "beta", "gamma")
@@ -307,8 +307,9 @@ async def test_points_that_a_sweep_will_remove_are_no_finding(shelf, library):
     await shelf.write(newer, str(uuid4()), version=1, chunk_id=str(uuid4()))
     async with shelf.services.database.begin() as connection:
         await connection.exec_driver_sql(
-            "INSERT INTO sweeps (collection_id, document_id, below_version, due_at)"
-            " SELECT collection_id, id, 2, now() + interval '1 hour' FROM documents"
+            "INSERT INTO sweeps (collection_id, tenant, index_name, document_id, below_version, due_at)"
+            " SELECT d.collection_id, d.tenant, l.index_name, d.id, 2, now() + interval '1 hour'"
+            " FROM documents d JOIN collections l ON l.id = d.collection_id"
         )
 
     assert (await shelf.verify())[0] == []

@@ -11,7 +11,7 @@ from api.http.problems import MalformedRequest, UnsupportedMedia
 from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, TooLarge
 from shared.settings import Settings
-from shared.storage.uploads import Uploads
+from shared.storage.folder import UploadFolder
 
 CONTENT = b"line\r\n--edg but not the edge\r\n--ed\r\n-\r\r\n" + bytes(range(256)) * 3
 
@@ -53,7 +53,7 @@ class Owner:
 
 @pytest.fixture
 def uploads(tmp_path):
-    return Uploads(tmp_path, Owner())
+    return UploadFolder(tmp_path, Owner())
 
 
 def stored(tmp_path):

@@ -18,6 +18,7 @@ def chunk(start=0, end=20, *, document="a", text=None, path=(), header=""):
         matched_question_source=None,
         content=ChunkContent(header + (text or DOCUMENT[start:end]), (start, end), path),
         document_id=document,
+        row_id=document,
         external_id=f"{document}.md",
         filename=None,
         chunk_span=(start, end),

@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 
 import shared
+from shared.domain.builds import BuildState
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
 from shared.ledger import states
 from tests.transitions import TRANSITIONS
 
 ROOT = Path(shared.__file__).parents[1]
 SERVERS = ("api", "workers", "shared")
-SETS_A_STATE = re.compile(r"\bSET\s+state\s*=|,\s+state\s+=\s")  # Python's own keyword arguments have no spaces
-NAMES_A_STATE = re.compile("|".join(f"'{state}'" for state in {*DocumentState, *ChunkState, *AcceptedState}))
+# Python's own keyword arguments have no spaces.
+SETS_A_STATE = re.compile(r"\bSET\s+(build_)?state\s*=|,\s+(build_)?state\s+=\s")
+STATES = {*BuildState, *DocumentState, *ChunkState, *AcceptedState}
+NAMES_A_STATE = re.compile("|".join(f"'{state}'" for state in STATES))
 
 
 def modules():
@@ -64,7 +67,8 @@ def test_no_other_module_names_a_state_in_sql():
 
 
 def test_every_state_can_be_reached():
-    for table, kind in (("documents", DocumentState), ("chunks", ChunkState), ("accepted_questions", AcceptedState)):
+    kinds = {"collections": BuildState, "documents": DocumentState}
+    for table, kind in {**kinds, "chunks": ChunkState, "accepted_questions": AcceptedState}.items():
         targets = {target for t in TRANSITIONS.values() if t.table == table for target in t.targets}
         assert targets == set(kind)
 

@@ -16,6 +16,7 @@ from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Unreadable
 from shared.domain.filterable import require_fit
+from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
 from shared.domain.records import CollectionOptions, DocumentToParse, NewChunk
 from shared.domain.retry import RetryPolicy, decide
@@ -27,7 +28,6 @@ from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work import Work
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
-from shared.vectors.points import chunk_id
 
 log = structlog.get_logger()
 
@@ -87,8 +87,7 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
 
 
 async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
-    path = await parser.uploads.locate(document.upload)
-    try:
+    async with parser.uploads.fetched(document.upload) as path:
         return await parser.sandbox.parse(
             path,
             filename=document.filename,
@@ -96,9 +95,6 @@ async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
             options=_chunking(parser.settings, document.options),
             questions=document.ready_questions or (),
         )
-    except Unreadable:
-        await parser.uploads.locate(document.upload)  # the folder may have gone meanwhile: the file is not at fault
-        raise
 
 
 def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:

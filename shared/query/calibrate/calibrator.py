@@ -20,16 +20,16 @@ import numpy as np
 import structlog
 
 from shared.domain.errors import ForeaskError, InvalidInput
+from shared.domain.ids import question_point_id
 from shared.domain.records import Collection
 from shared.ledger.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback import Feedback
-from shared.providers.embedding import Embedder
+from shared.providers.embedding import Embedders
 from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
 from shared.query.calibrate.weights import WeightChoice, choose_weights, measure_equal_weights
 from shared.query.retrieve.retriever import Retriever
 from shared.vectors.filters import visible_points
 from shared.vectors.index import Index
-from shared.vectors.points import question_point_id
 
 _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30
@@ -69,12 +69,12 @@ class Calibrator:
     """Calibrates collections; it calls no language model."""
 
     def __init__(
-        self, calibrations: Calibrations, feedback: Feedback, retriever: Retriever, embedder: Embedder, index: Index
+        self, calibrations: Calibrations, feedback: Feedback, retriever: Retriever, embedders: Embedders, index: Index
     ) -> None:
         self._calibrations = calibrations
         self._feedback = feedback
         self._retriever = retriever
-        self._embedder = embedder
+        self._embedders = embedders
         self._index = index
 
     async def calibrate_labelled(self, collection: Collection, questions: Sequence[AnsweredQuestion]) -> Collection:
@@ -117,10 +117,10 @@ class Calibrator:
             Whether more collections may be due.
 
         Raises:
-            Transient: the ledger is not available.
+            Transient: the ledger or Qdrant is not available.
         """
         for _ in range(_MAX_CLAIMS):
-            claim = await self._calibrations.claim(every=_EVERY, lease=_LEASE)
+            claim = await self._calibrations.claim(self._embedders.names, every=_EVERY, lease=_LEASE)
             if claim is None:
                 return False
             try:
@@ -134,7 +134,7 @@ class Calibrator:
     async def _has_grown(self, collection: Collection) -> bool:
         """Whether there are half as many chunks more than the last time, or half as many accepted questions."""
         before = collection.calibration or {}
-        chunks = await self._calibrations.count_chunks(collection)
+        chunks = await self._index.count_chunks(collection.place)
         if chunks < _MIN_CHUNKS or chunks >= _GROWTH * before.get("chunks", 0):
             return chunks >= _MIN_CHUNKS
         used = before["questions"] if before.get("source") == "accepted" else 0
@@ -161,7 +161,8 @@ class Calibrator:
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) < MIN_PAIRS:
             return 0.0
-        questions = await self._embedder.embed([passed.question for passed in pairs])
+        embedder = self._embedders.of(collection.embedding_model)
+        questions = await embedder.embed(embedder.prefixes.queries(passed.question for passed in pairs))
         return measure_baseline_similarity(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
 
     async def _choose(
@@ -184,6 +185,6 @@ class Calibrator:
     async def _save(
         self, collection: Collection, choice: WeightChoice, source: EvidenceSource, baseline_similarity: float
     ) -> Collection:
-        chunks = await self._calibrations.count_chunks(collection)
+        chunks = await self._index.count_chunks(collection.place)
         evidence: Mapping[str, Any] = Calibration(choice, source, baseline_similarity, chunks).as_json()
         return await self._calibrations.save(collection, evidence, replace_labelled=source == "labelled")

@@ -18,6 +18,8 @@ class RetrievedChunk:
     Args:
         content: that of the unit of return: the chunk, the section around it or some of its sentences. A table's header
             rows may stand before the text of its span.
+        document_id: the document's id for its owner.
+        row_id: the id under which the build has the document; its points have this one.
         chunk_span: the span of the chunk that was found.
         also_in: external ids of documents in which the same text was found, with a lower score.
         tokens: of the text; 0 until it is counted.
@@ -29,6 +31,7 @@ class RetrievedChunk:
     matched_question_source: QuestionOrigin | None
     content: ChunkContent
     document_id: str
+    row_id: str
     external_id: str
     filename: str | None
     chunk_span: tuple[int, int]
@@ -53,16 +56,17 @@ class RetrievedChunk:
         return self.text[len(self.text) - (self.span[1] - self.span[0]) :]
 
 
-def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
-    """Join a match with its payload in Qdrant."""
+def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, Any] | None) -> RetrievedChunk:
+    """Join a match with its payloads in Qdrant; `question` is that of its question, None where that has gone."""
     content = ChunkContent.from_json(payload)
     return RetrievedChunk(
         chunk_id=match.chunk_id,
         score=match.score,
-        matched_question=match.question.text if match.question else None,
-        matched_question_source=match.question.source if match.question else None,
+        matched_question=question["question"] if question else None,
+        matched_question_source=_source(question) if question else None,
         content=content,
-        document_id=payload["document_id"],
+        document_id=payload.get("public_id", payload["document_id"]),
+        row_id=payload["document_id"],
         external_id=payload["external_id"],
         filename=payload["filename"],
         chunk_span=content.span,
@@ -71,3 +75,7 @@ def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
         channels=match.ranks,
         rerank_score=match.rerank_score,
     )
+
+
+def _source(question: Mapping[str, Any]) -> QuestionOrigin:
+    return "user" if question.get("source") == "user" else "generated"

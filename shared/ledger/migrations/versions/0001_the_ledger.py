@@ -67,6 +67,11 @@ def _collections() -> None:
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("build", sa.Integer(), server_default="1", nullable=False),
+        sa.Column("build_state", sa.Text(), server_default="live", nullable=False),
+        sa.Column("filled_until", sa.Text()),
+        sa.Column("live_until", TIME),
+        sa.Column("emptied_at", TIME),
         sa.Column("options", JSONB(), nullable=False),
         sa.Column("embedding_model", sa.Text(), nullable=False),
         sa.Column("index_name", sa.Text(), nullable=False),
@@ -77,13 +82,21 @@ def _collections() -> None:
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_collections"),
     )
-    op.create_index("uq_collections_name", "collections", ["tenant", "name"], unique=True)
+    op.create_index("uq_collections_build", "collections", ["tenant", "name", "build"], unique=True)
+    op.create_index(
+        "uq_collections_live",
+        "collections",
+        ["tenant", "name"],
+        unique=True,
+        postgresql_where=sa.text("build_state = 'live'"),
+    )
 
 
 def _documents() -> None:
     op.create_table(
         "documents",
         sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("public_id", sa.Uuid(), nullable=False),
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("collection_id", sa.Uuid(), nullable=False),
         sa.Column("external_id", sa.Text(), nullable=False),
@@ -112,11 +125,14 @@ def _documents_indexes() -> None:
         postgresql_where=sa.text("state IN ('queued', 'parsing')"),
     )
     op.create_index(
-        "ix_documents_failed", "documents", ["tenant", "updated_at", "id"], postgresql_where=sa.text("state = 'failed'")
+        "ix_documents_failed",
+        "documents",
+        ["tenant", "updated_at", "public_id"],
+        postgresql_where=sa.text("state = 'failed'"),
     )
     op.create_index("ix_documents_leased", "documents", ["tenant"], postgresql_where=sa.text("leased_by IS NOT NULL"))
     op.create_index("ix_documents_changed", "documents", ["tenant", "updated_at"])
-    op.create_index("ix_documents_list", "documents", ["collection_id", "state", "created_at", "id"])
+    op.create_index("ix_documents_list", "documents", ["collection_id", "state", "created_at", "public_id"])
     op.create_index(
         "ix_documents_open",
         "documents",
@@ -133,6 +149,13 @@ def _documents_indexes() -> None:
         "uq_documents_external_id",
         "documents",
         ["collection_id", "external_id"],
+        unique=True,
+        postgresql_where=sa.text("state <> 'deleting'"),
+    )
+    op.create_index(
+        "uq_documents_public_id",
+        "documents",
+        ["public_id", "collection_id"],
         unique=True,
         postgresql_where=sa.text("state <> 'deleting'"),
     )
@@ -160,7 +183,7 @@ def _document_versions() -> None:
     op.create_index(
         "ix_document_versions_obsolete", "document_versions", ["document_id"], postgresql_where=sa.text("obsolete")
     )
-    op.create_index("ix_document_versions_upload", "document_versions", ["upload"])
+    op.create_index("ix_document_versions_stored_in", "document_versions", [sa.text("split_part(upload, '#', 1)")])
 
 
 def _chunks() -> None:
@@ -389,6 +412,8 @@ def _sweeps() -> None:
         "sweeps",
         sa.Column("id", sa.BigInteger(), nullable=False),
         sa.Column("collection_id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("index_name", sa.Text(), nullable=False),
         sa.Column("document_id", sa.Uuid(), nullable=False),
         sa.Column("below_version", sa.Integer(), nullable=False),
         sa.Column("chunk_id", sa.Uuid()),
@@ -433,7 +458,16 @@ def _count_states(table: str, part: str) -> None:
 
 
 def _count(table: str, write: str, *operations: str) -> None:
-    """Have changes of a table's rows added up by triggers."""
+    """Have triggers write down how a statement changes what is counted of a table.
+
+    A trigger is called once a statement: a settlement of many rows writes few changes.
+
+    Args:
+        table: the table.
+        write: the statement that writes the changes. `{rows}` stands for the new rows, whose `sign` is 1, and the old
+            ones, whose `sign` is -1.
+        operations: what is counted, of `insert`, `update` and `delete`.
+    """
     rows = {"insert": "SELECT *, 1 AS sign FROM new_rows", "delete": "SELECT *, -1 AS sign FROM old_rows"}
     rows["update"] = " UNION ALL ".join(rows.values())
     names = {"insert": "NEW TABLE AS new_rows", "delete": "OLD TABLE AS old_rows"}

@@ -1,0 +1,450 @@
+"""Builds: another one of a collection is filled beside the live one, follows it and takes its place.
+
+A build is a row of `collections` with documents of its own, so all that is done for a collection is done for it. Its
+documents are copies of the live build's rows: their bytes are there, and their questions are paid for where prompt and
+chunk are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.builds import Build, BuildDifferences, BuildProgress, BuildState
+from shared.domain.errors import Conflict, NotFound
+from shared.domain.records import CollectionOptions, DocumentState
+from shared.ledger import following, states, tallies, versions
+from shared.ledger.collections import Collections, options_json, options_of
+from shared.ledger.database import Database, again_after_collision
+
+_SLICE = 500  # documents of one transaction: a twentieth of a second
+_MOST_OPEN = 2_000  # documents of a build in work: others of the tenant must not wait behind a whole corpus
+_STILL_IN_MIND = timedelta(minutes=1)  # caches of the API remember a collection for 5 s, and a query takes some more
+_MOST_BUILDS = 3  # beside those that are being dropped: the live one, one before it and one to come
+
+# Lock the builds of a collection, for who changes which there are.
+_LOCK = text(f"""
+    SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name ORDER BY {states.is_live()} DESC, build FOR UPDATE
+""")
+
+# List the builds of a collection in order of their numbers.
+_LIST = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name ORDER BY build")
+
+# Read one build.
+_GET = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND build = :number")
+
+# Make a build, which has no document yet.
+_BEGIN = text(f"""
+    INSERT INTO collections
+        (id, tenant, name, build, build_state, filled_until, options, embedding_model, index_name)
+    VALUES (:id, :tenant, :name, :number, {states.BEGIN_BUILD.target()}, '', CAST(:options AS jsonb), :embedding_model,
+            :index_name)
+    RETURNING *
+""")
+
+# Stop the fill of a build.
+_PAUSE = text(f"UPDATE collections SET {states.PAUSE_FILL.sets()} WHERE id = :id RETURNING *")
+
+# Go on with the fill of a build.
+_RESUME = text(f"UPDATE collections SET {states.RESUME_FILL.sets()} WHERE id = :id RETURNING *")
+
+# Find a build that is being filled.
+_FIND_FILLING = text(f"""
+    SELECT id, tenant, name FROM collections WHERE {states.END_FILL.applies()} ORDER BY random() LIMIT 1
+""")
+
+# Lock a build that is still being filled, if no other process fills it.
+_LOCK_FILLING = text(f"""
+    SELECT filled_until FROM collections WHERE id = :id AND {states.END_FILL.applies()} FOR NO KEY UPDATE SKIP LOCKED
+""")
+
+# Lock the next documents of the live build. Nobody edits or deletes them until their copies are there.
+_LOCK_SOURCE = text(f"""
+    SELECT d.id, d.external_id FROM documents d
+    WHERE d.collection_id = :live AND {states.exists("d")} AND d.external_id > :after
+    ORDER BY d.external_id LIMIT :limit FOR SHARE
+""")
+
+# Write down how far the fill of a build has come.
+_FILLED_UNTIL = text("UPDATE collections SET filled_until = :until WHERE id = :id")
+
+# End the fill of a build: it has every document.
+_END_FILL = text(f"UPDATE collections SET filled_until = NULL, {states.END_FILL.sets()} WHERE id = :id")
+
+# Take the place of the live build away: queries that have it in mind may still come for a while.
+_SWITCH_FROM = text(f"""
+    UPDATE collections SET {states.SWITCH_FROM.sets()}, live_until = now()
+    WHERE tenant = :tenant AND name = :name AND {states.is_live()}
+""")
+
+# Have queries see a build.
+_SWITCH_TO = text(f"UPDATE collections SET {states.SWITCH_TO.sets()}, live_until = NULL WHERE id = :id RETURNING *")
+
+# Have a build deleted.
+_DROP = text(f"UPDATE collections SET {states.DROP_BUILD.sets()}, filled_until = NULL WHERE id = :id RETURNING *")
+
+# Lock a build that is to be deleted, if queries and uploads no longer have it in mind.
+_LOCK_DROPPING = text(f"""
+    SELECT id FROM collections
+    WHERE {states.is_dropping()} AND emptied_at IS NULL
+      AND (live_until IS NULL OR live_until <= now() - CAST(:after AS interval))
+    ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+""")
+
+# Give documents of a build up. Its accepted questions go with their rows.
+_DELETE_DOCUMENTS = text(f"""
+    UPDATE documents d SET {states.DELETE.sets()}, {versions.NEXT}, {versions.DUE_ANEW}
+    WHERE d.id = ANY(ARRAY(
+        SELECT id FROM documents WHERE collection_id = :id AND {states.exists()} LIMIT :limit FOR UPDATE))
+    RETURNING d.id
+""")
+
+# Delete the rows of a build's documents whose versions are gone. Their points go together, with the build.
+_DELETE_ROWS = text(f"""
+    DELETE FROM documents WHERE id = ANY(ARRAY(
+        SELECT d.id FROM documents d
+        WHERE d.collection_id = :id AND NOT ({states.exists("d")})
+          AND NOT EXISTS (SELECT 1 FROM document_versions v WHERE v.document_id = d.id)
+        LIMIT :limit))
+    RETURNING id
+""")
+
+# Write down that a build has no document left.
+_EMPTIED = text("""
+    UPDATE collections SET emptied_at = now()
+    WHERE id = :id AND NOT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
+""")
+
+# List builds without documents to which no worker can be writing any more.
+_LIST_EMPTIED = text("SELECT * FROM collections WHERE emptied_at <= now() - CAST(:after AS interval)")
+
+# Have a collection bear what a build of it has cost that goes.
+_BEAR_CHANGES = text("UPDATE spent_changes SET collection_id = :live WHERE collection_id = :id")
+_BEAR_COSTS = text("""
+    WITH gone AS (DELETE FROM spent_by_day WHERE tenant = :tenant AND collection_id = :id RETURNING *)
+    INSERT INTO spent_by_day AS d (tenant, collection_id, kind, model, day, prompt_tokens, completion_tokens, calls)
+    SELECT tenant, :live, kind, model, day, prompt_tokens, completion_tokens, calls FROM gone
+    ON CONFLICT (tenant, collection_id, kind, model, day) DO UPDATE
+    SET prompt_tokens = d.prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = d.completion_tokens + excluded.completion_tokens, calls = d.calls + excluded.calls
+""")
+
+# Delete a build that has no document and no point left.
+_FORGET = text(f"DELETE FROM collections WHERE id = :id AND {states.is_dropping()}")
+
+# Say how many documents of each state some builds of a tenant have.
+_COUNTS = text(f"""
+    SELECT part, state, sum(rows)::bigint AS rows FROM {tallies.of_tenant("documents")} t
+    WHERE part = ANY(CAST(:ids AS text[])) AND {states.exists()} GROUP BY part, state HAVING sum(rows) <> 0
+""")
+
+_IN_WORK = frozenset((*states.TO_PARSE, *states.OPEN_DOCUMENTS))
+
+_NEWEST = f"""
+    SELECT d.external_id, d.public_id, v.upload, v.content_hash
+    FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+    WHERE {states.exists("d")}"""
+
+# List documents that one build has and the other lacks.
+_LACKED = text(f"""
+    SELECT d.external_id FROM documents d
+    WHERE d.collection_id = :one AND {states.exists("d")}
+      AND NOT EXISTS (SELECT 1 FROM documents o WHERE o.collection_id = :other AND o.external_id = d.external_id
+                                                  AND {states.exists("o")})
+    ORDER BY d.external_id LIMIT :limit
+""")
+
+# List documents of which two builds have other content.
+_STALE = text(f"""
+    SELECT b.external_id
+    FROM ({_NEWEST} AND d.collection_id = :one) b JOIN ({_NEWEST} AND d.collection_id = :other) l
+      ON l.external_id = b.external_id
+    WHERE (b.upload, b.content_hash, b.public_id) <> (l.upload, l.content_hash, l.public_id)
+    ORDER BY b.external_id LIMIT :limit
+""")
+
+
+class Builds:
+    """The builds of all collections; `collections` names their indexes."""
+
+    def __init__(self, database: Database, collections: Collections) -> None:
+        self._database = database
+        self._collections = collections
+
+    @again_after_collision
+    async def begin(self, tenant: str, name: str, *, options: CollectionOptions, embedding_model: str) -> Build:
+        """Make a build beside the live one. From now on it follows what changes; `fill` copies what is there.
+
+        Raises:
+            NotFound: the tenant has no collection of that name.
+            Conflict: another build is to take the live one's place, or there are too many.
+        """
+        async with self._database.begin() as connection:
+            rows = await _locked(connection, tenant, name)
+            _require_room(rows)
+            parameters = {
+                "id": uuid4(),
+                "tenant": tenant,
+                "name": name,
+                "number": max(row["build"] for row in rows) + 1,
+                "options": json.dumps(options_json(options)),
+                "embedding_model": embedding_model,
+                "index_name": self._collections.index_name(embedding_model),
+            }
+            return build_of((await connection.execute(_BEGIN, parameters)).mappings().one())
+
+    async def list(self, tenant: str, name: str) -> Sequence[Build]:
+        """Return the builds of a collection in order of their numbers.
+
+        Raises:
+            NotFound: the tenant has no collection of that name.
+        """
+        async with self._database.begin() as connection:
+            rows = (await connection.execute(_LIST, {"tenant": tenant, "name": name})).mappings().all()
+        if not rows:
+            raise _no_collection(name)
+        return [build_of(row) for row in rows]
+
+    async def get(self, tenant: str, name: str, number: int) -> Build:
+        """Return one build.
+
+        Raises:
+            NotFound: the collection has no build of that number.
+        """
+        async with self._database.begin() as connection:
+            parameters = {"tenant": tenant, "name": name, "number": number}
+            row = (await connection.execute(_GET, parameters)).mappings().one_or_none()
+        if row is None:
+            raise _no_build(name, number)
+        return build_of(row)
+
+    @again_after_collision
+    async def pause(self, tenant: str, name: str, number: int) -> Build:
+        """Copy nothing to a build until it is resumed; it follows what changes all the same.
+
+        Raises:
+            NotFound: the collection has no build of that number.
+            Conflict: the build is not being filled.
+        """
+        async with self._database.begin() as connection:
+            row = _require(await _locked(connection, tenant, name), number, BuildState.FILLING, BuildState.PAUSED)
+            if row["build_state"] != BuildState.PAUSED:
+                row = (await connection.execute(_PAUSE, {"id": row["id"]})).mappings().one()
+            return build_of(row)
+
+    @again_after_collision
+    async def resume(self, tenant: str, name: str, number: int) -> Build:
+        """Go on with the fill of a build that was paused.
+
+        Raises:
+            NotFound: the collection has no build of that number.
+            Conflict: the build is not paused.
+        """
+        async with self._database.begin() as connection:
+            row = _require(await _locked(connection, tenant, name), number, BuildState.FILLING, BuildState.PAUSED)
+            if row["build_state"] != BuildState.FILLING:
+                row = (await connection.execute(_RESUME, {"id": row["id"]})).mappings().one()
+            return build_of(row)
+
+    @again_after_collision
+    async def switch(self, tenant: str, name: str, number: int) -> Build:
+        """Have queries see another build, from the next one on; the one before follows it, for a switch back.
+
+        Uploads that are being written are waited for, and others wait: some milliseconds. Whether the build is good
+        enough is the caller's to know.
+
+        Raises:
+            NotFound: the collection has no build of that number.
+            Conflict: the build does not have every document yet, or is being dropped.
+        """
+        async with self._database.begin() as connection:
+            row = _require(await _locked(connection, tenant, name), number, BuildState.FOLLOWING, BuildState.LIVE)
+            if row["build_state"] != BuildState.LIVE:
+                await connection.execute(_SWITCH_FROM, {"tenant": tenant, "name": name})
+                row = (await connection.execute(_SWITCH_TO, {"id": row["id"]})).mappings().one()
+            return build_of(row)
+
+    @again_after_collision
+    async def drop(self, tenant: str, name: str, number: int) -> Build:
+        """Have a build deleted that is not live; it follows nothing from now on.
+
+        Its documents go in slices, a minute after it was live at the earliest.
+
+        Raises:
+            NotFound: the collection has no build of that number.
+            Conflict: the build is live.
+        """
+        async with self._database.begin() as connection:
+            wanted = (*states.FOLLOWERS, BuildState.DROPPING)
+            row = _require(await _locked(connection, tenant, name), number, *wanted)
+            if row["build_state"] != BuildState.DROPPING:
+                row = (await connection.execute(_DROP, {"id": row["id"]})).mappings().one()
+            return build_of(row)
+
+    async def progress(self, build: Build) -> BuildProgress:
+        """Return how many documents a build has, in which states, and how many the live one has."""
+        async with self._database.begin() as connection:
+            parameters = {"tenant": build.tenant, "name": build.name}
+            rows = (await connection.execute(_LIST, parameters)).mappings().all()
+            live = next(row["id"] for row in rows if row["build_state"] == BuildState.LIVE)
+            counts = await _counts(connection, build.tenant, [build.id, live])
+        documents = {DocumentState(state): count for state, count in counts[build.id].items()}
+        return BuildProgress(sum(documents.values()), documents, sum(counts[live].values()))
+
+    async def differences(self, build: Build, limit: int = 100) -> BuildDifferences:
+        """Compare the documents of a build with those of the live one.
+
+        Returns:
+            At most `limit` external ids of each kind; none where the build can take the live one's place.
+        """
+        async with self._database.begin() as connection:
+            rows = await connection.execute(_LIST, {"tenant": build.tenant, "name": build.name})
+            live = next(row["id"] for row in rows.mappings() if row["build_state"] == BuildState.LIVE)
+            this = {"one": build.id, "other": live, "limit": limit}
+            missing = (await connection.execute(_LACKED, this | {"one": live, "other": build.id})).scalars().all()
+            stale = (await connection.execute(_STALE, this)).scalars().all()
+            orphaned = (await connection.execute(_LACKED, this)).scalars().all()
+        return BuildDifferences(missing, stale, orphaned)
+
+    @again_after_collision
+    async def fill(self) -> bool:
+        """Copy some documents of a live build to one that is being filled; return whether more may wait.
+
+        A build whose documents are in work waits until most of them have ended.
+        """
+        async with self._database.begin() as connection:
+            build = (await connection.execute(_FIND_FILLING)).one_or_none()
+            if build is None:
+                return False
+            counts = (await _counts(connection, build.tenant, [build.id]))[build.id]
+            room = _MOST_OPEN - sum(count for state, count in counts.items() if state in _IN_WORK)
+            return room > 0 and await _fill_slice(connection, build, min(_SLICE, room))
+
+    @again_after_collision
+    async def delete_documents(self) -> bool:
+        """Delete some documents of a build that is being dropped; return whether more may wait.
+
+        Their chunks, versions and bytes go as those of other deleted documents do.
+        """
+        async with self._database.begin() as connection:
+            found = (await connection.execute(_LOCK_DROPPING, {"after": _STILL_IN_MIND})).scalar_one_or_none()
+            return found is not None and await _delete_slice(connection, found)
+
+    async def emptied(self, after: timedelta) -> Sequence[Build]:
+        """Return builds that are being dropped and have had no document for so long: their points may go."""
+        async with self._database.begin() as connection:
+            return [build_of(row) for row in (await connection.execute(_LIST_EMPTIED, {"after": after})).mappings()]
+
+    async def forget(self, build: Build) -> None:
+        """Delete the row of a build whose documents and points are gone; what it has cost stays the collection's."""
+        async with self._database.begin() as connection:
+            rows = await _locked(connection, build.tenant, build.name)
+            live = next(row["id"] for row in rows if row["build_state"] == BuildState.LIVE)
+            parameters = {"tenant": build.tenant, "id": build.id, "live": live}
+            await connection.execute(_BEAR_CHANGES, {"id": build.id, "live": live})
+            await connection.execute(_BEAR_COSTS, parameters)
+            await connection.execute(_FORGET, {"id": build.id})
+
+
+async def _delete_slice(connection: AsyncConnection, build_id: UUID) -> bool:
+    slice_ = {"id": build_id, "limit": _SLICE}
+    given_up = (await connection.execute(_DELETE_DOCUMENTS, slice_)).scalars().all()
+    if given_up:
+        await versions.supersede(connection, given_up)
+        return True
+    if (await connection.execute(_DELETE_ROWS, slice_)).all():
+        return True
+    await connection.execute(_EMPTIED, {"id": build_id})
+    return False
+
+
+async def _fill_slice(connection: AsyncConnection, build: Row[Any], limit: int) -> bool:
+    await following.hold(connection, build.tenant, build.name)
+    after = (await connection.execute(_LOCK_FILLING, {"id": build.id})).scalar_one_or_none()
+    if after is None:
+        return False
+    live, *_ = await following.builds_of(connection, build.tenant, build.name)
+    parameters = {"live": live["id"], "after": after, "limit": limit}
+    locked = (await connection.execute(_LOCK_SOURCE, parameters)).all()
+    if locked:
+        await following.follow(connection, build.id, [row.id for row in locked])
+    if len(locked) == limit:
+        await connection.execute(_FILLED_UNTIL, {"id": build.id, "until": locked[-1].external_id})
+    else:
+        await connection.execute(_END_FILL, {"id": build.id})
+    return True
+
+
+def build_of(row: RowMapping) -> Build:
+    return Build(
+        id=row["id"],
+        tenant=row["tenant"],
+        name=row["name"],
+        number=row["build"],
+        state=BuildState(row["build_state"]),
+        options=options_of(row["options"]),
+        embedding_model=row["embedding_model"],
+        index_name=row["index_name"],
+        created_at=row["created_at"],
+        live_until=row["live_until"],
+    )
+
+
+async def _locked(connection: AsyncConnection, tenant: str, name: str) -> Sequence[RowMapping]:
+    """Lock the builds of a collection, so that nobody writes a document meanwhile."""
+    parameters = {"tenant": tenant, "name": name}
+    await connection.execute(_LOCK, parameters)
+    rows = (await connection.execute(_LIST, parameters)).mappings().all()  # one may have begun while this waited
+    if not rows:
+        raise _no_collection(name)
+    return rows
+
+
+async def _counts(connection: AsyncConnection, tenant: str, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+    counts: dict[UUID, dict[str, int]] = {i: {} for i in ids}
+    parameters: dict[str, Any] = {"tenant": tenant, "ids": list(map(str, ids))}
+    for row in await connection.execute(_COUNTS, parameters):
+        counts[UUID(row.part)][row.state] = row.rows
+    return counts
+
+
+def _require_room(rows: Sequence[RowMapping]) -> None:
+    """Raise `Conflict` where a collection may not have another build."""
+    others = [row for row in rows if row["build_state"] in states.FOLLOWERS]
+    for row in others:
+        if row["live_until"] is None:
+            raise Conflict(f"The build {row['build']} is {row['build_state']}: switch to it or drop it first.")
+    if len(others) >= _MOST_BUILDS - 1:
+        numbers = ", ".join(str(row["build"]) for row in others)
+        raise Conflict(f"The collection has as many builds as it may have: drop one of {numbers} first.")
+
+
+def _require(rows: Sequence[RowMapping], number: int, *wanted: BuildState) -> RowMapping:
+    """Return the build of a number, in one of these states.
+
+    Raises:
+        NotFound: there is no such build.
+        Conflict: it is in another state.
+    """
+    row = next((row for row in rows if row["build"] == number), None)
+    if row is None:
+        raise _no_build(rows[0]["name"], number)
+    if row["build_state"] not in wanted:
+        raise Conflict(f"The build {number} is {row['build_state']}, and not {' or '.join(wanted)}.")
+    return row
+
+
+def _no_collection(name: str) -> NotFound:
+    return NotFound(f"There is no collection '{name}'. GET /v1/collections lists those that exist.")
+
+
+def _no_build(name: str, number: int) -> NotFound:
+    return NotFound(
+        f"There is no build {number} of '{name}'. GET /v1/collections/{name}/builds lists those that exist."
+    )

@@ -1,0 +1,352 @@
+"""Uploads as objects: one each in S3, Google Cloud Storage or Azure, whole or not there at all."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import obstore
+import structlog
+from obstore.exceptions import BaseError, GenericError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import AzureStore, GCSStore, S3Store, from_url
+
+from shared.domain.errors import InvalidInput, Unavailable
+from shared.storage.uploads import (
+    AWAY_PAUSE,
+    PAGE,
+    RETRY_AFTER,
+    Offer,
+    Owner,
+    Upload,
+    Uploads,
+    gone,
+    too_large,
+    write_temporary,
+)
+
+_PART_BYTES = 8 << 20  # of a multipart upload; what is smaller is sent in one request
+_PARTS_AT_ONCE = 2
+_OWN_SECONDS = 30.0  # so long a look at the marker holds: each upload would pay for another request
+_STATUS = re.compile(r"status code: (\d{3})")
+_BEHIND_THE_END = 416
+_OFFER_SECONDS = 15 * 60
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+_PATIENCE = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
+_OF_VENDORS = ("aws_", "google_", "azure_")
+# The whole request has a wide bound, for a document of 100 MB may take its time; a connection that is silent has not.
+# Whoever gives an endpoint with http:// means it.
+_CLIENT = {
+    "allow_http": True,
+    "timeout": timedelta(minutes=10),
+    "connect_timeout": timedelta(seconds=3),
+    "read_timeout": timedelta(seconds=15),
+}
+
+log = structlog.get_logger()
+
+
+class UploadBucket(Uploads):
+    """Uploads below a prefix of an object store.
+
+    Args:
+        url: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
+        options: of the store, by obstore's names; those that are not given are read from the vendor's usual variables
+            (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+        owner: the deployment whose ledger names them.
+
+    Raises:
+        InvalidInput: the URL or an option cannot be used.
+    """
+
+    place = "store of uploads"
+    setting = "FOREASK_STORE_URL"
+    seek = "is it the right one"
+
+    def __init__(self, url: str, options: Mapping[str, str], owner: Owner) -> None:
+        super().__init__(owner)
+        self._store = _open(url, options)
+        self._own_until = 0.0
+        self._offer_headers = {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
+
+    async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
+        name = uuid4().hex
+        sending: _Multipart | None = None
+        digest, size, buffer = hashlib.sha256(), 0, bytearray()
+        try:
+            async for piece in pieces:
+                size += len(piece)
+                if size > max_bytes:
+                    raise too_large(max_bytes)
+                digest.update(piece)
+                buffer += piece
+                if len(buffer) >= _PART_BYTES:
+                    sending = sending or await self._begin(name)
+                    with self._refused_on_failure():
+                        await sending.send(bytes(buffer))
+                    buffer.clear()
+            if sending is None:
+                await self._write(name, bytes(buffer))
+            else:
+                with self._refused_on_failure():
+                    await sending.finish(bytes(buffer))
+        except BaseException:
+            if sending is not None:
+                await sending.abort()
+            raise
+        return Upload(name, size, digest.digest())
+
+    async def offer(self, tenant: str) -> Offer:
+        await self._require_own_lately()
+        token = uuid4().hex
+        with self._away_on_failure():
+            url = await obstore.sign_async(self._store, "PUT", _sent(tenant, token), timedelta(seconds=_OFFER_SECONDS))
+        return Offer(token, url, self._offer_headers, _OFFER_SECONDS)
+
+    async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
+        if not _TOKEN.fullmatch(token):
+            raise _nothing_sent()
+        await self._require_own_lately()
+        name = uuid4().hex
+        with self._refused_on_failure():
+            try:
+                meta = await obstore.head_async(self._store, _sent(tenant, token))
+                if meta["size"] > max_bytes:
+                    raise too_large(max_bytes)
+                # The address may be written to again until it ends; a copy is what it is.
+                await obstore.copy_async(self._store, _sent(tenant, token), name)
+            except FileNotFoundError:
+                raise _nothing_sent() from None
+            try:
+                return await self._measured(name, max_bytes)
+            except BaseException:
+                await self.remove([name])
+                raise
+
+    async def withdraw(self, tenant: str, token: str) -> None:
+        await self.remove([_sent(tenant, token)])
+
+    async def _measured(self, name: str, max_bytes: int) -> Upload:
+        """Read an object, and count and hash its bytes.
+
+        Raises:
+            TooLarge: there are more than `max_bytes`.
+        """
+        digest, size = hashlib.sha256(), 0
+        result = await obstore.get_async(self._store, name)
+        async for piece in result.stream(min_chunk_size=_PART_BYTES):
+            size += len(piece)
+            if size > max_bytes:
+                raise too_large(max_bytes)
+            await asyncio.to_thread(digest.update, piece)
+        return Upload(name, size, digest.digest())
+
+    async def remove(self, names: Sequence[str]) -> set[str]:
+        if not names:
+            return set()
+        try:
+            await obstore.delete_async(self._store, list(names))
+        except FileNotFoundError:  # some vendors say so where others are content; the rest is for the next tidying
+            return set()
+        except (BaseError, OSError) as error:
+            log.warning("upload.not_removed", upload=names[0], count=len(names), reason=_reason(error))
+            return set(names)
+        return set()
+
+    async def pages(self) -> AsyncIterator[list[str]]:
+        with self._away_on_failure():
+            async for page in obstore.list(self._store, chunk_size=PAGE):
+                yield [meta["path"] for meta in page if not meta["path"].startswith(".")]
+
+    async def read_note(self, name: str) -> bytes | None:
+        with self._away_on_failure():
+            try:
+                return bytes(await (await obstore.get_async(self._store, name)).bytes_async())
+            except FileNotFoundError:
+                return None
+
+    async def write_note(self, name: str, content: bytes) -> None:
+        with self._away_on_failure():
+            await obstore.put_async(self._store, name, content, use_multipart=False)
+
+    async def require_own(self) -> None:
+        self._own_until = 0.0
+        await super().require_own()
+        self._own_until = time.monotonic() + _OWN_SECONDS
+
+    async def _begin(self, name: str) -> _Multipart:
+        await self._require_own_lately()
+        return _Multipart(self._store, name)
+
+    async def _write(self, name: str, content: bytes) -> None:
+        await self._require_own_lately()
+        with self._refused_on_failure():
+            await obstore.put_async(self._store, name, content, mode="create")
+
+    async def _require_own_lately(self) -> None:
+        if time.monotonic() >= self._own_until:
+            await self.require_own()
+
+    async def _read(self, name: str, offset: int, length: int) -> bytes:
+        async with self._found():
+            try:
+                return bytes(await obstore.get_range_async(self._store, name, start=offset, length=length))
+            except GenericError as error:
+                if _status(error) == _BEHIND_THE_END:
+                    return b""
+                raise
+
+    @asynccontextmanager
+    async def _whole(self, name: str) -> AsyncIterator[Path]:
+        path = await asyncio.to_thread(write_temporary)
+        try:
+            async with self._found():
+                result = await obstore.get_async(self._store, name)
+                with path.open("wb") as file:
+                    async for piece in result.stream(min_chunk_size=_PART_BYTES):
+                        await asyncio.to_thread(file.write, piece)
+            yield path
+        finally:
+            path.unlink()
+
+    @asynccontextmanager
+    async def _found(self) -> AsyncIterator[None]:
+        """Turn failures to read an object into ours."""
+        with self._away_on_failure():
+            try:
+                yield
+            except FileNotFoundError as error:
+                await self._check()
+                raise gone() from error
+
+    @contextmanager
+    def _away_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            self._away = True
+            message = f"the {self.place} cannot be read: {_reason(error)}"
+            raise Unavailable(message, component="uploads", retry_after=AWAY_PAUSE) from error
+
+    @contextmanager
+    def _refused_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            sentence = f"The document could not be stored: {_reason(error)}."
+            raise Unavailable(sentence, component="uploads", retry_after=RETRY_AFTER) from error
+
+    async def _holds_any(self, names: Sequence[str]) -> bool:
+        with self._away_on_failure():
+            for name in names:
+                with suppress(FileNotFoundError):
+                    await obstore.head_async(self._store, name)
+                    return True
+        return False
+
+    async def _is_empty(self) -> bool:
+        async for names in self.pages():
+            if names:
+                return False
+        return True
+
+
+class _Multipart:
+    """One object that is sent in parts; it is there when the last one has arrived, or never.
+
+    obstore takes the parts from an iterator. Only an error of the iterator lets it take back the parts that were sent:
+    a cancelled request would leave them, unseen and paid for.
+    """
+
+    def __init__(self, store: S3Store | GCSStore | AzureStore, name: str) -> None:
+        self._parts: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(maxsize=1)
+        put = obstore.put_async(
+            store, name, self._iterate(), chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE, use_multipart=True
+        )
+        self._put = asyncio.ensure_future(put)
+
+    async def send(self, part: bytes) -> None:
+        """Hand on a part, once there is room for it; raises what has ended the sending."""
+        await self._hand_on(part)
+
+    async def finish(self, part: bytes) -> None:
+        """Send the last part; the object is durable when this returns."""
+        await self._hand_on(part)
+        await self._hand_on(None)
+        await asyncio.shield(self._put)
+
+    async def abort(self) -> None:
+        """Take back what was sent."""
+        while not self._put.done():
+            with suppress(asyncio.QueueEmpty):
+                self._parts.get_nowait()
+            self._parts.put_nowait(_Aborted())
+            await asyncio.wait({self._put})
+        with suppress(BaseException):
+            self._put.result()
+
+    async def _hand_on(self, part: bytes | None) -> None:
+        putting = asyncio.ensure_future(self._parts.put(part))
+        try:
+            await asyncio.wait({putting, self._put}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            putting.cancel()
+        if self._put.done():
+            self._put.result()
+
+    async def _iterate(self) -> AsyncIterator[bytes]:
+        while (part := await self._parts.get()) is not None:
+            if isinstance(part, BaseException):
+                raise part
+            if part:
+                yield part
+
+
+class _Aborted(Exception):
+    pass
+
+
+def _sent(tenant: str, token: str) -> str:
+    """The object that an offer is for: a tenant can name its own alone."""
+    return f"sent/{tenant}/{token}"
+
+
+def _nothing_sent() -> InvalidInput:
+    sentence = "Nothing was sent to the address of this upload: send the bytes there first, or ask for another one."
+    return InvalidInput(sentence, field="upload")
+
+
+def _open(url: str, options: Mapping[str, str]) -> S3Store | GCSStore | AzureStore:
+    config = {name: value for name, value in options.items() if name.startswith(_OF_VENDORS)}
+    client = _CLIENT | {name: value for name, value in options.items() if name not in config}
+    try:
+        store = from_url(url, config=config, client_options=client, retry_config=_PATIENCE)  # type: ignore[call-overload]
+    except (BaseError, ValueError) as error:
+        # The message may hold an option's value.
+        sentence = f"FOREASK_STORE_URL or FOREASK_STORE_OPTIONS cannot be used: {type(error).__name__}."
+        raise InvalidInput(sentence, field="FOREASK_STORE_URL") from None
+    assert isinstance(store, S3Store | GCSStore | AzureStore)
+    return store
+
+
+def _status(error: Exception) -> int:
+    """The status that the store answered; 0 where it did not."""
+    status = _STATUS.search(str(error))
+    return int(status[1]) if status else 0
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the store's own words: these have addresses, and what was signed."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such bucket"
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        return "the store refuses the credentials"
+    if status := _status(error):
+        return f"the store answers {status}"
+    return "the store does not answer" if isinstance(error, BaseError) else type(error).__name__

@@ -1,0 +1,425 @@
+"""One suite for every store of uploads: a folder, and an S3 server on loopback."""
+
+import asyncio
+import hashlib
+import shutil
+from contextlib import suppress
+from uuid import uuid4
+
+import pytest
+
+from embedded.ports import free_port
+from shared.domain.errors import InvalidInput, TooLarge, Unavailable, Unreadable
+from shared.storage.bucket import UploadBucket
+from shared.storage.folder import UploadFolder
+from shared.storage.opening import open_uploads
+from shared.storage.uploads import stored_in
+
+LARGE = 30 << 20  # several parts of a multipart upload
+
+
+class Deployment:
+    """A deployment whose ledger names these uploads."""
+
+    def __init__(self, *uploads):
+        self._id = uuid4()
+        self.uploads = uploads
+
+    async def id(self):
+        return self._id
+
+    async def newest_uploads(self, limit):
+        return self.uploads[:limit]
+
+
+class Folder:
+    def __init__(self, tmp_path):
+        self.folder = tmp_path / "uploads"
+
+    def store(self, owner):
+        return UploadFolder(self.folder, owner)
+
+    def names(self):
+        return {path.name for path in self.folder.glob("??/*")}
+
+    def unfinished(self):
+        return []
+
+    def lose(self):
+        shutil.rmtree(self.folder)
+
+    def away(self, owner):
+        path = self.folder.with_name("a-file")
+        path.touch()
+        return UploadFolder(path, owner)
+
+
+class Bucket:
+    def __init__(self, s3):
+        self.s3 = s3
+        self.bucket = f"bucket-{uuid4().hex}"
+        self.url = s3.make(self.bucket)
+
+    def store(self, owner):
+        return UploadBucket(self.url, self.s3.options(), owner)
+
+    def names(self):
+        keys = {key.removeprefix("below/here/") for key in self.s3.keys(self.bucket)}
+        return {key for key in keys if not key.startswith(".")}
+
+    def unfinished(self):
+        return self.s3.unfinished(self.bucket)
+
+    def lose(self):
+        self.url = self.s3.make(f"bucket-{uuid4().hex}")
+
+    def away(self, owner):
+        nobody = f"http://127.0.0.1:{free_port()}"
+        return UploadBucket(self.url, self.s3.options(aws_endpoint_url=nobody), owner)
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request, tmp_path):
+    return Folder(tmp_path) if request.param == "folder" else Bucket(request.getfixturevalue("s3"))
+
+
+@pytest.fixture
+def owner():
+    return Deployment()
+
+
+@pytest.fixture
+def store(place, owner):
+    return place.store(owner)
+
+
+async def pieces(size, *, of=1 << 18, error=None):
+    for start in range(0, size, of):
+        yield bytes([start // of % 256]) * min(of, size - start)
+    if error is not None:
+        raise error
+
+
+async def content(store, name):
+    async with store.fetched(name) as path:
+        return path.read_bytes()
+
+
+@pytest.mark.parametrize("size", [0, 5, LARGE])
+async def test_a_stream_is_read_as_it_was_stored(store, size):
+    expected = b"".join([piece async for piece in pieces(size)])
+
+    upload = await store.store(pieces(size), max_bytes=LARGE)
+
+    assert (upload.size_bytes, upload.sha256) == (size, hashlib.sha256(expected).digest())
+    assert await content(store, upload.name) == expected
+
+
+async def test_bytes_are_read_as_they_were_stored_by_another_process(place, store, owner):
+    upload = await store.store_bytes(b"bytes", max_bytes=5)
+
+    assert (upload.size_bytes, upload.sha256) == (5, hashlib.sha256(b"bytes").digest())
+    assert await content(place.store(owner), upload.name) == b"bytes"
+
+
+async def test_what_was_fetched_leaves_no_file_behind(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    upload, (part,) = await store.store_bytes(b"bytes", max_bytes=5), await store.store_pack([b"packed"])
+
+    for name in (upload.name, part.name):
+        with suppress(ZeroDivisionError):
+            async with store.fetched(name) as path:
+                assert path.is_file()
+                raise ZeroDivisionError
+
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+async def test_many_small_documents_are_one_object(place, store):
+    documents = [f"Document {number}.".encode() for number in range(300)]
+
+    parts = await store.store_pack(documents)
+
+    assert [await content(store, part.name) for part in parts[::40]] == documents[::40]
+    assert [part.sha256 for part in parts] == [hashlib.sha256(document).digest() for document in documents]
+    assert place.names() == {stored_in(parts[0].name)} == {part.stored_in for part in parts}
+
+
+@pytest.mark.parametrize("size", [300, LARGE])
+async def test_too_much_is_refused_and_leaves_nothing(place, store, size):
+    with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
+        await store.store(pieces(size), max_bytes=size - 1)
+    with pytest.raises(TooLarge, match="FOREASK_MAX_UPLOAD_BYTES"):
+        await store.store_bytes(b"x" * 300, max_bytes=299)
+
+    assert (place.names(), place.unfinished()) == (set(), [])
+
+
+@pytest.mark.parametrize("size", [300, LARGE])
+async def test_a_stream_that_breaks_off_leaves_nothing(place, store, size):
+    with pytest.raises(ZeroDivisionError):
+        await store.store(pieces(size, error=ZeroDivisionError()), max_bytes=LARGE)
+
+    assert (place.names(), place.unfinished()) == (set(), [])
+
+
+async def test_a_request_that_is_cancelled_leaves_nothing(place, store):
+    reached = asyncio.Event()
+
+    async def waiting():
+        async for piece in pieces(LARGE):
+            yield piece
+        reached.set()
+        await asyncio.Event().wait()
+
+    storing = asyncio.create_task(store.store(waiting(), max_bytes=LARGE))
+    await reached.wait()
+    storing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await storing
+
+    assert (place.names(), place.unfinished()) == (set(), [])
+
+
+async def test_what_is_removed_is_gone_and_is_told_so(store):
+    kept, *removed = [await store.store_bytes(b"x", max_bytes=1) for _ in range(3)]
+    (part,) = await store.store_pack([b"packed"])
+    names = [upload.stored_in for upload in (*removed, part)]
+
+    assert await store.remove(names) == set()
+    assert await store.remove(names) == set()
+    assert await store.remove([]) == set()
+
+    for upload in (*removed, part):
+        with pytest.raises(Unreadable, match="upload the document again"):
+            await content(store, upload.name)
+    assert await content(store, kept.name) == b"x"
+    assert await store.require() is None
+
+
+async def test_a_pack_that_ends_too_early_is_as_one_that_is_gone(store):
+    part, _ = await store.store_pack([b"one", b"two"])
+
+    for place in ("4,5", "400,5"):
+        with pytest.raises(Unreadable, match="upload the document again"):
+            await content(store, f"{part.stored_in}#{place}")
+
+
+async def test_names_come_in_pages(place, store):
+    uploads = {(await store.store_bytes(b"x", max_bytes=1)).name for _ in range(5)}
+    await store.write_note(".foreask-note", b"no upload")
+
+    pages = [page async for page in store.pages()]
+
+    assert {name for page in pages for name in page} == uploads == place.names()
+
+
+async def test_more_than_a_page_of_names_is_told(store, monkeypatch):
+    (written,) = [await store.store_bytes(b"x", max_bytes=1)]
+    await asyncio.gather(*(store._write(f"{written.name[:2]}{number:030}", b"x") for number in range(1_000)))
+
+    pages = [page async for page in store.pages()]
+
+    assert len(pages) == 2
+    assert max(map(len, pages)) <= 1_000
+    assert sum(map(len, pages)) == 1_001
+
+
+async def test_notes_are_remembered(place, store, owner):
+    assert await store.read_note(".foreask-note") is None
+    for note in (b"first", b"second"):
+        await store.write_note(".foreask-note", note)
+        assert await place.store(owner).read_note(".foreask-note") == note
+
+
+async def test_a_store_belongs_to_the_deployment_that_used_it_first(place, store):
+    await store.store_bytes(b"x", max_bytes=9)
+    other = place.store(Deployment())
+
+    message = r"belongs to another deployment.*FOREASK_DATABASE_URL.*foreask uploads adopt"
+    with pytest.raises(Unavailable, match=message):
+        await other.store_bytes(b"x", max_bytes=9)
+    with pytest.raises(Unavailable, match=message):
+        await other.store(pieces(LARGE), max_bytes=LARGE)
+    with pytest.raises(Unavailable, match=message):
+        await other.ready()
+    assert len(place.names()) == 1
+
+    await other.adopt()
+    await other.require_own()
+    with pytest.raises(Unavailable, match=message):
+        await store.require_own()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+async def test_a_store_without_a_marker_is_taken_if_it_holds_what_the_ledger_names(place, store, packed):
+    upload = (await store.store_pack([b"x"]))[0] if packed else await store.store_bytes(b"x", max_bytes=1)
+    await forget_owner(place)
+
+    with pytest.raises(Unavailable, match="holds nothing that the ledger names"):
+        await place.store(Deployment(uuid4().hex)).require_own()
+    with pytest.raises(Unavailable, match="holds nothing that the ledger names"):
+        await place.store(Deployment()).require_own()
+    await place.store(Deployment(uuid4().hex, upload.name)).require_own()
+
+
+async def forget_owner(place):
+    if isinstance(place, Folder):
+        (place.folder / ".foreask-deployment").unlink()
+    else:
+        await place.store(Deployment()).remove([".foreask-deployment"])
+
+
+async def test_a_store_that_lost_everything_is_away_and_no_upload_is_gone(place, store, owner):
+    upload = await store.store_bytes(b"x", max_bytes=1)
+    owner.uploads = [upload.name]
+    place.lose()
+    lost = place.store(owner)
+
+    with pytest.raises(Unavailable, match="holds nothing that the ledger names") as caught:
+        await content(lost, upload.name)
+    assert caught.value.component == "uploads"
+    with pytest.raises(Unavailable):
+        await lost.require()
+
+
+async def test_a_store_that_is_away_is_told(place, owner):
+    away = place.away(owner)
+
+    async def stream():
+        return await away.store(pieces(LARGE), max_bytes=LARGE)
+
+    async def names():
+        return [page async for page in away.pages()]
+
+    attempts = [stream, lambda: away.store_bytes(b"x", max_bytes=1), lambda: away.store_pack([b"x"]), away.ready]
+    attempts += [lambda: content(away, "name"), lambda: content(away, "pack#0,1")]
+    if isinstance(place, Bucket):
+        attempts += [names, lambda: away.read_note(".note"), lambda: away.write_note(".note", b"")]
+    for attempt in attempts:
+        with pytest.raises(Unavailable) as caught:
+            await attempt()
+        assert caught.value.component == "uploads"
+        assert caught.value.retry_after
+    with pytest.raises(Unavailable):
+        await away.require()
+
+
+async def test_ready_stores_and_leaves_nothing(place, store):
+    await store.ready()
+
+    assert place.names() == set()
+
+
+async def test_refused_keys_are_told_and_not_shown(s3, caplog):
+    place, owner = Bucket(s3), Deployment()
+    store = place.store(owner)
+    upload = await store.store_bytes(b"x", max_bytes=1)
+
+    with s3.forbidding():
+        with pytest.raises(Unavailable, match="refuses the credentials") as caught:
+            await content(store, upload.name)
+        with pytest.raises(Unavailable, match=r"could not be stored: the store refuses the credentials\."):
+            await store.store_bytes(b"x", max_bytes=1)
+        with pytest.raises(Unavailable, match="refuses the credentials"):
+            await store.require()
+        assert await store.remove([upload.name]) == {upload.name}
+
+    assert "key" not in str(caught.value)
+    assert await store.require() is None
+    assert await content(store, upload.name) == b"x"
+
+
+async def test_a_bucket_that_is_not_there_is_told(s3):
+    missing = UploadBucket("s3://no-such-bucket-here/x", s3.options(), Deployment())
+
+    with pytest.raises(Unavailable):
+        await missing.store_bytes(b"x", max_bytes=1)
+
+
+async def test_an_upload_that_nobody_may_write_again_stays_as_it_is(s3):
+    store = Bucket(s3).store(Deployment())
+    await store._write("name", b"first")
+
+    with pytest.raises(Unavailable):
+        await store._write("name", b"second")
+
+    assert await content(store, "name") == b"first"
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        (None, UploadFolder),
+        ("file:///somewhere/a%20folder", UploadFolder),
+        ("s3://bucket/prefix", UploadBucket),
+        ("gs://bucket/prefix", UploadBucket),
+        ("az://container/prefix", UploadBucket),
+    ],
+)
+def test_a_url_says_which_store_it_is(url, kind, tmp_path):
+    options = {"azure_storage_account_name": "account"} if url and url.startswith("az") else {}
+
+    store = open_uploads(url, options, tmp_path, Deployment())
+
+    assert type(store) is kind
+    if kind is UploadFolder:
+        assert str(store.folder) == (str(tmp_path) if url is None else "/somewhere/a folder")
+
+
+def test_an_option_that_is_none_is_refused_without_its_value(tmp_path):
+    for name in ("aws_secret_acces_key", "proxi_url", "google_service_account"):
+        with pytest.raises(InvalidInput, match="FOREASK_STORE_OPTIONS") as caught:
+            open_uploads("s3://bucket", {name: "hidden"}, tmp_path, Deployment())
+
+    assert "hidden" not in str(caught.value)
+
+
+async def test_what_was_sent_is_copied_as_it_is_and_measured(s3):
+    place = Bucket(s3)
+    store = place.store(Deployment())
+    offer = await store.offer("acme")
+    await store._write(f"sent/acme/{offer.token}", b"x" * 100)
+
+    upload = await store.take("acme", offer.token, max_bytes=100)
+
+    assert (upload.size_bytes, upload.sha256) == (100, hashlib.sha256(b"x" * 100).digest())
+    assert await content(store, upload.name) == b"x" * 100
+    await store.withdraw("acme", offer.token)
+    assert place.names() == {upload.name}
+    with pytest.raises(InvalidInput, match="Nothing was sent"):
+        await store.take("acme", offer.token, max_bytes=100)
+
+
+async def test_a_copy_that_has_grown_meanwhile_is_refused_and_removed(s3, monkeypatch):
+    place = Bucket(s3)
+    store = place.store(Deployment())
+    offer = await store.offer("acme")
+    await store._write(f"sent/acme/{offer.token}", b"x" * 100)
+
+    async def smaller(*_):
+        return {"size": 1}
+
+    monkeypatch.setattr("obstore.head_async", smaller)
+    with pytest.raises(TooLarge):
+        await store.take("acme", offer.token, max_bytes=99)
+
+    assert place.names() == {f"sent/acme/{offer.token}"}
+
+
+async def test_a_store_that_fails_while_a_stream_comes_ends_it(s3):
+    place = Bucket(s3)
+    store = place.store(Deployment())
+    came = []
+
+    async def stream():
+        async for piece in pieces(10 * LARGE):
+            came.append(len(piece))
+            yield piece
+
+    await store.require_own()
+    with s3.forbidding(), pytest.raises(Unavailable, match="refuses the credentials"):
+        await store.store(stream(), max_bytes=100 * LARGE)
+
+    assert sum(came) < 5 * LARGE

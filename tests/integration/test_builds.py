@@ -1,0 +1,688 @@
+"""Another build of a collection is filled beside the live one, follows it, and takes its place."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from shared.domain.builds import BuildState
+from shared.domain.errors import Conflict, NotFound
+from shared.domain.records import CollectionOptions
+from shared.ingest.index.stage import _settle, index_batch
+from shared.ledger.acceptance import mirror
+from shared.ledger.dead_letters import Choice
+from shared.ledger.query_log import QueryLogEntry
+from shared.query.retrieve import Query
+from tests.api import work
+from tests.conftest import Library
+from tests.tallies import DIFFERENCES
+
+NAME = ("default", "default")
+
+
+async def run(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        result = await connection.execute(text(statement), parameters)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+async def begun(services, **options):
+    return await services.ledger.builds.begin(
+        *NAME, options=CollectionOptions(**options), embedding_model=services.settings.embedding_model
+    )
+
+
+async def filled(services, **options):
+    build = await begun(services, **options)
+    while await services.ledger.builds.fill():
+        pass
+    return await services.ledger.builds.get(*NAME, build.number)
+
+
+async def rows_of(services, build):
+    """The external ids and the newest uploads of a build's documents."""
+    statement = """
+        SELECT d.external_id, d.public_id, v.upload
+        FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+        WHERE d.collection_id = :id AND d.state <> 'deleting' ORDER BY 1"""
+    return await run(services, statement, id=build.id)
+
+
+async def same(services, build):
+    """Whether a build has what the live one has."""
+    live = await services.ledger.collections.get(*NAME)
+    assert (await services.ledger.builds.differences(build)).none
+    assert await run(services, DIFFERENCES) == []
+    return await rows_of(services, build) == await rows_of(services, live)
+
+
+# --- fill ---
+
+
+async def test_a_build_is_filled_with_what_the_live_one_has(services, library, provider):
+    documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(3)]
+    await work(services)
+    provider.reset()
+
+    build = await filled(services)
+    await work(services)
+
+    assert build.state == BuildState.FOLLOWING
+    assert build.number == 2
+    assert await same(services, build)
+    progress = await services.ledger.builds.progress(build)
+    assert (progress.copied, progress.source_documents, progress.documents) == (3, 3, {"ready": 3})
+    assert provider.stats()["calls"] == 0
+    assert {d.id for d in documents} == {row[1] for row in await rows_of(services, build)}
+
+
+async def test_owners_see_the_live_build_alone(services, library, provider):
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    await filled(services)
+    await work(services)
+    ledger = services.ledger
+
+    assert [d.id for d in await ledger.documents.page("default")] == [document.id]
+    assert [d.id for d in await ledger.documents.page("default", ids=[document.id])] == [document.id]
+    assert (await ledger.documents.get("default", document.id)).state == "ready"
+    assert len(await ledger.documents.chunks("default", document.id)) == 1
+    assert [d.id for d in (await ledger.documents.changes("default", None)).documents] == [document.id]
+    assert await ledger.documents.counts("default") == {"ready": 1}
+    assert [c.name for c in await ledger.collections.page("default")] == ["default"]
+    ((copy,),) = await run(services, "SELECT id FROM documents WHERE id <> public_id")
+    with pytest.raises(NotFound):
+        await ledger.documents.get("default", copy)
+
+
+async def test_a_fill_goes_on_where_it_stopped(services, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.builds._SLICE", 2)
+    for number in range(5):
+        await library.add(f"Text number {number}.", f"{number}.md")
+    build = await begun(services)
+    builds = services.ledger.builds
+
+    assert await builds.fill()
+    assert (await builds.progress(build)).copied == 2
+    paused = await builds.pause(*NAME, build.number)
+    assert paused.state == BuildState.PAUSED
+    assert not await builds.fill()
+    await library.add("Followed.", "9.md")
+    assert (await builds.progress(build)).copied == 3
+    assert (await builds.resume(*NAME, build.number)).state == BuildState.FILLING
+    while await builds.fill():
+        pass
+
+    assert (await builds.get(*NAME, build.number)).state == BuildState.FOLLOWING
+    assert await same(services, build)
+
+
+async def test_a_fill_waits_while_many_documents_are_in_work(services, library, provider, monkeypatch):
+    monkeypatch.setattr("shared.ledger.builds._MOST_OPEN", 2)
+    for number in range(3):
+        await library.add(f"Text number {number}.", f"{number}.md")
+    await work(services)
+    build = await begun(services)
+    builds = services.ledger.builds
+
+    assert await builds.fill()
+    assert not await builds.fill()
+    assert (await builds.progress(build)).copied == 2
+    await work(services)
+    assert await builds.fill()
+
+    assert await same(services, build)
+
+
+async def test_a_second_build_waits_for_the_first(services, library):
+    await library.add("A text.", "a.md")
+    await begun(services)
+
+    with pytest.raises(Conflict, match="The build 2 is filling"):
+        await begun(services)
+
+
+async def test_two_begin_at_once_and_one_does(services, library):
+    await library.add("A text.", "a.md")
+
+    results = await asyncio.gather(*(begun(services) for _ in range(4)), return_exceptions=True)
+
+    assert sorted(type(result).__name__ for result in results) == ["Build", "Conflict", "Conflict", "Conflict"]
+
+
+async def test_what_a_build_lacks_is_told(services, library):
+    await library.add("Missing.", "a.md")
+    await library.add("Stale.", "b.md")
+    build = await filled(services)
+    await run(services, "DELETE FROM documents WHERE collection_id = :id AND external_id = 'a.md'", id=build.id)
+    await run(
+        services,
+        "UPDATE document_versions SET upload = 'other' FROM documents d WHERE d.id = document_id"
+        " AND d.collection_id = :id AND d.external_id = 'b.md'",
+        id=build.id,
+    )
+    live = await services.ledger.collections.get(*NAME)
+    await run(
+        services,
+        "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
+        " SELECT gen_random_uuid(), gen_random_uuid(), tenant, :id, 'c.md', 'queued' FROM collections WHERE id = :live",
+        id=build.id,
+        live=live.id,
+    )
+
+    found = await services.ledger.builds.differences(build)
+
+    assert (found.missing, found.stale, found.orphaned) == (["a.md"], ["b.md"], ["c.md"])
+
+
+# --- follow ---
+
+
+async def test_a_build_follows_uploads_edits_and_deletions(services, library, provider):
+    await library.add("First.", "a.md")
+    gone = await library.add("Second.", "b.md")
+    again = await library.add("Third.", "c.md")
+    build = await filled(services)
+    await work(services)
+
+    await library.add("First, edited.", "a.md")
+    await services.ledger.documents.delete("default", gone.id)
+    await services.ledger.documents.delete("default", again.id)
+    await library.add("Third, written again.", "c.md")
+    await library.add("Fourth.", "d.md")
+    await work(services)
+
+    assert await same(services, build)
+    assert (await services.ledger.builds.progress(build)).documents == {"ready": 3}
+
+
+async def test_an_upload_that_saw_no_build_is_in_the_build(services, library):
+    """It holds the live build's row until it has committed; the build begins behind it."""
+    await library.add("A text.", "a.md")
+    new = await library.new("Late.", "b.md")
+
+    async with services.database.begin() as connection:
+        await connection.execute(
+            text(
+                "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
+                " VALUES ('00000000-0000-4000-8000-000000000001', '00000000-0000-4000-8000-000000000001', 'default',"
+                " :id, 'b.md', 'queued')"
+            ),
+            {"id": new.collection.id},
+        )
+        await connection.execute(
+            text(
+                "INSERT INTO document_versions (document_id, version, upload, size_bytes, content_hash)"
+                " VALUES ('00000000-0000-4000-8000-000000000001', 1, :upload, 1, '1')"
+            ),
+            {"upload": new.upload},
+        )
+        beginning = asyncio.create_task(filled(services))
+        await asyncio.sleep(0.2)
+        assert not beginning.done()
+    build = await beginning
+
+    assert await same(services, build)
+    assert len(await rows_of(services, build)) == 2
+
+
+async def blocked(services, statement, action, **parameters):
+    """Do something while a transaction holds what it has locked; return the task, which waits for it."""
+    async with services.database.begin() as connection:
+        await connection.execute(text(statement), parameters)
+        task = asyncio.create_task(action())
+        await asyncio.sleep(0.2)
+        assert not task.done()
+    return await task
+
+
+async def test_a_deletion_and_a_fill_wait_for_each_other(services, library):
+    document = await library.add("A text.", "a.md")
+    build = await begun(services)
+
+    async def meet():
+        return await asyncio.gather(
+            services.ledger.builds.fill(), services.ledger.documents.delete("default", document.id)
+        )
+
+    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", meet)
+
+    assert await same(services, await services.ledger.builds.get(*NAME, build.number))
+    assert await rows_of(services, build) == []
+
+
+@pytest.mark.parametrize("round_", range(5))
+async def test_edits_and_deletions_during_a_fill_reach_the_build(services, library, monkeypatch, round_):
+    monkeypatch.setattr("shared.ledger.builds._SLICE", 2)
+    documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(6)]
+    build = await begun(services)
+
+    async def fill():
+        while await services.ledger.builds.fill():
+            await asyncio.sleep(0)
+
+    await asyncio.gather(
+        fill(),
+        library.add("Edited.", f"{round_}.md"),
+        services.ledger.documents.delete("default", documents[round_ + 1].id),
+        library.add("New.", f"{round_}-new.md"),
+    )
+
+    assert await same(services, await services.ledger.builds.get(*NAME, build.number))
+
+
+async def test_an_upload_stays_while_any_build_names_it(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    ((upload,),) = await run(services, "SELECT DISTINCT upload FROM document_versions")
+
+    await run(
+        services,
+        "UPDATE document_versions SET obsolete = true FROM documents d WHERE d.id = document_id"
+        " AND d.collection_id <> :id",
+        id=build.id,
+    )
+    assert await services.ledger.work.purge_versions() == []
+    await run(services, "UPDATE document_versions SET obsolete = true")
+    assert await services.ledger.work.purge_versions() == [upload]
+
+
+async def test_another_tenant_has_builds_of_its_own(services, library):
+    other = Library(services, "other")
+    await library.add("A text.", "a.md")
+    await other.add("A text.", "a.md")
+
+    build = await filled(services)
+
+    assert await run(services, "SELECT tenant, count(*) FROM documents GROUP BY 1 ORDER BY 1") == [
+        ("default", 2),
+        ("other", 1),
+    ]
+    assert build.tenant == "default"
+    with pytest.raises(NotFound):
+        await services.ledger.builds.get("other", "default", 2)
+
+
+# --- switch ---
+
+
+async def searched(services, library, question, **more):
+    collection = await library.collection()
+    return (await services.retriever.retrieve(collection, Query(question, **more))).chunks
+
+
+async def test_a_switch_shows_the_other_build_under_the_same_ids(services, library, provider):
+    document = await library.add("The harbour opens at seven.", "a.md")
+    await work(services)
+    (before,) = await searched(services, library, "When does the harbour open?")
+    build = await filled(services, questions_per_chunk=3)
+    await work(services)
+
+    switched = await services.ledger.builds.switch(*NAME, build.number)
+
+    assert switched.state == BuildState.LIVE
+    live = await services.ledger.collections.get(*NAME)
+    assert (live.id, live.options.questions_per_chunk) == (build.id, 3)
+    (after,) = await searched(services, library, "When does the harbour open?")
+    assert after.document_id == before.document_id == str(document.id)
+    assert after.row_id != before.row_id
+    found = await services.ledger.documents.get("default", document.id)
+    assert (found.id, found.state, found.created_at) == (document.id, "ready", document.created_at)
+    assert [b.state for b in await services.ledger.builds.list(*NAME)] == ["following", "live"]
+
+
+async def test_queries_name_documents_by_their_owners_ids(services, library, provider, client):
+    first = await library.add("The harbour opens at seven.", "a.md")
+    await library.add("The harbour closes at nine.", "b.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    reply = await client.post(
+        "/v1/retrieve", json={"question": "When does the harbour open?", "document_ids": [str(first.id)]}
+    )
+
+    assert [chunk["document_id"] for chunk in reply.json()["chunks"]] == [str(first.id)]
+    deleted = await client.delete(f"/v1/documents/{first.id}")
+    assert deleted.status_code == 204
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
+async def test_a_rollback_finds_what_came_since(services, library, provider):
+    document = await library.add("The harbour opens at seven.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+    await library.add("The market opens at eight.", "b.md")
+    await library.add("The harbour opens at nine.", "a.md")
+    await work(services)
+
+    await services.ledger.builds.switch(*NAME, 1)
+
+    texts = {chunk.text for chunk in await searched(services, library, "When does it open?", top_k=5)}
+    assert texts == {"The market opens at eight.", "The harbour opens at nine."}
+    assert (await services.ledger.documents.get("default", document.id)).id == document.id
+    assert await same(services, await services.ledger.builds.get(*NAME, 2))
+
+
+async def test_only_a_whole_build_is_switched_to(services, library):
+    await library.add("A text.", "a.md")
+    build = await begun(services)
+
+    with pytest.raises(Conflict, match="The build 2 is filling, and not following or live"):
+        await services.ledger.builds.switch(*NAME, build.number)
+    with pytest.raises(NotFound, match="no build 7"):
+        await services.ledger.builds.switch(*NAME, 7)
+
+
+async def test_two_switches_at_once_leave_one_live_build(services, library):
+    await library.add("A text.", "a.md")
+    first = await filled(services)
+    await services.ledger.builds.switch(*NAME, first.number)
+    second = await filled(services)
+
+    await asyncio.gather(*(services.ledger.builds.switch(*NAME, number) for number in (1, second.number, 1, 2)))
+
+    states = [b.state for b in await services.ledger.builds.list(*NAME)]
+    assert sorted(states) == ["following", "following", "live"]
+
+
+async def test_an_upload_that_knows_the_build_before_a_switch_reaches_both(services, library, provider):
+    old = await library.new("Known before.", "a.md")
+    await library.add("A text.", "b.md")
+    build = await filled(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    submission = await services.ledger.documents.submit(old)
+
+    assert submission.accepted
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+    again = await services.ledger.documents.submit(old)
+    assert (again.accepted, again.document.id) == (False, submission.document.id)
+
+
+@pytest.mark.parametrize("round_", range(4))
+async def test_uploads_around_a_switch_have_the_same_winner_in_both_builds(services, library, round_):
+    await library.add("A text.", "a.md")
+    build = await filled(services)
+    news = [await library.new(f"Text number {number}.", "a.md") for number in range(6)]
+
+    async def switch():
+        await asyncio.sleep(0.002 * round_)
+        await services.ledger.builds.switch(*NAME, build.number)
+
+    await asyncio.gather(*(services.ledger.documents.submit(new) for new in news), switch())
+
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
+async def test_a_switch_waits_for_an_upload_and_the_upload_is_in_both(services, library):
+    await library.add("A text.", "a.md")
+    build = await filled(services)
+
+    async def meet():
+        return await asyncio.gather(library.add("Edited.", "a.md"), services.ledger.builds.switch(*NAME, build.number))
+
+    await blocked(services, "SELECT 1 FROM documents FOR UPDATE", meet)
+
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
+# --- drop ---
+
+
+async def cleaned(services):
+    """Clean up until nothing is left to do, as when every lease has ended."""
+    for _ in range(20):
+        await services.cleaner.clean()
+        await run(services, "UPDATE sweeps SET due_at = now()")
+        await run(
+            services, "UPDATE collections SET emptied_at = now() - interval '1 hour' WHERE emptied_at IS NOT NULL"
+        )
+        dropping = await run(services, "SELECT 1 FROM collections WHERE build_state = 'dropping'")
+        if not dropping and not await run(services, "SELECT 1 FROM sweeps"):
+            return
+    raise AssertionError("something is left to do")
+
+
+async def test_nothing_of_a_dropped_build_remains(services, library, provider):
+    await library.add("A text.", "a.md")
+    await library.add("Another text.", "b.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    assert await services.index.count_points(build.place)
+
+    await services.ledger.builds.drop(*NAME, build.number)
+    await cleaned(services)
+
+    assert await services.index.count_points(build.place) == 0
+    assert [b.number for b in await services.ledger.builds.list(*NAME)] == [1]
+    live = await services.ledger.collections.get(*NAME)
+    for table in ("documents", "spent_by_day"):
+        assert await run(services, f"SELECT DISTINCT collection_id FROM {table}") == [(live.id,)] * (
+            table == "documents"
+        )
+    assert await run(services, "SELECT count(*) FROM chunks WHERE document_id NOT IN (SELECT id FROM documents)") == [
+        (0,)
+    ]
+    assert await run(services, DIFFERENCES) == []
+    assert len(await rows_of(services, live)) == 2
+    assert await searched(services, library, "text")
+
+
+async def test_a_live_build_is_not_dropped(services, library):
+    await library.add("A text.", "a.md")
+
+    with pytest.raises(Conflict, match="The build 1 is live"):
+        await services.ledger.builds.drop(*NAME, 1)
+
+
+async def test_a_build_that_was_live_just_now_is_dropped_a_minute_later(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+    before = await services.ledger.builds.drop(*NAME, 1)
+
+    await services.cleaner.clean()
+    assert len(await rows_of(services, before)) == 1
+    await library.add("Not followed.", "b.md")
+    assert len(await rows_of(services, before)) == 1
+    await run(
+        services, "UPDATE collections SET live_until = now() - interval '61 seconds' WHERE live_until IS NOT NULL"
+    )
+    await cleaned(services)
+
+    assert [b.number for b in await services.ledger.builds.list(*NAME)] == [2]
+
+
+async def test_a_late_writer_of_a_dropped_build_leaves_nothing(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await work(services, "parse")
+    late = await services.ledger.work.claim_to_index(10)
+    assert late
+    await services.ledger.builds.drop(*NAME, build.number)
+    await cleaned(services)
+
+    await _settle(services.indexer, [await index_batch(services.indexer, late)])
+    assert await services.index.count_points(build.place)
+    await cleaned(services)
+
+    assert await services.index.count_points(build.place) == 0
+
+
+async def test_what_a_dropped_build_has_cost_stays_the_collections(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    before = await services.ledger.costs.sums("default")
+    build = await filled(services)
+    await work(services)
+    both = await services.ledger.costs.sums("default")
+    await services.ledger.costs.fold()
+    await services.ledger.builds.drop(*NAME, build.number)
+    await cleaned(services)
+
+    after = await services.ledger.costs.sums("default")
+
+    assert after == both != before
+    assert {cost.collection for cost in after} == {"default"}
+
+
+# --- accepted questions and dead letters ---
+
+SECTIONS = (
+    "# Leave\n\n" + "Everybody has thirty days of leave. " * 30 + "\n\n# Pay\n\n" + "Salaries are paid monthly. " * 30
+)
+ODD = "May somebody stay home with sick children?"
+
+
+async def chunk_ids(services, build, containing=""):
+    """The chunks of a build's live versions with their texts, in order."""
+    statement = """
+        SELECT c.id, t.content ->> 'text' FROM documents d
+        JOIN chunks c ON c.document_id = d.id AND c.version = d.live_version
+        JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+        WHERE d.collection_id = :id AND d.state <> 'deleting' ORDER BY d.external_id, c.ordinal"""
+    return [chunk for chunk, words in await run(services, statement, id=build.id) if containing in words]
+
+
+async def logged(services, build, chunk, question=ODD):
+    query_id = uuid4()
+    await services.ledger.query_log.append([QueryLogEntry(query_id, "default", build.id, question, [str(chunk)])])
+    return query_id
+
+
+async def accepted(services, build, chunk, question=ODD):
+    query_id = await logged(services, build, chunk, question)
+    return await services.ledger.feedback.accept("default", query_id, chunk, most=20)
+
+
+async def questions_of(services, build):
+    statement = "SELECT chunk_id, question, state FROM accepted_questions WHERE collection_id = :id ORDER BY 2, 1"
+    return await run(services, statement, id=build.id)
+
+
+async def test_an_accepted_question_is_accepted_in_both_builds_and_taken_back_in_both(services, library, provider):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    live = await services.ledger.collections.get(*NAME)
+    build = await filled(services)
+    await work(services)
+    (chunk,) = await chunk_ids(services, live, "Everybody")
+    (other,) = await chunk_ids(services, build, "Everybody")
+
+    assert (await accepted(services, live, chunk)).outcome == "accepted"
+    await work(services)
+
+    assert await questions_of(services, live) == [(chunk, ODD, "indexed")]
+    assert await questions_of(services, build) == [(other, ODD, "indexed")]
+    query_id = await logged(services, live, chunk)
+    assert (await services.ledger.feedback.take_back("default", query_id, chunk)).outcome == "taken_back"
+    await work(services)
+    await services.cleaner.clean()
+    assert await questions_of(services, live) == await questions_of(services, build) == []
+
+
+async def test_a_build_that_divides_otherwise_has_the_question_where_most_of_its_text_is(services, library, provider):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    live = await services.ledger.collections.get(*NAME)
+    (chunk,) = await chunk_ids(services, live, "Everybody")
+    await accepted(services, live, chunk)
+    await work(services)
+
+    build = await filled(services, chunk_max_chars=400)
+    await work(services)
+
+    ((where, question, state),) = await questions_of(services, build)
+    assert (question, state) == (ODD, "indexed")
+    assert where in await chunk_ids(services, build, "Everybody")
+    assert len(await chunk_ids(services, build)) > len(await chunk_ids(services, live))
+    provider.reset()
+    await work(services)
+    assert provider.stats()["calls"] == 0
+
+
+async def test_feedback_on_a_query_of_the_build_before_goes_to_the_live_one(services, library, provider):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    before = await services.ledger.collections.get(*NAME)
+    build = await filled(services)
+    await work(services)
+    (chunk,) = await chunk_ids(services, before, "Salaries")
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    assert (await accepted(services, before, chunk)).outcome == "accepted"
+    await work(services)
+
+    assert [q[1:] for q in await questions_of(services, build)] == [(ODD, "indexed")]
+    assert await questions_of(services, before) == [(chunk, ODD, "indexed")]
+    (shown,) = await services.ledger.feedback.page(await services.ledger.collections.get(*NAME))
+    assert shown.document_id in [d.id for d in await services.ledger.documents.page("default")]
+
+
+async def test_a_question_that_a_model_refuses_is_not_offered_again_and_again(services, library, provider):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    live = await services.ledger.collections.get(*NAME)
+    (chunk,) = await chunk_ids(services, live, "Everybody")
+    await accepted(services, live, chunk)
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await run(services, "UPDATE accepted_questions SET state = 'waiting' WHERE collection_id = :id", id=build.id)
+    await run(services, "UPDATE accepted_questions SET state = 'refused' WHERE collection_id = :id", id=build.id)
+
+    ((document,),) = await run(services, "SELECT id FROM documents WHERE collection_id = :id", id=build.id)
+    async with services.database.begin() as connection:
+        await mirror(connection, [document])
+
+    assert [q[2] for q in await questions_of(services, build)] == ["refused"]
+
+
+UNREADABLE = "%PDF-1.4 cut short"
+
+
+async def test_a_discarded_edit_is_discarded_in_every_build(services, library, provider):
+    document = await library.add("A good text.", "a.md")
+    gone = await library.add(UNREADABLE, "b.md")
+    await work(services)
+    build = await filled(services)
+    await work(services)
+    await library.add(UNREADABLE + "!", "a.md")
+    await work(services)
+    assert (await services.ledger.builds.progress(build)).documents == {"failed": 2}
+    letters = await services.ledger.dead_letters.page("default")
+    assert {letter.document_id for letter in letters} == {document.id, gone.id}
+
+    await services.ledger.dead_letters.discard("default", Choice())
+    await work(services)
+
+    assert (await services.ledger.documents.get("default", document.id)).state == "ready"
+    assert await same(services, build)
+    assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
+
+
+async def test_what_failed_in_a_build_is_retried_with_the_document(services, library, provider):
+    document = await library.add("A good text.", "a.md")
+    await work(services)
+    build = await filled(services)
+    await run(services, "UPDATE documents SET state = 'parsing' WHERE collection_id = :id", id=build.id)
+    await run(services, "UPDATE documents SET state = 'failed', error = 'x' WHERE collection_id = :id", id=build.id)
+
+    (letter,) = await services.ledger.dead_letters.page("default")
+    assert (letter.id, letter.document_id, letter.reason) == (document.id, document.id, "x")
+    resolved = await services.ledger.dead_letters.retry("default", Choice(document_id=document.id))
+    await work(services)
+
+    assert resolved.documents == 1
+    assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
