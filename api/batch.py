@@ -168,7 +168,7 @@ def _answer(read: _Document | _Refusal, submissions: Mapping[int, Submission | F
         "line": read.line,
         "status": 202 if done.accepted else 200,
         "external_id": document.external_id,
-        "document_id": document.id,
+        "document_id": str(document.id),  # the driver has a UUID of its own, which orjson does not know
         "state": document.state,
         "version": document.version,
     }

@@ -147,7 +147,7 @@ _COUNTS = text(f"""
 _IN_WORK = frozenset((*states.TO_PARSE, *states.OPEN_DOCUMENTS))
 
 _NEWEST = f"""
-    SELECT d.external_id, d.public_id, v.upload, v.content_hash
+    SELECT d.external_id, d.public_id, v.upload
     FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
     WHERE {states.exists("d")}"""
 
@@ -165,7 +165,7 @@ _STALE = text(f"""
     SELECT b.external_id
     FROM ({_NEWEST} AND d.collection_id = :one) b JOIN ({_NEWEST} AND d.collection_id = :other) l
       ON l.external_id = b.external_id
-    WHERE (b.upload, b.content_hash, b.public_id) <> (l.upload, l.content_hash, l.public_id)
+    WHERE (b.upload, b.public_id) <> (l.upload, l.public_id)
     ORDER BY b.external_id LIMIT :limit
 """)
 

@@ -522,7 +522,7 @@ async def _lock(connection: AsyncConnection, collection: Collection, external_id
 def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
     rows = [
         {
-            "id": document_id,
+            "id": str(document_id),  # the driver has a UUID of its own, which orjson does not know
             "place": place,  # of two with one external id the first one is inserted
             "external_id": new.external_id,
             "lane": new.lane,

@@ -29,22 +29,13 @@ _HOLD = text(f"""
     FOR KEY SHARE
 """)
 
-# The documents of the live build that are copied, with their newest versions.
-_SOURCE = f"""
-    SELECT d.id AS source_id, d.version AS source_version, d.public_id, d.tenant, d.external_id, d.created_at,
-           v.upload, v.content_hash
-    FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
-    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.exists("d")}"""
-
-_COPY_CONTENT = f"""
-    INSERT INTO document_versions (document_id, version, {versions.CONTENT})
-    SELECT b.id, b.version, {versions.CONTENT}
-    FROM begun b JOIN (SELECT external_id, source_id, source_version FROM source) s ON s.external_id = b.external_id
-    JOIN document_versions v ON v.document_id = s.source_id AND v.version = s.source_version"""
-
-# Give a build the documents that it lacks. Its work on them is behind that of uploads.
+# Give a build the documents that it lacks, with the versions that queries see: the newest one may come to nothing. The
+# build's work on them is behind that of uploads.
 _INSERT = text(f"""
-    WITH source AS ({_SOURCE}), begun AS (
+    WITH source AS (
+        SELECT *, coalesce(live_version, version) AS source_version FROM documents
+        WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.exists()}
+    ), begun AS (
         INSERT INTO documents (id, public_id, tenant, collection_id, external_id, version, lane, state, created_at)
         SELECT gen_random_uuid(), public_id, tenant, CAST(:build AS uuid), external_id, source_version, 1,
                {states.SUBMIT.target()}, created_at
@@ -52,30 +43,54 @@ _INSERT = text(f"""
         ON CONFLICT (collection_id, external_id) WHERE {states.exists()} DO NOTHING
         RETURNING id, version, external_id
     )
-    {_COPY_CONTENT}
+    INSERT INTO document_versions (document_id, version, {versions.CONTENT})
+    SELECT b.id, b.version, {versions.CONTENT}
+    FROM begun b JOIN (SELECT id, external_id, source_version FROM source) s ON s.external_id = b.external_id
+    JOIN document_versions v ON v.document_id = s.id AND v.version = s.source_version
 """)
 
-# Lock the documents of a build whose newest version has other content than that of the live one.
-_LOCK_STALE = text(f"""
-    WITH source AS ({_SOURCE})
-    SELECT d.id FROM source s JOIN documents d ON d.external_id = s.external_id AND d.collection_id = :build
-    JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
-    WHERE {states.exists("d")} AND (v.upload, v.content_hash, d.public_id) <> (s.upload, s.content_hash, s.public_id)
-    ORDER BY d.id FOR UPDATE OF d
+# Lock what a build has of documents of the live one.
+_LOCK_COPIES = text(f"""
+    SELECT o.id FROM documents d JOIN documents o ON o.external_id = d.external_id AND o.collection_id = :build
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.exists("d")} AND {states.exists("o")}
+    ORDER BY o.id FOR UPDATE OF o
 """)
 
-# Begin the next version of these documents with the content that the live build's have.
+# Find the versions that documents of other builds are to have next, where these are not their newest ones: that which
+# queries see of the live build, unless they have shown it or failed at it, then the newest.
+_BEHIND = text(f"""
+    SELECT o.id, d.id AS source, d.public_id, w.version, w.version = d.version AS newest
+    FROM documents o JOIN collections b ON b.id = o.collection_id
+    JOIN collections l ON l.tenant = b.tenant AND l.name = b.name
+    JOIN documents d ON d.collection_id = l.id AND d.external_id = o.external_id
+    JOIN document_versions ov ON ov.document_id = o.id AND ov.version = o.version
+    LEFT JOIN document_versions ol ON ol.document_id = o.id AND ol.version = o.live_version
+    LEFT JOIN document_versions dl ON dl.document_id = d.id AND dl.version = d.live_version
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN dl.upload IS NOT NULL AND ol.upload IS DISTINCT FROM dl.upload
+                         AND NOT ({states.has_failed("o")} AND ov.upload = dl.upload)
+               THEN d.live_version ELSE d.version END AS version) w
+    JOIN document_versions v ON v.document_id = d.id AND v.version = w.version
+    WHERE o.id = ANY(CAST(:copies AS uuid[])) AND {states.exists("o")} AND {states.exists("d")}
+      AND {states.build_is_in(states.FOLLOWERS, "b")} AND {states.is_live("l")}
+      AND (v.upload, d.public_id) <> (ov.upload, o.public_id)
+""")
+
+# Begin the next versions of documents with the content of these versions of the live build's.
 _REPLACE = text(f"""
-    WITH source AS ({_SOURCE}), begun AS (
+    WITH next AS (
+        SELECT * FROM unnest(CAST(:copies AS uuid[]), CAST(:public_ids AS uuid[]), CAST(:sources AS uuid[]),
+                             CAST(:versions AS int[])) AS n(id, public_id, source, source_version)
+    ), begun AS (
         UPDATE documents d
-        SET {states.REPLACE.sets()}, {versions.NEXT}, public_id = s.public_id, lane = 1, {versions.DUE_ANEW}
-        FROM source s
-        WHERE d.id = ANY(CAST(:stale AS uuid[])) AND d.external_id = s.external_id
-        RETURNING d.id, d.version, d.external_id
+        SET {states.REPLACE.sets()}, {versions.NEXT}, public_id = n.public_id, lane = 1, {versions.DUE_ANEW}
+        FROM next n WHERE d.id = n.id
+        RETURNING d.id, d.version, n.source, n.source_version
     )
-    {_COPY_CONTENT}
+    INSERT INTO document_versions (document_id, version, {versions.CONTENT})
+    SELECT b.id, b.version, {versions.CONTENT}
+    FROM begun b JOIN document_versions v ON v.document_id = b.source AND v.version = b.source_version
 """)
-
 
 # Find the other builds of the documents of live ones.
 _FOLLOWERS = text(f"""
@@ -125,10 +140,29 @@ async def builds_of(connection: AsyncConnection, tenant: str, name: str) -> list
 
 
 async def follow(connection: AsyncConnection, build_id: UUID, document_ids: Sequence[UUID]) -> None:
-    """Make documents of a build what these locked documents of the live one are; the build may lack them."""
+    """Have documents of a build become what these locked documents of the live one are; the build may lack them."""
     parameters = {"build": build_id, "ids": list(document_ids)}
     await connection.execute(_INSERT, parameters)
-    stale = (await connection.execute(_LOCK_STALE, parameters)).scalars().all()
-    if stale:
-        await connection.execute(_REPLACE, parameters | {"stale": stale})
-        await versions.supersede(connection, stale)
+    await catch_up(connection, (await connection.execute(_LOCK_COPIES, parameters)).scalars().all())
+
+
+async def catch_up(connection: AsyncConnection, copies: Sequence[UUID], *, failed: bool = False) -> None:
+    """Begin the versions that locked documents of other builds are to have next; others are left alone.
+
+    A document comes to the newest version over the one that queries see: where the newest one fails, both builds show
+    the same. With `failed` documents failed just now: they go on to the newest version alone.
+    """
+    behind = (await connection.execute(_BEHIND, {"copies": list(copies)})).all()
+    if failed:
+        behind = [row for row in behind if row.newest]
+    if not behind:
+        return
+    ids = [row.id for row in behind]
+    parameters = {
+        "copies": ids,
+        "public_ids": [row.public_id for row in behind],
+        "sources": [row.source for row in behind],
+        "versions": [row.version for row in behind],
+    }
+    await connection.execute(_REPLACE, parameters)
+    await versions.supersede(connection, ids)

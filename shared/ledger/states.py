@@ -119,6 +119,11 @@ def exists(alias: str = "") -> str:
     return f"{alias}.state <> 'deleting'" if alias else "state <> 'deleting'"
 
 
+def has_failed(alias: str = "") -> str:
+    """Return the SQL condition that a document's newest version could not be read."""
+    return is_in((DocumentState.FAILED,), alias)
+
+
 def is_live(alias: str = "") -> str:
     """Return the SQL condition that a build is the one that queries see, in the words of its unique index."""
     return build_is_in((BuildState.LIVE,), alias)

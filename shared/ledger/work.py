@@ -31,7 +31,7 @@ from shared.domain.records import (
 )
 from shared.domain.retry import Dead
 from shared.domain.usage import Cost, Usage
-from shared.ledger import acceptance, claims, costs, feedback, rows, versions
+from shared.ledger import acceptance, claims, costs, feedback, following, rows, versions
 from shared.ledger import statements as sql
 from shared.ledger.database import Collided, Database, again_after_collision
 
@@ -135,6 +135,7 @@ class Work:
             failed = (await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))).scalars().all()
             # The questions that users asked of the live version waited for the next one, which does not come.
             await feedback.index_waiting(connection, failed)
+            await following.catch_up(connection, failed, failed=True)
 
     # Generating
 
@@ -301,8 +302,10 @@ class Work:
             sweeps = await _replace_older(connection, replacing) if replacing else []
             shown = (await connection.execute(sql.SHOW, {"ids": ended})).scalars().all()
             finished = (await connection.execute(sql.FINISH, {"ids": ended})).scalars().all()
-            await acceptance.mirror(connection, sorted({*shown, *finished}))
-            await feedback.index_waiting(connection, sorted({*shown, *finished}))
+            moved = sorted({*shown, *finished})
+            await acceptance.mirror(connection, moved)
+            await feedback.index_waiting(connection, moved)
+            await following.catch_up(connection, moved)
         return sweeps
 
     # Documents to delete, and points that are not what the ledger says

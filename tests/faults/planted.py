@@ -37,6 +37,7 @@ BROKER = "tests/faults/test_broker_fails.py::"
 QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
+BUILDS = "tests/faults/test_builds.py::test_killed_at_each_step_of_a_build"
 LEFT = (
     "tests/integration/test_interleavings.py::"
     "test_a_document_whose_worker_died_before_it_was_finished_is_finished_later"
@@ -194,6 +195,30 @@ BUGS = (
                 "question_point_id(chunk, version, ordinal + 100 * (id(context) % 9973))",
             ),
         ),
+    ),
+    Bug(
+        "what is handed in is not written to the builds that follow",
+        BUILDS,
+        "shared/ledger/documents.py",
+        (("for build in others if accepted else ():", "for build in ():"),),
+    ),
+    Bug(
+        "a deletion leaves what other builds have of the document",
+        BUILDS,
+        "shared/ledger/documents.py",
+        (('d.tenant = :tenant AND {states.exists("d")} AND l.id =', 'd.id = :id AND {states.exists("d")} AND l.id ='),),
+    ),
+    Bug(
+        "the points of a dropped build stay",
+        BUILDS,
+        "shared/maintenance/cleanup.py",
+        (("await self.index.delete_build(build.place)", "pass"),),
+    ),
+    Bug(
+        "a build that comes to an edit over what is seen stays behind it",
+        HISTORIES,
+        "shared/ledger/work.py",
+        (("            await following.catch_up(connection, moved)", "            pass"),),
     ),
     Bug(
         "a new version is left hidden",

@@ -22,7 +22,13 @@ from shared.domain.ids import question_point_id
 from shared.domain.places import place_of
 from tests.faults.fleet import Fleet
 
-_COLLECTION = "SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1"
+_COLLECTION = """
+    SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1 AND build_state = 'live'
+"""
+_ROWS = """
+    SELECT d.public_id, d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE l.name = $1 AND l.build_state = 'live'
+"""
 SETTLED = ("ready", "degraded", "failed")
 _SEARCHABLE = ("searchable", "ready", "degraded")
 
@@ -250,7 +256,8 @@ class Scenario:
     def _compare(
         self, stored: dict[str, dict[str, Any]], dead: Collection[str], failed: Collection[str]
     ) -> tuple[list[str], list[str]]:
-        known = {d["external_id"]: d for d in self.fleet.documents(self.collection)}
+        rows = {str(row["public_id"]): str(row["id"]) for row in self.fleet.query(_ROWS, self.collection)}
+        known = {d["external_id"]: d | {"row": rows[d["id"]]} for d in self.fleet.documents(self.collection)}
         lost = [f"document {name}" for name in self.documents if name not in known]
         expected: set[str] = set()
         by_mark = defaultdict(list)
@@ -304,7 +311,7 @@ def _stands(point: Mapping[str, Any] | None, document: Mapping[str, Any], part: 
     """Whether a point belongs to the document as it is now, and can be seen."""
     return (
         point is not None
-        and point["document_id"] == document["id"]
+        and point["document_id"] == document["row"]
         and point["version"] == document["version"]
         and not point.get("hidden")
         and (part is None or part.body in point["text"])

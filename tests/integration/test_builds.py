@@ -49,6 +49,11 @@ async def rows_of(services, build):
     return await run(services, statement, id=build.id)
 
 
+async def worked_off(services):
+    while await services.ledger.work.due():
+        await work(services)
+
+
 async def same(services, build):
     """Whether a build has what the live one has."""
     live = await services.ledger.collections.get(*NAME)
@@ -655,17 +660,17 @@ UNREADABLE = "%PDF-1.4 cut short"
 async def test_a_discarded_edit_is_discarded_in_every_build(services, library, provider):
     document = await library.add("A good text.", "a.md")
     gone = await library.add(UNREADABLE, "b.md")
-    await work(services)
+    await worked_off(services)
     build = await filled(services)
-    await work(services)
+    await worked_off(services)
     await library.add(UNREADABLE + "!", "a.md")
-    await work(services)
+    await worked_off(services)
     assert (await services.ledger.builds.progress(build)).documents == {"failed": 2}
     letters = await services.ledger.dead_letters.page("default")
     assert {letter.document_id for letter in letters} == {document.id, gone.id}
 
     await services.ledger.dead_letters.discard("default", Choice())
-    await work(services)
+    await worked_off(services)
 
     assert (await services.ledger.documents.get("default", document.id)).state == "ready"
     assert await same(services, build)
@@ -686,3 +691,57 @@ async def test_what_failed_in_a_build_is_retried_with_the_document(services, lib
 
     assert resolved.documents == 1
     assert (await services.ledger.builds.progress(build)).documents == {"ready": 1}
+
+
+@pytest.mark.parametrize("worked", [True, False], ids=["before the copy", "after the copy"])
+async def test_a_build_shows_what_the_live_one_shows_though_an_edit_fails(services, library, provider, worked):
+    document = await library.add("The harbour opens at seven.", "a.md")
+    await worked_off(services)
+    await library.add(UNREADABLE, "a.md")
+    if worked:
+        await worked_off(services)
+
+    build = await filled(services)
+    await worked_off(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at seven."]
+    assert (await services.ledger.documents.get("default", document.id)).state == "failed"
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
+async def test_a_build_that_is_slow_comes_to_an_edit_over_what_is_seen(services, library, provider):
+    await library.add("The harbour opens at seven.", "a.md")
+    await worked_off(services)
+    build = await filled(services)
+    await library.add(UNREADABLE, "a.md")
+    await worked_off(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at seven."]
+    assert (await services.ledger.builds.progress(build)).documents == {"failed": 1}
+
+
+async def test_a_document_that_a_build_cannot_read_at_all_comes_to_an_end(services, library, provider, monkeypatch):
+    await library.add("The harbour opens at seven.", "a.md")
+    await worked_off(services)
+    build = await filled(services)
+    await library.add(UNREADABLE, "a.md")
+    await run(
+        services,
+        "UPDATE document_versions v SET upload = upload || '-gone' FROM documents d"
+        " WHERE d.id = v.document_id AND v.version = d.live_version",
+    )
+    await run(services, "UPDATE documents SET state = 'parsing' WHERE collection_id = :id", id=build.id)
+    await run(
+        services,
+        "UPDATE document_versions v SET upload = upload || '-gone' FROM documents d"
+        " WHERE d.id = v.document_id AND d.collection_id = :id",
+        id=build.id,
+    )
+    await run(services, "UPDATE documents SET state = 'queued' WHERE collection_id = :id", id=build.id)
+
+    await worked_off(services)
+
+    assert (await services.ledger.builds.progress(build)).documents == {"failed": 1}
+    assert (await services.ledger.builds.differences(build)).none

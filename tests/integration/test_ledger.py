@@ -14,7 +14,7 @@ from shared.domain.records import ChunkState, DocumentState, NewChunk
 from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, content_key
-from shared.ledger import Work
+from shared.ledger import Work, documents
 
 NOW = timedelta()
 
@@ -350,6 +350,33 @@ async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, libr
         await connection.execute(text("UPDATE documents SET state = 'deleting'"))
 
     assert (await adding).id != document.id
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_documents_that_are_handed_in_together_are_locked_in_the_order_of_their_names(services, library, known):
+    """Two who write the same documents would else wait for each other."""
+    new = {name: await library.new("one", name) for name in ("a", "b")}
+    if known:
+        await services.ledger.documents.submit_many(list(new.values()))
+    theirs = [await library.new("two", name) for name in ("b", "a")]
+
+    async def take(connection, name):
+        if known:
+            await documents._lock(connection, new[name].collection, {name})
+        else:
+            await documents._write(connection, [new[name]])
+
+    async with services.database.begin() as connection:
+        await take(connection, "a")
+        writing = asyncio.create_task(services.ledger.documents.submit_many(theirs))
+        await waits_for_a_lock(services)
+        async with asyncio.timeout(0.5):  # PostgreSQL looks for deadlocks after a second
+            await take(connection, "b")
+
+    assert [(each.accepted, each.document.external_id, each.document.version) for each in await writing] == [
+        (True, "b", 2),
+        (True, "a", 2),
+    ]
 
 
 async def test_any_number_of_uploads_can_be_asked_for(services, library):

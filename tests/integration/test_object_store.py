@@ -107,7 +107,9 @@ async def test_bytes_that_were_sent_to_the_store_become_a_document(client, store
     await work(stored)
 
     assert await found(client) == ["lamp.md"]
-    same = await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
+    chunks = await client.get(f"/v1/documents/{handed_in.json()['document_id']}/chunks")
+    assert chunks.json()["items"][0]["text"] == LAMP.decode()
+    same = await client.post("/v1/documents", json={"text": LAMP.decode(), "filename": "lamp.md"})
     assert (same.status_code, same.json()["document_id"]) == (200, handed_in.json()["document_id"])
 
 
@@ -126,7 +128,7 @@ async def test_an_address_is_empty_when_its_document_is_handed_in(client, s3, bu
     ("content", "status"),
     [(None, 422), (b"", 422), (b"x" * 2_001, 413)],
 )
-async def test_what_was_sent_is_checked_and_nothing_is_left(settings, stored, s3, bucket, content, status):
+async def test_what_was_sent_is_checked_and_nothing_is_left(*, settings, stored, s3, bucket, content, status):
     async with calling(settings.model_copy(update={"max_upload_bytes": 2_000}), stored) as client:
         offer = await offered(client)
         if content is not None:

@@ -30,7 +30,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.places import vector_space
-from shared.domain.records import CollectionOptions, Document, NewDocument
+from shared.domain.records import CollectionOptions, NewDocument
 from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
 from shared.ingest.generate.options import generation_options
@@ -38,7 +38,9 @@ from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
+from shared.ledger.collections import Collections
 from shared.ledger.dead_letters import Choice
+from shared.ledger.documents import Submission
 from shared.ledger.query_log import QueryLogEntry
 from shared.ledger.rows import QUESTIONS
 from shared.ledger.schema import migrate
@@ -81,8 +83,19 @@ ORPHANS = """
 # Let the time of everything come.
 ALL_DUE = """
     WITH d AS (UPDATE documents SET due_at = now() WHERE due_at > now()),
-         c AS (UPDATE chunks SET due_at = now() WHERE due_at > now())
+         c AS (UPDATE chunks SET due_at = now() WHERE due_at > now()),
+         b AS (UPDATE collections SET live_until = live_until - interval '1 hour',
+                                      emptied_at = emptied_at - interval '1 hour')
     UPDATE sweeps SET due_at = now() WHERE due_at > now()
+"""
+
+# Read the uploads of the newest and the live versions of the documents of live builds.
+UPLOADS = """
+    SELECT d.external_id, v.upload AS newest, s.upload AS live
+    FROM documents d JOIN collections l ON l.id = d.collection_id AND l.build_state = 'live'
+    JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+    LEFT JOIN document_versions s ON s.document_id = d.id AND s.version = d.live_version
+    WHERE d.state <> 'deleting'
 """
 
 
@@ -121,10 +134,11 @@ class Claim:
 
 @dataclass
 class Handed:
-    """What was handed in for one external id: content and metadata by version."""
+    """What was handed in for one external id: content and metadata by the name of the upload."""
 
     id: UUID
-    versions: dict[int, tuple[str | None, dict[str, str]]] = field(default_factory=dict)
+    newest: str = ""
+    uploads: dict[str, tuple[str | None, dict[str, str]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -161,6 +175,8 @@ def world(
     )
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         patch.setattr(writer, "_HOLD", timedelta(0))  # a step comes to its end also where Qdrant is away
+        patch.setattr("shared.ledger.builds._SLICE", 1)
+        patch.setattr(Collections, "index_name", lambda *_: INDEX_NAME)
         building = build("all", settings)
         services = runner.run(building.__aenter__())
         runner.run(migrate(services.database.engine))
@@ -223,8 +239,6 @@ class Histories(RuleBasedStateMachine):
         with suppress(UnexpectedResponse):  # before the first history wrote a point
             await self.world.qdrant.delete(INDEX_NAME, everything, wait=True)
         self.world.provider.restore()
-        await self._collection(None)
-        await self.world.sql("UPDATE collections SET index_name = :name", name=INDEX_NAME)
         self.collection = await self._collection(None)
 
     async def _collection(self, prompt: str | None) -> Any:
@@ -247,12 +261,16 @@ class Histories(RuleBasedStateMachine):
             if link:
                 self.world.proxy.change(link)
 
-    @initialize(documents=st.integers(0, 2))
-    def begin_with_documents(self, documents: int) -> None:
+    @initialize(documents=st.integers(0, 2), build=st.sampled_from(("none", "begun", "filled")))
+    def begin_with_documents(self, documents: int, build: str) -> None:
         for name in NAMES[:documents]:
             self.hand_in(name, {0, 1}, "x")
         for stage in STAGES:
             self.run(_work_off(self.stages[stage]))
+        if build != "none":
+            self.begin_a_build(None)
+        for _ in range(documents + 1 if build == "filled" else 0):
+            self.fill(pauses=False)
 
     # What owners do
 
@@ -273,14 +291,16 @@ class Histories(RuleBasedStateMachine):
         self._submit(name, None, team)
 
     def _submit(self, name: str, body: str | None, team: str) -> None:
-        document = self.run(self._submitted(name, body, team))
-        if document is not None:
-            handed = self.handed.setdefault(name, Handed(document.id))
-            if handed.id != document.id:
-                handed = self.handed[name] = Handed(document.id)
-            handed.versions[document.version] = (body, {"team": team})
+        submitted = self.run(self._submitted(name, body, team))
+        if submitted is not None and submitted[0].accepted:
+            submission, upload = submitted
+            handed = self.handed.setdefault(name, Handed(submission.document.id))
+            if handed.id != submission.document.id:
+                handed = self.handed[name] = Handed(submission.document.id)
+            handed.newest = upload
+            handed.uploads[upload] = (body, {"team": team})
 
-    async def _submitted(self, name: str, body: str | None, team: str) -> Document:
+    async def _submitted(self, name: str, body: str | None, team: str) -> tuple[Submission, str]:
         upload = await self.services.uploads.store_bytes((body or UNREADABLE).encode(), max_bytes=1_000_000)
         new = NewDocument(
             collection=self.collection,
@@ -295,7 +315,7 @@ class Histories(RuleBasedStateMachine):
             content_hash=upload.sha256 + team.encode(),
             lane=0,
         )
-        return (await self.services.ledger.documents.submit(new)).document
+        return await self.services.ledger.documents.submit(new), upload.name
 
     @precondition(lambda self: self.handed)
     @rule(name=st.sampled_from(NAMES))
@@ -311,38 +331,63 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.handed)
     @rule()
     def reindex(self) -> None:
-        before = self._versions()
-        if before is None or self.run(self.services.ledger.documents.reindex(self.collection)) is None:
-            return
-        self._follow(before)
+        self.run(self.services.ledger.documents.reindex(self.collection))
 
     @precondition(lambda self: self.handed)
     @rule()
     def discard_what_failed(self) -> None:
-        before = self._versions()
-        if before is None:
-            return
+        self.away = None
+        before = {row.external_id: row.live for row in self.run(self.world.sql(UPLOADS))}
         with suppress(NotFound, Conflict):
             self.run(self.services.ledger.dead_letters.discard("default", Choice()))
-        now = self._versions()
-        for name, (_, live) in before.items():
-            if now is not None and name not in now:
+        now = {row.external_id: row.newest for row in self.run(self.world.sql(UPLOADS))}
+        for name, live in before.items():
+            if name not in now:
+                assert live is None
                 del self.handed[name]
-            elif now is not None and live is not None and now[name] != before[name]:
-                self.handed[name].versions[now[name][0]] = self.handed[name].versions[live]
+            elif now[name] != self.handed[name].newest:
+                assert now[name] == live
+                self.handed[name].newest = now[name]
 
-    def _versions(self) -> dict[str, tuple[int, int | None]] | None:
-        """The newest and the live version of each document."""
-        statement = "SELECT external_id, version, live_version FROM documents WHERE state <> 'deleting'"
-        rows = self.run(self.world.sql(statement))
-        return None if rows is None else {row.external_id: (row.version, row.live_version) for row in rows}
+    @rule(prompt=st.sampled_from(PROMPTS))
+    def begin_a_build(self, prompt: str | None) -> None:
+        with suppress(Conflict):
+            self.run(self._begin_build(prompt))
 
-    def _follow(self, before: dict[str, tuple[int, int | None]]) -> None:
-        """A version that came without new content has that of the version before it."""
-        for name, (version, _) in (self._versions() or {}).items():
-            old = before[name][0]
-            if version != old:
-                self.handed[name].versions[version] = self.handed[name].versions[old]
+    async def _begin_build(self, prompt: str | None) -> bool:
+        model = self.services.settings.embedding_model
+        assert model is not None
+        builds = self.services.ledger.builds
+        await builds.begin("default", "default", options=_options(prompt), embedding_model=model)
+        return True
+
+    @rule(pauses=st.booleans())
+    def fill(self, pauses: bool) -> None:
+        """Fill a build by one document at a time; it may be paused."""
+        self.run(self._fill(pauses=pauses))
+
+    async def _fill(self, *, pauses: bool) -> None:
+        builds = self.services.ledger.builds
+        await builds.fill()
+        change = builds.pause if pauses else builds.resume
+        for one in await builds.list("default", "default"):
+            with suppress(Conflict):
+                await change("default", "default", one.number)
+
+    @rule(number=st.integers(1, 4), known=st.booleans())
+    def switch(self, number: int, known: bool) -> None:
+        """Switch to another build; who hands documents in may not know yet."""
+        with suppress(Conflict, NotFound):
+            if self.run(self.services.ledger.builds.switch("default", "default", number)) is not None and known:
+                self.collection = self.run(self._live())
+
+    async def _live(self) -> Any:
+        return await self.services.ledger.collections.get("default", "default")
+
+    @rule(number=st.integers(1, 4))
+    def drop_a_build(self, number: int) -> None:
+        with suppress(Conflict, NotFound):
+            self.run(self.services.ledger.builds.drop("default", "default", number))
 
     @rule(prompt=st.sampled_from(PROMPTS))
     def change_the_prompt(self, prompt: str | None) -> None:
@@ -358,13 +403,16 @@ class Histories(RuleBasedStateMachine):
 
     async def _accept(self, number: int) -> None:
         chunks = await self.world.sql(
-            "SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version"
+            "SELECT c.id, d.collection_id FROM chunks c"
+            " JOIN documents d ON d.id = c.document_id AND d.live_version = c.version"
+            " JOIN collections l ON l.id = d.collection_id AND l.build_state IN ('live', 'following')"
             " WHERE d.state <> 'deleting' ORDER BY c.id"
         )
         if not chunks:
             return
-        chunk, query = chunks[number % len(chunks)].id, uuid4()
-        entry = QueryLogEntry(query, "default", self.collection.id, f"{QUESTION} {len(self.asked)}", [str(chunk)])
+        chosen, query = chunks[number % len(chunks)], uuid4()
+        chunk, question = chosen.id, f"{QUESTION} {len(self.asked)}"
+        entry = QueryLogEntry(query, "default", chosen.collection_id, question, [str(chunk)])
         await self.services.ledger.query_log.append([entry])
         with suppress(ForeaskError):
             await self.services.ledger.feedback.accept("default", query, chunk, most=10)
@@ -501,6 +549,7 @@ class Histories(RuleBasedStateMachine):
         for _ in range(20):
             await self._leases_end()
             await self.world.sql(ALL_DUE)
+            await self._fill(pauses=False)
             while due := await self.services.ledger.work.due():
                 for stage in due:
                     await _work_off(self.stages[stage])
@@ -516,12 +565,19 @@ class Histories(RuleBasedStateMachine):
             SELECT (SELECT count(*) FROM sweeps) AS sweeps,
                    (SELECT count(*) FROM chunks WHERE state IN ('parsed', 'generating', 'generated')) AS chunks,
                    (SELECT count(*) FROM documents WHERE state NOT IN ('ready', 'degraded', 'failed')) AS documents,
-                   (SELECT count(*) FROM accepted_questions WHERE state IN ('waiting', 'removing')) AS questions""")
+                   (SELECT count(*) FROM accepted_questions WHERE state IN ('waiting', 'removing')) AS questions,
+                   (SELECT count(*) FROM collections WHERE build_state NOT IN ('live', 'following')) AS builds""")
         return dict(row._mapping)
 
     async def _judge(self) -> None:
-        documents = await self.world.sql("SELECT * FROM documents")
-        assert {d.external_id: d.id for d in documents} == {name: handed.id for name, handed in self.handed.items()}
+        documents = await self.world.sql("SELECT * FROM documents ORDER BY external_id")
+        builds = await self.services.ledger.builds.list("default", "default")
+        for one in builds:
+            rows = [d for d in documents if d.collection_id == one.id]
+            handed = sorted((name, handed.id) for name, handed in self.handed.items())
+            assert [(d.external_id, d.public_id) for d in rows] == handed
+            assert (await self.services.ledger.builds.differences(one)).none
+        assert {d.collection_id for d in documents} <= {one.id for one in builds}
         expected: dict[str, Seen] = {}
         for document in documents:
             expected |= await self._expected(document)
@@ -533,15 +589,20 @@ class Histories(RuleBasedStateMachine):
 
     async def _expected(self, document: Any) -> dict[str, Seen]:
         """The points of a document's live version, which must be what was handed in as that version."""
-        versions = self.handed[document.external_id].versions
-        newest, _ = versions[document.version]
+        handed = self.handed[document.external_id]
+        names = await self.world.sql(
+            "SELECT version, upload FROM document_versions WHERE document_id = :id", id=document.id
+        )
+        uploads = {row.version: row.upload for row in names}
+        assert uploads[document.version] == handed.newest
+        newest, _ = handed.uploads[handed.newest]
         assert document.state == ("failed" if newest is None else "ready"), document.error
         if newest is not None:
             assert document.live_version == document.version
         if document.live_version is None:
             return {}
         live = document.live_version
-        body, metadata = versions[live]
+        body, metadata = handed.uploads[uploads[live]]
         chunks = await self.world.sql(
             f"""SELECT c.id, t.content, {QUESTIONS} AS questions, q.reasons FROM chunks c
                JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
