@@ -13,6 +13,7 @@ from api.http.middleware import RequestMiddleware
 from api.progress_feeds import ProgressFeeds
 from api.query_log import QueryLogWriter
 from api.routes import (
+    builds,
     calibration,
     collections,
     dead_letters,
@@ -79,6 +80,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         documents,
         uploads,
         collections,
+        builds,
         calibration,
         dead_letters,
         verification,

@@ -16,7 +16,7 @@ from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import json_body, problems, replies
 from api.http.replies import JsonReply
-from api.routes.collections import options_view, require_sizes_fit
+from api.routes.collections import options_view, require_embedding, require_sizes_fit
 from api.schemas.builds import (
     BuildChange,
     BuildList,
@@ -35,6 +35,7 @@ from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections/{name}/builds", tags=["builds"])
 
+_MAX_BYTES = 1024 * 1024  # as of a calibration: 1,000 questions of 1,000 bytes
 BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="of the build within its collection")]
 
 
@@ -68,9 +69,9 @@ async def begin(request: Request, name: CollectionName, tenant: Tenant, services
     live = await services.ledger.collections.get(tenant, name)
     options = dataclasses.replace(live.options, **change.options())
     require_sizes_fit(options, services.settings)
-    build = await services.ledger.builds.begin(
-        tenant, name, options=options, embedding_model=change.embedding or live.embedding_model
-    )
+    embedding = change.embedding or live.embedding_model
+    require_embedding(embedding, services)
+    build = await services.ledger.builds.begin(tenant, name, options=options, embedding_model=embedding)
     services.wakeups.wake("parse")
     return JsonReply(await _view(build, services), 201)
 
@@ -113,7 +114,7 @@ async def switch(
     """
     body = await read_json(request, SwitchBody)
     build = await services.ledger.builds.get(tenant, name, number)
-    if not (body.despite or build.was_live or (build.gate or {}).get("open")):
+    if not (body.despite or build.live_until or (build.gate or {}).get("open")):
         raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate says why.")
     switched = await services.ledger.builds.switch(tenant, name, number)
     collection_cache.remember(await services.ledger.collections.get(tenant, name))
@@ -146,25 +147,19 @@ async def gate(
     return JsonReply([item async for item in events if isinstance(item, GateReply)][-1])
 
 
-_MAX_BYTES = 1024 * 1024  # as of a calibration: 1,000 questions of 1,000 bytes
-
-
 async def _compared(
     build: Build, body: GateBody, services: ApiServices
 ) -> AsyncGenerator[VerificationCounts | GateReply, None]:
     ledger = services.ledger
     compare = Gate(
-        evidence=ledger.evidence,
-        audit=ledger.audit,
-        documents=ledger.documents,
+        ledger=ledger,
         index=services.index,
         retriever=services.retriever,
         calibrator=services.calibrator,
         accepted_failures=body.accept_failures,
     )
     labelled = None if body.questions is None else [(each.question, each.external_ids) for each in body.questions]
-    live = await ledger.collections.get(build.tenant, build.name)
-    async for item in compare.run(live, build.collection, labelled):
+    async for item in compare.run(build, labelled):
         if isinstance(item, GateReport):
             reply = GateReply(open=item.is_open, **dataclasses.asdict(item))
             await ledger.builds.save_gate(build, reply.model_dump(mode="json"))
@@ -189,6 +184,7 @@ async def _view(build: Build, services: ApiServices) -> BuildView:
         embedding_model=build.embedding_model,
         options=options_view(build.options),
         created_at=build.created_at,
+        live_until=build.live_until,
         source_documents=progress.source_documents,
         copied=progress.copied,
         documents=dict(progress.documents),

@@ -116,10 +116,16 @@ def _embedding(change: CollectionChange, services: ApiServices) -> str | None:
     Raises:
         InvalidInput: the settings describe none of that name.
     """
-    if change.embedding is not None and change.embedding not in services.embeddings:
-        names = ", ".join(services.embeddings)
-        raise InvalidInput(f"There is no embedding '{change.embedding}'. There are: {names}.", field="embedding")
+    if change.embedding is not None:
+        require_embedding(change.embedding, services)
     return change.embedding
+
+
+def require_embedding(name: str, services: ApiServices) -> None:
+    """Raise `InvalidInput` where the settings describe no embedding of this name."""
+    if name not in services.embeddings:
+        names = ", ".join(services.embeddings)
+        raise InvalidInput(f"There is no embedding '{name}'. There are: {names}.", field="embedding")
 
 
 def options_view(options: CollectionOptions) -> CollectionOptionsView:

@@ -47,6 +47,7 @@ class BuildView(ReplyModel):
             "filterable": {},
         },
         created_at="2026-10-01T09:00:00Z",
+        live_until=None,
         source_documents=1250,
         copied=800,
         documents={"ready": 640, "generating": 160},
@@ -60,6 +61,7 @@ class BuildView(ReplyModel):
     embedding_model: str
     options: CollectionOptionsView = Field(description="null: the server's setting applies")
     created_at: datetime
+    live_until: datetime | None = Field(description="when another build took its place; null: none has")
     source_documents: int = Field(description="documents of the live build")
     copied: int = Field(description="documents that the build has")
     documents: dict[DocumentState, int] = Field(description="how many are in each state")
@@ -100,12 +102,12 @@ class LatencyView(ReplyModel):
     build_milliseconds: float
 
 
-class BuildDifferencesView(ReplyModel):
+class DocumentComparisonView(ReplyModel):
     documents: int
     missing: int
     stale: int
     orphaned: int
-    in_work: int
+    unindexed: int
     failed: int
     degraded: int
 
@@ -125,7 +127,7 @@ class GateReply(ReplyModel):
     open: bool
     reasons: list[str]
     notes: list[str] = Field(description="what was not compared, and why")
-    documents: BuildDifferencesView
+    documents: DocumentComparisonView
     points: PointDifferencesView
     quality: QualityView | None
     latency: LatencyView | None

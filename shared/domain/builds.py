@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from shared.domain.places import Place, place_of
@@ -28,6 +29,7 @@ class Build:
         id: its own; its points carry it.
         number: within the collection's name, from 1.
         live_until: when another build took its place; None: none has.
+        gate: the last report of its gate; None: none was tried.
     """
 
     id: UUID
@@ -40,6 +42,7 @@ class Build:
     index_name: str
     created_at: datetime
     live_until: datetime | None = None
+    gate: Mapping[str, Any] | None = None
 
     @property
     def place(self) -> Place:

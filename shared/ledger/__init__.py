@@ -13,6 +13,7 @@ from shared.ledger.costs import Costs
 from shared.ledger.dead_letters import DeadLetters
 from shared.ledger.deployment import DeploymentIdentity
 from shared.ledger.documents import Documents
+from shared.ledger.evidence import Evidence
 from shared.ledger.feedback import Feedback
 from shared.ledger.query_log import QueryLog
 from shared.ledger.tallies import Tallies
@@ -24,6 +25,7 @@ class Ledger:
     deployment: DeploymentIdentity
     collections: Collections
     builds: Builds
+    evidence: Evidence
     documents: Documents
     work: Work
     backlogs: Backlogs
@@ -46,6 +48,7 @@ __all__ = [
     "DeadLetters",
     "DeploymentIdentity",
     "Documents",
+    "Evidence",
     "Feedback",
     "Ledger",
     "QueryLog",

@@ -8,7 +8,7 @@ chunk are the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -137,6 +137,9 @@ _BEAR_COSTS = text("""
 
 # Delete a build that has no document and no point left.
 _FORGET = text(f"DELETE FROM collections WHERE id = :id AND {states.is_dropping()}")
+
+# Write down what the gate of a build has seen.
+_SAVE_GATE = text("UPDATE collections SET gate = CAST(:report AS jsonb) WHERE id = :id")
 
 # Say how many documents of each state some builds of a tenant have.
 _COUNTS = text(f"""
@@ -287,6 +290,11 @@ class Builds:
                 row = (await connection.execute(_DROP, {"id": row["id"]})).mappings().one()
             return build_of(row)
 
+    async def save_gate(self, build: Build, report: Mapping[str, Any]) -> None:
+        """Write down what the gate of a build has seen."""
+        async with self._database.begin() as connection:
+            await connection.execute(_SAVE_GATE, {"id": build.id, "report": json.dumps(report)})
+
     async def progress(self, build: Build) -> BuildProgress:
         """Return how many documents a build has, in which states, and how many the live one has."""
         async with self._database.begin() as connection:
@@ -393,6 +401,7 @@ def build_of(row: RowMapping) -> Build:
         index_name=row["index_name"],
         created_at=row["created_at"],
         live_until=row["live_until"],
+        gate=row["gate"],
     )
 
 

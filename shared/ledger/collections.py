@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from shared.domain.builds import Build
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import with_more
 from shared.domain.places import IndexNames
@@ -49,6 +50,9 @@ _SET_OPTIONS = text("UPDATE collections SET options = CAST(:options AS jsonb) WH
 
 # Read a collection by its name: its live build.
 _FIND = text(f"SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {states.is_live()}")
+
+# Read the row of a build.
+_GET = text("SELECT * FROM collections WHERE id = :id")
 
 # List a tenant's collections in order of name.
 _PAGE = text(f"""
@@ -132,6 +136,18 @@ class Collections:
         if collection is None:
             raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists those that exist.")
         return collection
+
+    async def of_build(self, build: Build) -> Collection:
+        """Return a build as a collection that can be searched, whether it is live or not.
+
+        Raises:
+            NotFound: it was deleted meanwhile.
+        """
+        async with self._database.begin() as connection:
+            row = (await connection.execute(_GET, {"id": build.id})).mappings().one_or_none()
+        if row is None:
+            raise NotFound(f"Build {build.number} of '{build.name}' was dropped.")
+        return collection_of(row)
 
     async def page(self, tenant: str, *, after: str = "", limit: int = 50) -> list[Collection]:
         """Return a tenant's collections in order of name, from behind `after` on."""

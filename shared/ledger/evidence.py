@@ -14,13 +14,13 @@ from shared.ledger.database import Database
 _LOGGED = 10_000  # entries of the log in which questions of a collection are looked for
 
 # Compare two builds document by document. A document differs where the newest versions have other content.
-_DIFFERENCES = text(f"""
+_COMPARE = text(f"""
     WITH live AS (
-        SELECT d.external_id, d.state, v.content_hash FROM documents d
+        SELECT d.external_id, d.state, d.live_version, v.content_hash FROM documents d
         JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
         WHERE d.collection_id = :live AND {states.exists("d")}
     ), build AS (
-        SELECT d.external_id, d.state, v.content_hash FROM documents d
+        SELECT d.external_id, d.state, d.live_version, v.content_hash FROM documents d
         JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
         WHERE d.collection_id = :build AND {states.exists("d")}
     )
@@ -28,7 +28,8 @@ _DIFFERENCES = text(f"""
            count(*) FILTER (WHERE b.external_id IS NULL) AS missing,
            count(*) FILTER (WHERE l.content_hash <> b.content_hash) AS stale,
            count(*) FILTER (WHERE l.external_id IS NULL) AS orphaned,
-           count(*) FILTER (WHERE {states.is_in(states.OPEN_DOCUMENTS, "b")}) AS in_work,
+           count(*) FILTER (WHERE b.live_version IS NULL AND l.live_version IS NOT NULL
+                                  AND b.state <> '{DocumentState.FAILED}') AS unindexed,
            count(*) FILTER (WHERE b.state = '{DocumentState.FAILED}'
                                   AND l.state IS DISTINCT FROM '{DocumentState.FAILED}') AS failed,
            count(*) FILTER (WHERE b.state = '{DocumentState.DEGRADED}'
@@ -61,7 +62,7 @@ class DocumentComparison:
         missing: those that the build lacks.
         stale: those whose newest content is another there.
         orphaned: those that the live build has not.
-        in_work: those of the build that are not indexed yet.
+        unindexed: those that queries find in the live build alone: the other one has not indexed them yet.
         failed: those that failed in the build alone.
         degraded: those that have dead chunks in the build alone.
     """
@@ -70,7 +71,7 @@ class DocumentComparison:
     missing: int
     stale: int
     orphaned: int
-    in_work: int
+    unindexed: int
     failed: int
     degraded: int
 
@@ -82,7 +83,7 @@ class Evidence:
     async def compare(self, live: UUID, build: UUID) -> DocumentComparison:
         """Compare the documents of two builds; both are read at one moment."""
         async with self._database.begin() as connection:
-            row = (await connection.execute(_DIFFERENCES, {"live": live, "build": build})).mappings().one()
+            row = (await connection.execute(_COMPARE, {"live": live, "build": build})).mappings().one()
         return DocumentComparison(**row)
 
     async def accepted(self, collection_id: UUID, limit: int) -> list[tuple[str, list[str]]]:

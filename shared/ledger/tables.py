@@ -85,6 +85,7 @@ collections = Table(
     Column("build_state", Text, nullable=False, server_default=BuildState.LIVE),
     Column("filled_until", Text),  # the external id to which its fill has come; null where it is whole
     Column("live_until", DateTime(timezone=True)),  # when another build took its place; null: none has
+    Column("gate", JSONB),  # the last report of its gate; null: none was tried
     Column("emptied_at", DateTime(timezone=True)),  # when the last document went of a build that is being dropped
     Column("options", JSONB, nullable=False),
     Column("embedding_model", Text, nullable=False),  # the name of its embedding

@@ -16,10 +16,11 @@ from typing import Literal
 
 import numpy as np
 
+from shared.domain.builds import Build
 from shared.domain.errors import InvalidInput
 from shared.domain.records import Collection
-from shared.ledger import Audit, Documents
-from shared.ledger.evidence import DocumentComparison, Evidence
+from shared.ledger import Ledger
+from shared.ledger.evidence import DocumentComparison
 from shared.maintenance.verification import Verification, VerificationCounts
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.calibrate.significance import Interval, Values, interval
@@ -92,43 +93,42 @@ class Gate:
         accepted_failures: documents that may have failed, or lack a chunk, in the build alone.
     """
 
-    evidence: Evidence
-    audit: Audit
-    documents: Documents
+    ledger: Ledger
     index: Index
     retriever: Retriever
     calibrator: Calibrator
     accepted_failures: int = 0
 
     async def run(
-        self, live: Collection, build: Collection, labelled: Sequence[LabelledQuestion] | None = None
+        self, build: Build, labelled: Sequence[LabelledQuestion] | None = None
     ) -> AsyncIterator[VerificationCounts | GateReport]:
         """Compare; yield counts of the points while they are compared, and the report at the end.
 
         Args:
-            live: the build that answers queries.
-            build: the one that may take its place.
+            build: the one that may take the live one's place.
             labelled: questions whose answers are known; None: those that users have accepted.
 
         Raises:
             InvalidInput: a labelled question names a document that the live build has not.
             Transient: the ledger, Qdrant or an embedding provider went away.
         """
-        differences = await self.evidence.compare(live.id, build.id)
-        verification = Verification(self.audit, self.index, build, repair=False)
+        live = await self.ledger.collections.get(build.tenant, build.name)
+        other = await self.ledger.collections.of_build(build)
+        documents = await self.ledger.evidence.compare(live.id, build.id)
+        verification = Verification(self.ledger.audit, self.index, other, repair=False)
         async for item in verification.run():
             if isinstance(item, VerificationCounts):
                 yield item
-        build = await self._calibrated(build, live)
-        quality = await self._quality(live, build, labelled)
-        latency = await self._latency(live, build, [question for question, _ in labelled or ()])
+        other = await self._calibrated(other, live)
+        quality = await self._quality(live, other, labelled)
+        latency = await self._latency(live, other, [question for question, _ in labelled or ()])
         points = verification.so_far
         reasons = (
-            *self._why_incomplete(differences, points),
+            *self._why_incomplete(documents, points),
             *_why_worse(quality),
             *_why_slower(latency),
         )
-        yield GateReport(differences, points, quality, latency, reasons, tuple(_notes(quality, latency)))
+        yield GateReport(documents, points, quality, latency, reasons, tuple(_notes(quality, latency)))
 
     async def _calibrated(self, build: Collection, live: Collection) -> Collection:
         """The build with a baseline similarity of its own model; with the live one's weights where people chose those.
@@ -149,7 +149,7 @@ class Gate:
         self, live: Collection, build: Collection, labelled: Sequence[LabelledQuestion] | None
     ) -> Quality | None:
         source: QuestionSource = "accepted" if labelled is None else "labelled"
-        questions = labelled or await self.evidence.accepted(live.id, _MAX_QUESTIONS)
+        questions = labelled or await self.ledger.evidence.accepted(live.id, _MAX_QUESTIONS)
         if len(questions) < MIN_QUESTIONS:
             return None
         before = await self._ndcg(live, questions, must_exist=source == "labelled")
@@ -159,7 +159,7 @@ class Gate:
     async def _ndcg(self, build: Collection, questions: Sequence[LabelledQuestion], *, must_exist: bool) -> Values:
         """nDCG@10 of each question; the gain is that of the first chunk of a document that answers."""
         names = sorted({name for _, answers in questions for name in answers})
-        chunks = await self.documents.live_chunk_ids(build, names)
+        chunks = await self.ledger.documents.live_chunk_ids(build, names)
         unknown = next((name for name in names if name not in chunks), None)
         if must_exist and unknown is not None:
             raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")
@@ -171,7 +171,7 @@ class Gate:
 
     async def _latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency | None:
         """Put users' questions to both builds in turns, so that a busy minute meets both."""
-        questions = (await self.evidence.asked(live.id, _TIMED) or questions)[:_TIMED]
+        questions = (await self.ledger.evidence.asked(live.id, _TIMED) or questions)[:_TIMED]
         if len(questions) < _MIN_TIMED:
             return None
         milliseconds: dict[str, list[float]] = {"live": [], "build": []}
@@ -188,7 +188,7 @@ class Gate:
             "missing": "the build lacks",
             "stale": "the build has with older content",
             "orphaned": "the live build has not",
-            "in_work": "are not indexed yet",
+            "unindexed": "are not indexed yet",
         }
         for name, what in counts.items():
             if count := getattr(documents, name):

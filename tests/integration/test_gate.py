@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from shared.ledger.evidence import Evidence
+from shared.domain.errors import Refused
+from shared.domain.ids import chunk_point_id
+from shared.domain.records import CollectionOptions
 from shared.maintenance import gate as gates
 from shared.maintenance.gate import Gate, GateReport
 from shared.query.retrieve import Query
-from shared.vectors.points import chunk_point_id
 from tests.api import work
 
 DOCUMENTS = 40
@@ -22,6 +23,9 @@ def text_of(number):
 
 def question_of(number):
     return f"Which beta{number} was recorded?"
+
+
+NAME = ("default", "default")
 
 
 class Shuffled:
@@ -38,17 +42,29 @@ class Shuffled:
         return await self.embedder.embed([each[::-1] for each in texts], billed)
 
 
+class Refusing(Shuffled):
+    """An embedder that one text is not for."""
+
+    async def embed(self, texts, billed=None):
+        if any("alpha3 " in each for each in texts):
+            raise Refused("this text is not for it")
+        return await self.embedder.embed(texts, billed)
+
+
 @pytest.fixture
 def fill(services, library):
-    """Index documents into a collection of the tenant; it stands for a build."""
+    """Index documents, begin a build, and fill it by an indexer."""
 
-    async def fill(name, numbers=range(DOCUMENTS), indexer=services.indexer):
-        collection = await library.collection(name)
-        for number in numbers:
-            new = await library.new(text_of(number), f"{number}.md", questions=[question_of(number)])
-            await services.ledger.documents.submit(replace(new, collection=collection))
-        await work(replace(services, indexer=indexer))
-        return collection
+    async def fill(indexer=services.indexer):
+        for number in range(DOCUMENTS):
+            await library.add(text_of(number), f"{number}.md", questions=[question_of(number)])
+        await work(services)
+        builds, model = services.ledger.builds, services.settings.embedding_model
+        build = await builds.begin(*NAME, options=CollectionOptions(), embedding_model=model)
+        while await builds.fill():
+            pass
+        await work(replace(services, indexers={model: indexer}))
+        return await builds.get(*NAME, build.number)
 
     return fill
 
@@ -56,23 +72,23 @@ def fill(services, library):
 @pytest.fixture
 def gate(services):
     return Gate(
-        evidence=Evidence(services.database),
-        audit=services.ledger.audit,
-        documents=services.ledger.documents,
-        index=services.index,
-        retriever=services.retriever,
-        calibrator=services.calibrator,
+        ledger=services.ledger, index=services.index, retriever=services.retriever, calibrator=services.calibrator
     )
 
 
-async def report_of(gate, live, build, labelled=None):
-    *_, report = [item async for item in gate.run(live, build, labelled)]
+async def report_of(gate, build, labelled=None):
+    *_, report = [item async for item in gate.run(build, labelled)]
     assert isinstance(report, GateReport)
     return report
 
 
+async def run(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        return (await connection.execute(text(statement), parameters)).rowcount
+
+
 async def test_an_equal_build_passes(fill, gate):
-    report = await report_of(gate, await fill("live"), await fill("build"), LABELLED)
+    report = await report_of(gate, await fill(), LABELLED)
 
     assert (report.is_open, report.reasons) == (True, ())
     assert report.points.points == 2 * DOCUMENTS
@@ -83,50 +99,70 @@ async def test_an_equal_build_passes(fill, gate):
 
 async def test_a_shuffled_embedder_is_stopped(services, fill, gate):
     shuffled = replace(services.indexer, embedder=Shuffled(services.indexer.embedder))
-    report = await report_of(gate, await fill("live"), await fill("build", indexer=shuffled), LABELLED)
+    report = await report_of(gate, await fill(shuffled), LABELLED)
 
     assert report.quality.build.mean < 0.5
     assert [reason.partition(":")[0] for reason in report.reasons] == ["The build finds less, by more than chance"]
 
 
-async def test_a_build_that_lacks_documents_or_has_older_ones_is_stopped(services, library, fill, gate):
-    live, build = await fill("live"), await fill("build", range(1, DOCUMENTS))
-    for collection, number, said in ((live, 1, "another text"), (build, 99, "nobody else's")):
-        new = await library.new(f"{text_of(number)} {said}", f"{number}.md", questions=[question_of(number)])
-        await services.ledger.documents.submit(replace(new, collection=collection))
-    await work(services)
-    report = await report_of(gate, live, build)
+async def test_a_build_that_lacks_documents_or_has_older_ones_is_stopped(services, fill, gate):
+    build = await fill()
+    live = await services.ledger.collections.get(*NAME)
+    delete = "DELETE FROM documents WHERE collection_id = :c AND external_id = :e"
+    assert await run(services, delete, c=build.id, e="0.md") == 1
+    assert await run(services, delete, c=live.id, e="1.md") == 1
+    change = """UPDATE document_versions v SET content_hash = 'another' FROM documents d
+                WHERE d.id = v.document_id AND d.collection_id = :c AND d.external_id = '2.md'"""
+    assert await run(services, change, c=build.id) == 1
+    report = await report_of(gate, build)
 
     counts = report.documents
-    assert (counts.documents, counts.missing, counts.stale, counts.orphaned) == (DOCUMENTS + 1, 1, 1, 1)
-    assert len(report.reasons) == 3
+    assert (counts.documents, counts.missing, counts.stale, counts.orphaned) == (DOCUMENTS, 1, 1, 1)
+    assert [reason.partition(":")[0] for reason in report.reasons] == [
+        "Documents that the build lacks",
+        "Documents that the build has with older content",
+        "Documents that the live build has not",
+        "Points that differ from the ledger",
+    ]
     assert "labelled questions" in report.notes[0]
     assert report.quality is None
 
 
 async def test_one_missing_point_is_enough(services, fill, gate):
-    live, build = await fill("live"), await fill("build")
+    build = await fill()
     async with services.database.begin() as connection:
         of_build = text("SELECT c.id FROM chunks c JOIN documents d ON d.id = c.document_id WHERE collection_id = :c")
         chunk = (await connection.execute(of_build, {"c": build.id})).scalars().first()
     await services.index.delete_by_id(build.place, [chunk_point_id(chunk, 1)])
-    report = await report_of(gate, live, build)
+    report = await report_of(gate, build)
 
     assert report.reasons == ("Points that differ from the ledger: 1 missing, 0 stale, 0 orphaned.",)
 
 
-async def test_failures_in_the_build_alone_count_and_may_be_accepted(fill, gate, provider):
-    live = await fill("live")
-    provider.script(refuse_containing="alpha3 ")
-    build = await fill("build")
-    assert (await report_of(gate, live, build)).reasons == (
-        "Documents that failed, or lack a chunk, in the build alone: 1.",
+async def test_failures_in_the_build_alone_count_and_may_be_accepted(services, fill, gate):
+    refusing = replace(services.indexer, embedder=Refusing(services.indexer.embedder))
+    build = await fill(refusing)
+    assert (await report_of(gate, build)).reasons == ("Documents that failed, or lack a chunk, in the build alone: 1.",)
+    assert (await report_of(replace(gate, accepted_failures=1), build)).is_open
+
+
+async def test_a_document_that_is_not_indexed_yet_closes_the_gate(services, library, fill, gate):
+    build = await fill()
+    await library.add("One more.", "more.md", questions=[])
+    await work(replace(services, indexers={}), "parse")
+    assert (await report_of(gate, build)).is_open  # queries find it in neither build
+
+    live = await services.ledger.collections.get(*NAME)
+    await run(
+        services,
+        "UPDATE documents SET live_version = 1 WHERE collection_id = :c AND external_id = 'more.md'",
+        c=live.id,
     )
-    assert (await report_of(replace(gate, accepted_failures=1), live, build)).is_open
+    assert (await report_of(gate, build)).reasons == ("Documents that are not indexed yet: 1.",)
 
 
 async def test_a_build_whose_queries_take_longer_is_stopped(services, fill, gate, monkeypatch):
-    live, build = await fill("live"), await fill("build")
+    build = await fill()
     retrieve, clock = services.retriever.retrieve, [0.0]
 
     async def timed(searched, query: Query):
@@ -135,6 +171,6 @@ async def test_a_build_whose_queries_take_longer_is_stopped(services, fill, gate
 
     monkeypatch.setattr(services.retriever, "retrieve", timed)
     monkeypatch.setattr(gates.time, "perf_counter", lambda: clock[0])
-    report = await report_of(gate, live, build, LABELLED)
+    report = await report_of(gate, build, LABELLED)
 
     assert report.reasons == ("Queries take longer: 95 % within 200 ms where the live build takes 100.",)

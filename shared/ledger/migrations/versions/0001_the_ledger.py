@@ -71,6 +71,7 @@ def _collections() -> None:
         sa.Column("build_state", sa.Text(), server_default="live", nullable=False),
         sa.Column("filled_until", sa.Text()),
         sa.Column("live_until", TIME),
+        sa.Column("gate", JSONB()),
         sa.Column("emptied_at", TIME),
         sa.Column("options", JSONB(), nullable=False),
         sa.Column("embedding_model", sa.Text(), nullable=False),
