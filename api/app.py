@@ -28,6 +28,7 @@ from shared.services import build
 from shared.services.api import ApiServices
 from shared.settings import Settings
 
+_CONNECTIONS = 4  # to PostgreSQL, before the first request
 _DESCRIPTION = """\
 Hand in documents, follow them until they are `ready`, then ask. A model writes the questions that each part of a \
 document answers, and a query is matched question to question.
@@ -98,6 +99,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.collection_cache = CollectionCache(services.ledger.collections, settings.embedding_model or "")
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
+        await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
         yield
         await app.state.query_log.aclose()

@@ -16,7 +16,7 @@ BENCHMARKS = {
     "questions": [],
     "question_channel": QUESTION_SETS,
     "retrieval": [],
-    "scale": ["--chunks", "100000"],
+    "scale": ["--chunks", "100000", "--load", "300"],
     "scaling": [],
     "searchable": [],
     "size": [],

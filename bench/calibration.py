@@ -17,11 +17,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import orjson
 
 from embedded.minilm import MiniLM
+from shared.domain.ids import chunk_id, chunk_point_id
 from shared.domain.vectors import Vectors
 from shared.query.calibrate.baseline_similarity import measure_baseline_similarity
 from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
@@ -34,13 +36,14 @@ from shared.vectors.index import Hit
 SHARES = (0, 60, 90)  # per cent of the words
 BASELINES = (0.0, 0.3, 0.5, 0.7, 0.9)
 HELD_OUT = 200
+NOWHERE = UUID(int=0)
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 Founds = list[dict[Channel, ChannelHits]]
 
 
 @dataclass(frozen=True)
 class QuestionSet:
-    ids: list[str]
+    ids: list[str]  # of the chunks
     texts: list[str]
     queries: list[str]
     relevant: list[set[str]]
@@ -55,16 +58,22 @@ def read(folder: Path, share: int) -> QuestionSet:
     """A set; where words are replaced only the passages that have questions, for the others could not be found."""
     written = {row["passage_id"]: row["questions"] for row in lines(folder / "generated.jsonl")}
     rows = [row for row in lines(folder / "corpus.jsonl") if not share or row["_id"] in written]
-    ids = [row["_id"] for row in rows]
+    ids = [named(row["_id"]) for row in rows]
+    known = set(ids)
     texts = [replaced(f"{row.get('title') or ''}\n{row['text']}".strip(), share) for row in rows]
     judged: dict[str, set[str]] = {}
     for line in (folder / "qrels.tsv").read_text().splitlines()[1:]:
         query, passage, score = line.split("\t")
-        if int(score) > 0 and passage in set(ids):
-            judged.setdefault(query, set()).add(passage)
+        if int(score) > 0 and named(passage) in known:
+            judged.setdefault(query, set()).add(named(passage))
     asked = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl") if row["_id"] in judged}
-    questions = [(place, question) for place, name in enumerate(ids) for question in written.get(name, ())]
+    questions = [(place, question) for place, row in enumerate(rows) for question in written.get(row["_id"], ())]
     return QuestionSet(ids, texts, list(asked.values()), [judged[query] for query in asked], questions)
+
+
+def named(passage: str) -> str:
+    """The id of the chunk that a passage becomes."""
+    return str(chunk_id(NOWHERE, NOWHERE, passage, 0))
 
 
 def replaced(text: str, share: int) -> str:
@@ -124,7 +133,7 @@ class Searched:
     def _best(self, channel: Channel, scores: Vectors, full: float) -> ChannelHits:
         best = [place for place in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[place])]
         ids = self._of.ids
-        hits = [Hit(ids[p], float(scores[p]), {"chunk_id": ids[p], "version": 1, "question": ""}) for p in best]
+        hits = [Hit(chunk_point_id(UUID(ids[p]), 1), float(scores[p])) for p in best]
         return fold(channel, hits, DEPTH, full)
 
 

@@ -27,6 +27,7 @@ import psutil
 
 from bench.deployment import Deployment, ScriptedProvider
 from shared.domain.chunks import ChunkContent
+from shared.domain.ids import chunk_id
 from shared.domain.places import Place
 from shared.ledger import Collections
 from shared.ledger.database import Database
@@ -63,7 +64,7 @@ def points(place: Place, chunks: int, texts: Texts) -> Iterator[list[Point]]:
         context = PointContext(
             place=place,
             document_id=document_id,
-            chunk_id=uuid4(),
+            chunk_id=chunk_id(document_id, document_id, str(ordinal), 0),
             version=1,
             token=0,
             ordinal=ordinal,

@@ -2,7 +2,9 @@
 
 A whole deployment over embedded engines. SQL makes the rows of a bulk load that is half way, a tenth as many documents
 as chunks, half of them of one tenant and the others of 49; the product's own code is measured on them: claims, the
-scheduler's steps, requests of that one tenant over HTTP, starts of processes, and at last uploads beside the load.
+scheduler's steps, requests of that one tenant over HTTP, starts of processes, and uploads beside the load. At last a
+load goes the whole way, on an empty ledger: how fast its first and its last tenth become ready, and what memory each
+process holds at a fifth of it, at three fifths and at its end.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
+import psutil
 from sqlalchemy import text
 
-from bench.deployment import ROOT, Deployment, ScriptedProvider
+from bench.deployment import ROOT, Deployment, ScriptedProvider, corpus
 from bench.searchable import found_after
 from embedded.ports import free_port
 from shared.domain.records import Lease
@@ -37,8 +42,14 @@ _TENANTS = 50
 _SHELF = "shelf"  # a collection whose documents have all ended: a fifth of all
 _MODEL = "scripted-embedding"
 _TIMES = 100
+_LOOK_SECONDS = 0.25
 _UPLOADS = 10
 _SEED = "seed.md"
+_LOADED = 3_000  # documents that go the whole way
+_STEADIEST = 0.8  # of the rate of the first tenth, for the last
+_GROWTH = 1.1  # of the memory at a fifth of the load, for its end
+_MARKS = (0.2, 0.6, 1.0)
+_ENGINES = ("postgres", "valkey", "qdrant")
 
 _CLAIM_MS, _PASS_MS, _REQUEST_MS, _BEGIN_MS, _START_MS, _FOUND_MS = 20.0, 1_000.0, 100.0, 1_000.0, 10_000.0, 1_000.0
 
@@ -81,13 +92,14 @@ _MAKE_VERSIONS = """
     WHERE d.external_id LIKE 'document-%'
 """
 
-# Make their chunks: of a searchable document all wait for their questions, or every third to be indexed with them.
+# Make their chunks: of a searchable document all wait for their questions, or every third to be indexed with them. The
+# chunks of a document came in one transaction: they are due at the same moment.
 _MAKE_CHUNKS = """
     INSERT INTO chunks (id, version, document_id, tenant, ordinal, content_key, embedding_model, lane, state, due_at,
                         points_token, questions_passed, prompt_tokens, completion_tokens, calls, error, settled_at)
     SELECT md5(d.external_id || '/' || o)::uuid, 1, d.id, d.tenant, o,
            decode(md5(d.external_id || '/' || o) || md5(o::text), 'hex'), :model, 1, s.state,
-           now() - o * interval '1 second', CASE s.state WHEN 'parsed' THEN NULL ELSE 1 END,
+           d.updated_at, CASE s.state WHEN 'parsed' THEN NULL ELSE 1 END,
            CASE s.state WHEN 'indexed' THEN 6 ELSE 0 END, 500, 150, 1,
            CASE s.state WHEN 'dead' THEN 'the model refused' END,
            CASE WHEN s.state IN ('indexed', 'dead') THEN d.updated_at END
@@ -146,14 +158,18 @@ class Table:
 async def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench scale")
     parser.add_argument("--chunks", type=int, default=CHUNKS)
-    count = parser.parse_args().chunks
+    parser.add_argument("--load", type=int, default=_LOADED, help="documents that go the whole way; 0: none")
+    arguments = parser.parse_args()
     provider = ScriptedProvider()
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
             Deployment(provider.settings(), Path(folder), roles=()) as deployment,
         ):
-            await _measure(deployment, count)
+            await _measure(deployment, arguments.chunks)
+        if arguments.load:
+            with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder)) as deployment:
+                _load(deployment, arguments.load)
     finally:
         provider.close()
 
@@ -325,6 +341,63 @@ async def _reindex(table: Table, deployment: Deployment) -> None:
     began = time.perf_counter()
     reply = deployment.client.post(f"/v1/collections/{_SHELF}/reindex").raise_for_status().json()
     table.add(f"reindex of {reply['documents']:,} documents begins", [time.perf_counter() - began], _BEGIN_MS)
+
+
+def _load(deployment: Deployment, count: int) -> None:
+    """Hand in documents of ten chunks, and watch how fast they become ready and what each process holds meanwhile."""
+    deployment.wait_for_workers()
+    documents = corpus(count, sections=_OF_DOCUMENT)
+    ready_at, held = [(time.perf_counter(), 0)], []
+    with ThreadPoolExecutor(1) as pool:
+        handing_in = pool.submit(deployment.ingest, documents)
+        while len(held) < len(_MARKS):
+            time.sleep(_LOOK_SECONDS)
+            states = deployment.states()
+            assert not states.get("failed", 0) + states.get("degraded", 0), states
+            ready_at.append((time.perf_counter(), states.get("ready", 0)))
+            if ready_at[-1][1] >= _MARKS[len(held)] * count:
+                held.append(_resident_bytes(deployment))
+        handing_in.result()
+    _print_rates(ready_at, count)
+    _print_memory(held)
+
+
+def _print_rates(ready_at: Sequence[tuple[float, int]], count: int) -> None:
+    """Print the rates of the tenths of a load, from moments and how many documents were ready then.
+
+    The first tenth begins with the first document that is ready: the way of a document is no part of the rate.
+    """
+    seen = [(at, ready) for at, ready in ready_at if ready]
+    marks = [next(look for look in seen if look[1] >= count * tenth / 10) for tenth in range(1, 11)]
+    rates = [
+        _OF_DOCUMENT * (later[1] - earlier[1]) / (later[0] - earlier[0])
+        for earlier, later in pairwise([seen[0], *marks])
+        if later[0] > earlier[0]
+    ]
+    share = rates[-1] / rates[0]
+    missed = "  missed" if share < _STEADIEST else ""
+    print(f"chunks a second, by tenths of {count:,} documents: {' '.join(f'{rate:.0f}' for rate in rates)}")
+    print(f"the last tenth: {share:.2f} of the first, goal {_STEADIEST}{missed}", flush=True)
+
+
+def _resident_bytes(deployment: Deployment) -> dict[str, int]:
+    """What each process holds in memory, with its children; what several share is divided among them."""
+    pids = {name: process.pid for name, process in deployment.processes.items() if process.poll() is None}
+    return {name: _resident(pid) for name, pid in (pids | deployment.stack.pids()).items()}
+
+
+def _resident(pid: int) -> int:
+    process = psutil.Process(pid)
+    return sum(each.memory_full_info().pss for each in (process, *process.children(recursive=True)))
+
+
+def _print_memory(held: Sequence[dict[str, int]]) -> None:
+    """Print what each process held; engines have no goal, for they hold more the more there is."""
+    print(f"{'memory, MB, at a part of the load':42}" + "".join(f"{mark:10.0%}" for mark in _MARKS))
+    for name in held[0]:
+        sizes = [sizes[name] / 1e6 for sizes in held]
+        missed = "  missed" if name not in _ENGINES and sizes[-1] > _GROWTH * sizes[0] else ""
+        print(f"{name:42}" + "".join(f"{size:10.0f}" for size in sizes) + missed, flush=True)
 
 
 async def _timed(action: Action, times: int) -> AsyncIterator[float]:

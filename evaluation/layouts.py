@@ -19,10 +19,11 @@ import orjson
 from evaluation.labelled import LabelledPassage
 from evaluation.strategies import Layout
 from shared.domain.chunks import ChunkContent
+from shared.domain.ids import chunk_id
 from shared.domain.records import Collection, CollectionOptions, Weights
 from shared.domain.vectors import Vectors
 from shared.query.retrieve import Channel
-from shared.vectors.points import Point, PointContext, chunk_id, points_of, with_questions
+from shared.vectors.points import Point, PointContext, points_of, with_questions
 
 TENANT = "evaluation"
 _NAMESPACE = UUID("0d8c7c1e-52a4-4a4e-9a43-5b1f7f0f6b7d")  # any fixed one

@@ -118,16 +118,9 @@ class Library:
         assert model is not None
         return await self._services.ledger.collections.ensure(self.tenant, name, embedding_model=model)
 
-    async def add(
-        self,
-        text: str,
-        external_id: str | None = None,
-        *,
-        questions: Sequence[str | ReadyQuestion] | None = None,
-        lane: int = 0,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Document:
-        new = await self.new(text, external_id, questions=questions, lane=lane, metadata=metadata)
+    async def add(self, text: str, external_id: str | None = None, **options: Any) -> Document:
+        """Hand in a document; the options are those of `new`."""
+        new = await self.new(text, external_id, **options)
         return (await self._services.ledger.documents.submit(new)).document
 
     async def new(

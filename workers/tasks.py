@@ -10,7 +10,7 @@ from celery import Celery
 
 from shared.domain.errors import Transient
 from shared.domain.queues import Queue
-from shared.ingest.drain import Drain, DrainLimits
+from shared.ingest.drain import Drain, DrainLimits, SuspectLooks
 from workers.loop import WorkerLoop
 
 if TYPE_CHECKING:  # only an index worker has one
@@ -24,11 +24,11 @@ def register(app: Celery, loop: WorkerLoop) -> list[Queue]:
 
     A wake-up carries no work, so a task ignores whatever arguments a message of another release has.
     """
-    services = loop.services
+    services, looks = loop.services, SuspectLooks()
 
     @app.task(name=f"foreask.{loop.role}", shared=False)
     def drain(*_: Any, **__: Any) -> None:
-        if loop.run(_drain(loop)):
+        if loop.run(_drain(loop, looks)):
             services.wakeups.wake_from_thread(loop.role)
 
     if services.calibrator is None:
@@ -50,13 +50,13 @@ async def _calibrate(loop: WorkerLoop, calibrator: Calibrator) -> None:
         log.warning("calibration.interrupted", reason=error.message)
 
 
-async def _drain(loop: WorkerLoop) -> bool:
+async def _drain(loop: WorkerLoop, looks: SuspectLooks) -> bool:
     """Drain the stage; return whether more is due than this drain had time for."""
     services = loop.services
     tuning = services.settings.tuning
     limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.grace)
     try:
-        return await Drain(services.stage, limits, loop.stopping).run()
+        return await Drain(services.stage, limits, loop.stopping, looks).run()
     except Transient as error:
         # The scheduler wakes the worker again; until then the worker has nothing better to do than to wait.
         log.warning("drain.interrupted", stage=services.stage.name, reason=error.message)

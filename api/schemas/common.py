@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 DOCUMENT_ID = "0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11"
-CHUNK_ID = "5d4c9f0a-6f0e-5d7a-9a53-0a4b1f2c3d4e"
-ACCEPTED_ID = "a1b7c0de-22b1-5c0e-8f9a-6a0f9d1e2b33"
+CHUNK_ID = "5d4c9f0a-6f0e-5d7a-9a53-000000000000"
+POINT_ID = "5d4c9f0a-6f0e-5d7a-9a53-000001000003"
+ACCEPTED_ID = "5d4c9f0a-6f0e-5d7a-9a53-00000094c1b7"
 QUERY_ID = "3f0f3c5e-7d2b-4c1f-8a69-5b0e2d9c4f77"
 
 CollectionName = Annotated[

@@ -109,7 +109,9 @@ class ChannelRankView(ReplyModel):
 class RetrievedChunkView(ReplyModel):
     chunk_id: str
     score: float = Field(description="the channels' scores as `fusion` joins them; by default their weighted mean")
-    matched_question: str | None = Field(description="null: the chunk's text was nearest")
+    matched_question: str | None = Field(
+        description="null: the chunk's text was nearest, or an edit has just replaced the question"
+    )
     matched_question_source: QuestionOrigin | None = Field(
         description="user: a question that was accepted from feedback"
     )

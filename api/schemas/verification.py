@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, ReplyModel, example
+from api.schemas.common import CHUNK_ID, DOCUMENT_ID, POINT_ID, BodyModel, ReplyModel, example
 
 
 class VerifyBody(BodyModel):
@@ -27,7 +27,7 @@ class FindingView(ReplyModel):
     model_config = example(
         kind="missing",
         why="not stored",
-        point_id=CHUNK_ID,
+        point_id=POINT_ID,
         document_id=DOCUMENT_ID,
         chunk_id=CHUNK_ID,
         repaired=True,

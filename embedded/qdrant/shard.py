@@ -39,7 +39,10 @@ FLUSH_AFTER_SECONDS = 5.0
 IDLE_SECONDS = 1.0
 BUSY_BACKLOG = 2  # indexing thresholds: less than this is not optimized before there is a pause
 CALM_SECONDS = 20.0  # without a write, before segments are joined
-MOST_SEGMENTS = 4  # in a calm; a search takes about a millisecond of CPU for each
+# In a calm: one beside that which takes writes. The channels of a query among 100,000 points take 3.4 to 4.5 ms of CPU
+# in two segments and 7.5 in four. Of the ten nearest of 20,800 sentences 99.75 and 99.95 % are found, of the hundred
+# nearest 96.5 and 99.5 %. To join 100,000 points takes 80 CPU seconds, at most once for an eighth more of them.
+JOINED_SEGMENTS = 2
 REPLAYED_AT_ONCE = 32  # operations, of at most 64 points each; other writes wait for them, 0.2 s
 SIGKILL = 9
 
@@ -65,6 +68,7 @@ class Shard:
         self._last_write = self._last_flush = time.monotonic()
         self._dirty = False
         self._joined = True  # since the last write
+        self._joined_segments = JOINED_SEGMENTS  # how many joining leaves: more where the largest are full
         self._optimization: asyncio.Task[None] | None = None
         # As a server: segments that were not optimized at the end stay so until a write or a change of the settings.
         self._awaits_nudge = True
@@ -176,7 +180,7 @@ class Shard:
         return backlog >= (max(1, indexed / 8) if idle else max(BUSY_BACKLOG, indexed / 4))
 
     def _has_many_segments(self) -> bool:
-        return not self._joined and self.engine.info().segments_count > MOST_SEGMENTS
+        return not self._joined and self.engine.info().segments_count > self._joined_segments
 
     def _thresholds(self, points: int) -> float:
         """The size of `points` points' vectors, in indexing thresholds; 0 where the collection has no index."""
@@ -210,6 +214,8 @@ class Shard:
         for _ in range(2 * len(self._recorded or ()) // REPLAYED_AT_ONCE):
             await self._write(lambda: self._replay(optimized, REPLAYED_AT_ONCE))
         await self._write(lambda: self._take_over(optimized, points))
+        if segments == schema.FEWEST_SEGMENTS:
+            self._joined_segments = max(JOINED_SEGMENTS, self.engine.info().segments_count)
 
     async def _optimize_copy(self, target: Path, segments: int) -> int:
         """Run the optimizer's process and return its exit code."""

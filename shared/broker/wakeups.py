@@ -19,9 +19,9 @@ from redis.exceptions import RedisError, ResponseError
 from shared.domain.errors import Unavailable
 from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
 
-# Four queued wake-ups are enough: a worker that takes one claims after now, and so sees every committed row. They only
-# queue up while all workers are busy. More would only fill the broker.
-_ENOUGH = 4
+# One queued wake-up is enough: it is queued while all workers are busy, and the one that takes it claims after now, so
+# it sees every committed row. Where more is due than it can do it wakes another. Each more would be a drain in vain.
+_ENOUGH = 1
 _QUIET_SECONDS = 0.05  # between two rounds of sending: wake-ups for the same queue become one
 _CLOSE_SECONDS = 1.0
 _PAUSE = timedelta(seconds=2)  # before a broker that failed is tried again; the scheduler wakes workers anyway

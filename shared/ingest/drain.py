@@ -1,13 +1,15 @@
 """A drain: claim, work, settle, until nothing is due. Every stage of the ingest is run by this one mechanism.
 
-Three loops run at once, so that neither the ledger nor the provider waits for the other. Claim: when slots are free.
-Work: one task per item. Commit: all that finished during the previous commit, or a moment apart, in one
-transaction. A slot is free again only when its outcome is committed, so a kill never costs more than the slots.
+Three loops run at once, so that neither the ledger nor the provider waits for the other. Claim: when slots are free,
+or are about to be. Work: one task per item. Commit: all that finished during the previous commit, or a moment apart,
+in one transaction. A slot is free again only when its outcome is committed, so a kill never costs more than the slots:
+what is claimed during a commit begins after it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,6 +32,7 @@ _LEDGER_PAUSE_SECONDS = 0.5
 _GROUP_FAILURES = 2  # of one group, before its outcomes are settled one by one
 _COLLISION_PAUSE_SECONDS = 0.1
 _GATHER_SECONDS = 0.01  # chunks that were claimed together end within so long of each other
+_LOOK_SECONDS = 1.0  # between two looks for suspects; the lease that made one has lasted longer
 log = structlog.get_logger()
 
 
@@ -101,16 +104,45 @@ class HeldLeases:
             raise LeaseLost
 
 
-class Drain(Generic[ItemT, OutcomeT]):
-    """One run of a stage. `stopping` is set when the process is asked to end: the drain claims nothing from then on."""
+class SuspectLooks:
+    """When a worker looks for suspects: while it finds none, once a second, however many drains it makes."""
 
-    def __init__(self, stage: Stage[ItemT, OutcomeT], limits: DrainLimits, stopping: asyncio.Event) -> None:
+    def __init__(self) -> None:
+        self._next = -math.inf
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._next
+
+    def found(self, *, some: bool) -> None:
+        if not some:
+            self._next = time.monotonic() + _LOOK_SECONDS
+
+
+class Drain(Generic[ItemT, OutcomeT]):
+    """One run of a stage.
+
+    Args:
+        stage: what it runs.
+        limits: how long it may take.
+        stopping: is set when the process is asked to end: the drain claims nothing from then on.
+        looks: those of all drains of the worker; None: this drain is the only one.
+    """
+
+    def __init__(
+        self,
+        stage: Stage[ItemT, OutcomeT],
+        limits: DrainLimits,
+        stopping: asyncio.Event,
+        looks: SuspectLooks | None = None,
+    ) -> None:
         self._stage = stage
         self._limits = limits
         self._stopping = stopping
-        self._free = stage.slots
+        self._looks = looks or SuspectLooks()
+        self._free = stage.slots  # for claims: those whose outcomes are being committed too
+        self._slots = asyncio.Semaphore(stage.slots)
         self._freed = asyncio.Event()
-        self._in_work: dict[asyncio.Task[None], ItemT] = {}
+        self._in_work: dict[asyncio.Task[OutcomeT], ItemT] = {}
         self._held: dict[int, HeldLeases] = {}  # by the identity of the item, until it is committed
         self._deadline = time.monotonic() + limits.budget.total_seconds()
         self._finished: asyncio.Queue[tuple[ItemT, OutcomeT]] = asyncio.Queue()
@@ -143,7 +175,7 @@ class Drain(Generic[ItemT, OutcomeT]):
             limit = self._free
             items = await self._claim(partial(self._stage.claim, limit))
             if len(items) < limit:
-                if not items and self._free == self._stage.slots:
+                if not items and not self._held:
                     if not await self._work_alone(settling) and self._may_claim():
                         return False
                     continue
@@ -159,8 +191,11 @@ class Drain(Generic[ItemT, OutcomeT]):
         Each drain begins with one suspect, so that none waits for the end of all other work. The drain takes the other
         suspects when nothing else is due.
         """
+        if not self._looks.is_due():
+            return False
         items = await self._claim(self._stage.claim_suspect)
-        while self._free < self._stage.slots and not self._stopping.is_set():
+        self._looks.found(some=bool(items))
+        while self._held and not self._stopping.is_set():
             _raise_settling_error(settling)
             await self._wait_for_slots()
         return bool(items)
@@ -205,10 +240,11 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._in_work[task] = item
         task.add_done_callback(self._ended)
 
-    async def _work(self, item: ItemT, held: HeldLeases) -> None:
-        self._finished.put_nowait((item, await self._stage.work(item, held.require)))
+    async def _work(self, item: ItemT, held: HeldLeases) -> OutcomeT:
+        await self._slots.acquire()
+        return await self._stage.work(item, held.require)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[OutcomeT]) -> None:
         item = self._in_work.pop(task)
         if task.cancelled():
             return
@@ -216,11 +252,18 @@ class Drain(Generic[ItemT, OutcomeT]):
         if error is not None:
             # A bug, or memory. The lease ends by itself, and an item that raises again becomes poison.
             log.error("work.raised", **self._named([item]), exc_info=error)
+            self._claim_again(1)
             self._release(item)
+        else:
+            self._finished.put_nowait((item, task.result()))
+
+    def _claim_again(self, slots: int) -> None:
+        self._free += slots
+        self._freed.set()
 
     def _release(self, item: ItemT) -> None:
         del self._held[id(item)]
-        self._free += 1
+        self._slots.release()
         self._freed.set()
 
     async def _wait_for_slots(self) -> None:
@@ -235,6 +278,7 @@ class Drain(Generic[ItemT, OutcomeT]):
                 await asyncio.sleep(_GATHER_SECONDS)
             while not self._finished.empty():
                 group.append(self._finished.get_nowait())
+            self._claim_again(len(group))
             await self._commit(group)
             for item, _ in group:
                 self._release(item)

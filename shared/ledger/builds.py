@@ -48,6 +48,14 @@ _BEGIN = text(f"""
     RETURNING *
 """)
 
+# Write down at the live build whether others follow it: who hands documents in reads no other row where none does.
+_MARK_FOLLOWED = text(f"""
+    UPDATE collections SET followed = EXISTS (
+        SELECT 1 FROM collections o
+        WHERE o.tenant = :tenant AND o.name = :name AND {states.build_is_in(states.FOLLOWERS, "o")})
+    WHERE tenant = :tenant AND name = :name AND {states.is_live()}
+""")
+
 # Stop the fill of a build.
 _PAUSE = text(f"UPDATE collections SET {states.PAUSE_FILL.sets()} WHERE id = :id RETURNING *")
 
@@ -197,7 +205,9 @@ class Builds:
                 "embedding_model": embedding_model,
                 "index_name": self._collections.index_name(embedding_model),
             }
-            return build_of((await connection.execute(_BEGIN, parameters)).mappings().one())
+            row = (await connection.execute(_BEGIN, parameters)).mappings().one()
+            await connection.execute(_MARK_FOLLOWED, {"tenant": tenant, "name": name})
+            return build_of(row)
 
     async def list(self, tenant: str, name: str) -> Sequence[Build]:
         """Return the builds of a collection in order of their numbers.
@@ -268,6 +278,7 @@ class Builds:
             if row["build_state"] != BuildState.LIVE:
                 await connection.execute(_SWITCH_FROM, {"tenant": tenant, "name": name})
                 row = (await connection.execute(_SWITCH_TO, {"id": row["id"]})).mappings().one()
+                await connection.execute(_MARK_FOLLOWED, {"tenant": tenant, "name": name})
             return build_of(row)
 
     @again_after_collision
@@ -285,6 +296,7 @@ class Builds:
             row = _require(await _locked(connection, tenant, name), number, *wanted)
             if row["build_state"] != BuildState.DROPPING:
                 row = (await connection.execute(_DROP, {"id": row["id"]})).mappings().one()
+                await connection.execute(_MARK_FOLLOWED, {"tenant": tenant, "name": name})
             return build_of(row)
 
     async def progress(self, build: Build) -> BuildProgress:

@@ -59,9 +59,6 @@ _CLAIM = text(f"""
 # End a claim, unless it has ended by itself: `calibrating_until` is the claim's token.
 _RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id AND calibrating_until = :until")
 
-# Count the chunks that queries see.
-_COUNT_CHUNKS = text(f"SELECT count(*) {_LIVE}")
-
 # Sample chunks that have questions. Chunk ids are hashes, so their order is a random one that stays the same.
 _SAMPLE = text(f"""
     SELECT c.id, c.version, {QUESTIONS} AS questions, q.reasons
@@ -121,11 +118,6 @@ class Calibrations:
         """End a claim; that of another process, which claimed after this one's lease had ended, stays."""
         async with self._database.begin() as connection:
             await connection.execute(_RELEASE, {"id": claim.collection.id, "until": claim.until})
-
-    async def count_chunks(self, collection: Collection) -> int:
-        """Count the indexed chunks that queries see."""
-        async with self._database.begin() as connection:
-            return int((await connection.execute(_COUNT_CHUNKS, {"id": collection.id})).scalar_one())
 
     async def sample_questions(self, collection: Collection, limit: int) -> list[PassedQuestion]:
         """Return one passed question of each of up to `limit` chunks; the same sample while the chunks are the same."""

@@ -20,52 +20,65 @@ from shared.ledger import states
 # How many leases of a row have ended: the leases that earlier claims counted, and the lease that this claim takes over.
 _LOST_LEASES = "w.lost_leases + (w.leased_by IS NOT NULL)::int"
 
+_LIMIT = "CAST(:limit AS int)"
 
-def _places(table: str, is_open: str) -> str:
+
+def _places(table: str, is_open: str, of: str = "") -> str:
     """Return the tables of tenants that have open work, each found by one look into the index, and of their lanes."""
     return f"""
-        tenants(tenant) AS (
+        tenants{of}(tenant) AS (
             SELECT min(w.tenant) FROM {table} w WHERE {is_open}
             UNION ALL
             SELECT (SELECT min(w.tenant) FROM {table} w WHERE {is_open} AND w.tenant > t.tenant)
-            FROM tenants t WHERE t.tenant IS NOT NULL
+            FROM tenants{of} t WHERE t.tenant IS NOT NULL
         ),
-        places AS (
-            SELECT t.tenant, l.lane FROM tenants t, (VALUES (0), (1)) AS l(lane) WHERE t.tenant IS NOT NULL
+        places{of} AS (
+            SELECT t.tenant, l.lane FROM tenants{of} t, (VALUES (0), (1)) AS l(lane) WHERE t.tenant IS NOT NULL
         )"""
 
 
-def _fair(table: str, is_open: str, columns: str, only: str = "TRUE") -> str:
+def _fair(table: str, is_open: str, columns: str, only: str = "TRUE", *, of: str = "", limit: str = _LIMIT) -> str:
     """Return the common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
 
-    With many tenants no tenant yields more rows than four times its share, so that few rows are locked in vain.
+    Candidates are four times the rows that are wanted: workers that claim at the same moment pass over each other's.
+    None is locked before its turn has come, for a lock is written to its page.
+
+    Args:
+        table: has the rows.
+        is_open: the rows that are open to the stage, in the words of its partial index.
+        columns: those that `due` has of a row.
+        only: the rows that this claim may take.
+        of: ends the names of the expressions, where a statement has several such chains.
+        limit: the most rows.
     """
-    return f"""
-    WITH RECURSIVE {_places(table, is_open)},
-    held AS (
+    may_be_claimed = f"{is_open} AND w.due_at <= now() AND {_LOST_LEASES} < {SUSPECT_AFTER}"
+    return f"""{_places(table, is_open, of)},
+    held{of} AS (
         SELECT w.tenant, count(*) AS rows FROM {table} w
         WHERE {is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
-    ), candidates AS (
-        SELECT p.tenant, w.*
-        FROM places p CROSS JOIN LATERAL (
-            SELECT {columns}, w.lane, w.due_at FROM {table} w
-            WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
-              AND {_LOST_LEASES} < {SUSPECT_AFTER} AND {only}
+    ), candidates{of} AS (
+        SELECT p.tenant, p.lane, w.*
+        FROM places{of} p CROSS JOIN LATERAL (
+            SELECT w.ctid AS at, w.due_at FROM {table} w
+            WHERE {may_be_claimed} AND w.tenant = p.tenant AND w.lane = p.lane AND {only}
             ORDER BY w.due_at
-            LIMIT least(CAST(:limit AS int), 8 * CAST(:limit AS int) / (SELECT count(*)::int FROM places) + 1)
-            FOR UPDATE SKIP LOCKED
+            LIMIT least(4 * {limit}, 8 * {limit} / (SELECT count(*)::int FROM places{of}) + 1)
         ) w
-    ), placed AS (
+    ), placed{of} AS (
         SELECT c.*,
                coalesce(h.rows, 0) + row_number() OVER (PARTITION BY c.tenant ORDER BY c.lane, c.due_at) AS place
-        FROM candidates c LEFT JOIN held h ON h.tenant = c.tenant
-    ), due AS (
-        SELECT c.*, c.place / coalesce(v.weight, 1) AS turn
-        FROM placed c
+        FROM candidates{of} c LEFT JOIN held{of} h ON h.tenant = c.tenant
+    ), in_turn{of} AS (
+        SELECT c.at, c.place / coalesce(v.weight, 1) AS turn, c.lane, c.due_at
+        FROM placed{of} c
         LEFT JOIN unnest(CAST(:tenants AS text[]), CAST(:weights AS float[]), CAST(:most AS bigint[]))
              AS v(tenant, weight, most) ON v.tenant = c.tenant
         WHERE c.place <= coalesce(v.most, CAST(:most_of_others AS bigint), c.place)
-        ORDER BY turn, c.lane, c.due_at LIMIT CAST(:limit AS int)
+        ORDER BY turn, c.lane, c.due_at
+    ), due{of} AS (
+        SELECT w.*, c.turn, c.lane, c.due_at FROM in_turn{of} c CROSS JOIN LATERAL (
+            SELECT {columns} FROM {table} w WHERE w.ctid = c.at AND {may_be_claimed} FOR UPDATE SKIP LOCKED) w
+        LIMIT {limit}
     )"""
 
 
@@ -75,7 +88,7 @@ def _suspect(table: str, is_open: str, columns: str, only: str = "TRUE") -> str:
     WITH due AS (
         SELECT {columns} FROM {table} w
         WHERE {is_open} AND w.lost_leases > 0 AND {_LOST_LEASES} >= {SUSPECT_AFTER} AND w.due_at <= now() AND {only}
-        ORDER BY w.due_at LIMIT CAST(:limit AS int)
+        ORDER BY w.due_at LIMIT {_LIMIT}
         FOR UPDATE SKIP LOCKED
     )"""
 
@@ -87,6 +100,7 @@ _LEASED = (
 
 _TO_PARSE = states.is_in(states.TO_PARSE, "w")
 _TO_GENERATE = states.is_in(states.TO_GENERATE, "w")
+_TO_INDEX = states.is_in(states.TO_INDEX, "w")
 _TO_INDEX_TEXT = states.is_in(states.TO_INDEX_TEXT, "w")
 _TO_INDEX_QUESTIONS = states.is_in(states.TO_INDEX_QUESTIONS, "w")
 
@@ -148,25 +162,36 @@ _TEXT_ONLY = """
 # Claim chunks to be indexed, with their questions, where these are there, and those that users asked. A worker takes
 # none whose collection has another embedding model than its own. While an older version is live, every point of the
 # newest one stays hidden.
-_TEXTS_TO_INDEX = (
+_OF_DUE = "w.id, w.version, w.may_have_points"
+_TEXTS_TO_INDEX = ("chunks", _TO_INDEX_TEXT, f"{_OF_DUE}, {_TEXT_ONLY} AS text_only", _OF_OWN_MODEL)
+_QUESTIONS_TO_INDEX = ("chunks", _TO_INDEX_QUESTIONS, f"{_OF_DUE}, false AS text_only", _OF_OWN_MODEL)
+_SUSPECTS_TO_INDEX = (
     "chunks",
-    _TO_INDEX_TEXT,
-    f"w.id, w.version, w.may_have_points, {_TEXT_ONLY} AS text_only",
+    _TO_INDEX,
+    f"{_OF_DUE}, ({_TO_INDEX_TEXT} AND {_TEXT_ONLY}) AS text_only",
     _OF_OWN_MODEL,
 )
-_QUESTIONS_TO_INDEX = (
-    "chunks",
-    _TO_INDEX_QUESTIONS,
-    "w.id, w.version, w.may_have_points, false AS text_only",
-    _OF_OWN_MODEL,
-)
+# A quarter of a claim is for chunks whose questions are there; so is what texts leave of it.
+_FOR_QUESTIONS = f"greatest({_LIMIT} / 4, {_LIMIT} - (SELECT count(*)::int FROM due_texts))"
+_DUE_TO_INDEX = f"""
+    WITH RECURSIVE {_fair(*_TEXTS_TO_INDEX, of="_texts")},
+    {_fair(*_QUESTIONS_TO_INDEX, of="_questions", limit=_FOR_QUESTIONS)},
+    due AS (
+        (SELECT id, version, may_have_points, text_only FROM due_texts ORDER BY turn, lane, due_at
+         LIMIT {_LIMIT} - (SELECT count(*)::int FROM due_questions))
+        UNION ALL
+        SELECT id, version, may_have_points, text_only FROM due_questions
+    )"""
+# The update stands alone. Joined with it, the tables of a new ledger, of which PostgreSQL has counted nothing, were
+# joined by the version before the chunk: every due chunk with every document.
 _CLAIM_TO_INDEX = f"""
-    UPDATE chunks w
-    SET {_LEASED}, may_have_points = due.may_have_points OR NOT due.text_only
-    FROM due, documents d JOIN collections l ON l.id = d.collection_id, document_versions v
-    WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
-      AND v.document_id = w.document_id AND v.version = w.version
-    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
+    , claimed AS (
+        UPDATE chunks w
+        SET {_LEASED}, may_have_points = due.may_have_points OR NOT due.text_only
+        FROM due WHERE w.id = due.id AND w.version = due.version
+        RETURNING w.*, due.may_have_points AS had_points, due.text_only
+    )
+    SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
               l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal, {_CONTENT} AS content,
               coalesce(d.live_version <> w.version, false) AS hidden,
               w.ready_made,
@@ -175,20 +200,25 @@ _CLAIM_TO_INDEX = f"""
                        '{{}}') AS questions,
               ARRAY(SELECT a.id {_ACCEPTED}) AS accepted_ids,
               ARRAY(SELECT a.question {_ACCEPTED}) AS accepted_questions,
-              w.error, w.attempts, w.lost_leases, d.created_at, due.may_have_points, due.text_only,
-              w.points_token IS NOT NULL AS text_stands
+              w.error, w.attempts, w.lost_leases, d.created_at, w.had_points AS may_have_points,
+              w.text_only, w.points_token IS NOT NULL AS text_stands
+    FROM claimed w
+    JOIN documents d ON d.id = w.document_id JOIN collections l ON l.id = d.collection_id
+    JOIN document_versions v ON v.document_id = w.document_id AND v.version = w.version
 """
 
 
 def _both(of: tuple[str, ...], update: str) -> dict[bool, TextClause]:
     """Return the claim of ordinary work under False, and the claim of suspects under True."""
-    return {False: text(_fair(*of) + update), True: text(_suspect(*of) + update)}
+    return {False: text(f"WITH RECURSIVE {_fair(*of)}{update}"), True: text(_suspect(*of) + update)}
 
 
 CLAIM_DOCUMENTS = _both(_DOCUMENTS, _CLAIM_DOCUMENTS)
 CLAIM_TO_GENERATE = _both(_CHUNKS_TO_GENERATE, _CLAIM_TO_GENERATE)
-CLAIM_TEXTS_TO_INDEX = _both(_TEXTS_TO_INDEX, _CLAIM_TO_INDEX)
-CLAIM_QUESTIONS_TO_INDEX = _both(_QUESTIONS_TO_INDEX, _CLAIM_TO_INDEX)
+CLAIM_TO_INDEX = {
+    False: text(_DUE_TO_INDEX + _CLAIM_TO_INDEX),
+    True: text(_suspect(*_SUSPECTS_TO_INDEX) + _CLAIM_TO_INDEX),
+}
 
 
 def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> str:

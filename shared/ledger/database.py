@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from enum import IntEnum
 from functools import partial
@@ -14,7 +15,7 @@ import asyncpg
 import orjson
 import structlog
 import tenacity
-from sqlalchemy import Connection, event, exc, text
+from sqlalchemy import Connection, RowMapping, TextClause, event, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -23,6 +24,7 @@ from shared.domain.errors import InvalidInput, Permanent, Unavailable
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=20)
+_SETTLEMENTS_FIRST_SECONDS = 1.0  # workers try to settle every half second while the ledger is away
 _LOST = (
     exc.OperationalError,
     exc.InterfaceError,
@@ -58,6 +60,11 @@ _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 # Wait for a lock, which the end of the transaction releases.
 _LOCK = text("SELECT pg_advisory_xact_lock(:number)")
+
+# Have every type of array that statements use. The driver of a connection asks the server for a type when it first
+# meets it, each time by 10 ms of planning.
+_ELEMENTS = ("uuid", "text", "bytea", "bigint", "int", "float", "boolean", "timestamptz")
+_ARRAYS = text(f"SELECT {', '.join(f'CAST(NULL AS {element}[])' for element in _ELEMENTS)}")
 
 # Do nothing, but over a connection.
 _PING = text("SELECT 1")
@@ -101,6 +108,9 @@ class Database:
         self, url: str, *, pool_size: int = 10, patience: timedelta | None = _PATIENCE, pooler: Pooler = "none"
     ) -> None:
         bound = 0.0 if patience is None else patience.total_seconds()
+        self._pool_size = pool_size
+        self._away = False
+        self._back_at = -_SETTLEMENTS_FIRST_SECONDS
         try:
             address = make_url(url).set(drivername="postgresql+asyncpg")
         except (exc.ArgumentError, ValueError):  # the latter where the port is no number
@@ -109,6 +119,7 @@ class Database:
             address,
             pool_size=pool_size,
             max_overflow=0,
+            pool_use_lifo=True,  # the connection that was used last has the statements prepared
             pool_timeout=10,
             pool_recycle=1800,
             hide_parameters=True,  # an error is logged, and texts of documents must not be
@@ -122,8 +133,11 @@ class Database:
         sync = self.engine.sync_engine
         if pooler == "none":
             event.listen(sync, "connect", partial(_bound_session, bound))
+            # A statement alone needs no BEGIN and no COMMIT, which are two round trips of three.
+            self._for_one = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         else:
             event.listen(sync, "begin", partial(_bound_transaction, bound))
+            self._for_one = self.engine  # the bound holds for the transaction in which it is set
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[AsyncConnection]:
@@ -135,10 +149,62 @@ class Database:
                 the commit itself. Every statement of the ledger can be applied twice for that reason.
             Permanent: PostgreSQL cannot store a value, such as a NUL in a text.
         """
-        try:
+        with self._errors():
             async with self.engine.begin() as connection:
                 yield connection
+
+    async def settlements_first(self) -> None:
+        """Wait, after an outage, until settlements had a second to go before claims.
+
+        Leases end during an outage, while the answers that were paid for under them wait in their workers: who claims
+        that work at once pays for it again.
+
+        Raises:
+            Unavailable: PostgreSQL is still away.
+        """
+        if self._away:
+            await self.ping()
+        await asyncio.sleep(self._back_at + _SETTLEMENTS_FIRST_SECONDS - time.monotonic())
+
+    async def rows(self, statement: TextClause, parameters: Mapping[str, Any] | None = None) -> Sequence[RowMapping]:
+        """Execute one statement, which is a transaction of its own, and return its rows.
+
+        Raises:
+            Collided, Unavailable, Permanent: as `begin`. PostgreSQL may have committed before it went away.
+        """
+        with self._errors():
+            async with self._for_one.begin() as connection:
+                return (await connection.execute(statement, parameters)).mappings().all()
+
+    async def warm(self, connections: int = 2) -> None:
+        """Open connections that a process needs at once: one takes 20 ms, far more where much begins.
+
+        A ledger that is away is no error here.
+        """
+        with suppress(Unavailable), self._errors():
+            async with AsyncExitStack() as opened:
+                for _ in range(min(connections, self._pool_size)):
+                    connection = await opened.enter_async_context(self.engine.connect())
+                    await connection.execute(_ARRAYS)
+
+    async def ping(self) -> None:
+        """Return when PostgreSQL has answered.
+
+        Raises:
+            Unavailable: PostgreSQL cannot be reached.
+        """
+        await self.rows(_PING)
+
+    async def aclose(self) -> None:
+        await self.engine.dispose()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Map the driver's exceptions to ours, and remember whether PostgreSQL is away."""
+        try:
+            yield
         except _LOST as error:
+            self._away = True
             raise _unavailable(error) from error
         except exc.DBAPIError as error:
             cause = error.orig.__cause__ if error.orig else None
@@ -149,22 +215,14 @@ class Database:
                     retry_after=_RETRY_AFTER,
                 ) from error
             if error.connection_invalidated or isinstance(cause, _LOST):
+                self._away = True
                 raise _unavailable(error) from error
             if isinstance(cause, asyncpg.DataError):
                 raise Permanent("the ledger (PostgreSQL) cannot keep a value that it was given") from error
             raise
-
-    async def ping(self) -> None:
-        """Return when PostgreSQL has answered.
-
-        Raises:
-            Unavailable: PostgreSQL cannot be reached.
-        """
-        async with self.begin() as connection:
-            await connection.execute(_PING)
-
-    async def aclose(self) -> None:
-        await self.engine.dispose()
+        else:
+            if self._away:
+                self._away, self._back_at = False, time.monotonic()
 
 
 async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:

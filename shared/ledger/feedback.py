@@ -18,8 +18,9 @@ from uuid import UUID
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.accepted import accepted_id, plain
+from shared.domain.accepted import plain
 from shared.domain.errors import InvalidInput, NotFound
+from shared.domain.ids import accepted_id
 from shared.domain.outcomes import IndexOutcome
 from shared.domain.places import Place, place_of
 from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Collection, DocumentState
@@ -117,13 +118,6 @@ _WAIT_AGAIN = text(f"""
     FROM chunks c
     WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND c.state = '{ChunkState.DEAD}' AND a.chunk_id = c.id
       AND {states.WAIT_AGAIN.applies("a")}
-""")
-
-# Delete questions of documents whose chunk is in no version any more.
-_DELETE_WITHOUT_CHUNK = text("""
-    DELETE FROM accepted_questions a
-    WHERE a.document_id = ANY(CAST(:ids AS uuid[]))
-      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id)
 """)
 
 # Have points removed that a late writer may have written after their questions were taken back and deleted, or while
@@ -381,11 +375,6 @@ async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexO
 async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
     """Have the questions of dead chunks wait until the chunks are retried."""
     await connection.execute(_WAIT_AGAIN, {"chunks": list(chunks)})
-
-
-async def delete_without_chunk(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
-    """Delete the questions of chunks that no version of these documents has any more; their points are gone."""
-    await connection.execute(_DELETE_WITHOUT_CHUNK, {"ids": list(documents)})
 
 
 async def take_back_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:

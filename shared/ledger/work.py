@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import TextClause, exc
+from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import LeaseLost
@@ -92,6 +92,7 @@ class Work:
     async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
         """Claim documents to be parsed; with `suspects` suspects alone, for a worker that holds nothing else."""
         statement = claims.CLAIM_DOCUMENTS[suspects]
+        await self._database.settlements_first()
         async with self._database.begin() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             begun = await versions.begin_anew(connection, [row["id"] for row in claimed]) if claimed else {}
@@ -154,6 +155,7 @@ class Work:
             Collided: other workers leased the same content meanwhile, time after time.
         """
         parameters = self._claim(limit, suspects=suspects) | self._most_chunks(suspects=suspects)
+        await self._database.settlements_first()
         try:
             async with self._database.begin() as connection:
                 claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
@@ -225,19 +227,9 @@ class Work:
         With `suspects` suspects alone, for a worker that holds nothing else.
         """
         parameters = self._claim(limit, suspects=suspects) | {"embedding_model": self._embedding_model}
-        async with self._database.begin() as connection:
-
-            async def claim(statement: TextClause, limit: int) -> list[ChunkToIndex]:
-                found = await connection.execute(statement, parameters | {"limit": limit})
-                return [rows.chunk_to_index(row) for row in found.mappings()]
-
-            reserved = limit // 4
-            chunks = await claim(claims.CLAIM_QUESTIONS_TO_INDEX[suspects], reserved) if reserved else []
-            more = len(chunks) == reserved
-            chunks = await claim(claims.CLAIM_TEXTS_TO_INDEX[suspects], limit - len(chunks)) + chunks
-            if more and len(chunks) < limit:
-                chunks += await claim(claims.CLAIM_QUESTIONS_TO_INDEX[suspects], limit - len(chunks))
-            return chunks
+        await self._database.settlements_first()
+        claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
+        return list(map(rows.chunk_to_index, claimed))
 
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
         """Record chunks as indexed; return the leases that still held.
@@ -373,8 +365,7 @@ class Work:
 
     async def due(self) -> list[WorkQueue]:
         """Return the queues whose stages have work that is due."""
-        async with self._database.begin() as connection:
-            row = (await connection.execute(claims.DUE)).mappings().one()
+        (row,) = await self._database.rows(claims.DUE)
         return [queue for queue in WORK_QUEUES if row[queue]]
 
     def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:

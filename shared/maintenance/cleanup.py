@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from shared.domain.ids import accepted_point_id
 from shared.domain.places import Place
 from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
@@ -16,7 +17,6 @@ from shared.ledger.feedback import Feedback, PendingRemoval
 from shared.ledger.work import Work
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
-from shared.vectors.points import accepted_point_id
 
 log = structlog.get_logger()
 

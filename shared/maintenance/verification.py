@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.records import Collection
 from shared.ledger.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
 from shared.vectors.index import Index, StoredPoint
-from shared.vectors.points import accepted_point_id, chunk_point_id, question_point_id
 
 _POINTS = 1000  # compared together
 _CHUNKS = 200

@@ -13,6 +13,7 @@ def assemble(parts: Parts) -> WorkerServices:
         wakeups=parts.wakeups,
         stage=generate_stage(generator_of(parts)),
         limiters=(parts.llm_limiter,),
+        warm_ups=(parts.database.warm,),
     )
 
 

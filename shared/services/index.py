@@ -16,6 +16,7 @@ def assemble(parts: Parts) -> WorkerServices:
         wakeups=parts.wakeups,
         stage=index_stage(indexer_of(parts)),
         limiters=(parts.embedding_limiter,),
+        warm_ups=(parts.database.warm,),
         calibrator=calibrator_of(parts),
     )
 

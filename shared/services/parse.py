@@ -15,7 +15,7 @@ def assemble(parts: Parts) -> WorkerServices:
         settings=parts.settings,
         wakeups=parts.wakeups,
         stage=parse_stage(parser),
-        warm_up=parser.sandbox.warm,
+        warm_ups=(parts.database.warm, parser.sandbox.warm),
     )
 
 

@@ -24,7 +24,7 @@ class WorkerServices:
         wakeups: wakes the workers of the next stage.
         stage: the work that a wake-up starts.
         limiters: those of the providers that the stage calls.
-        warm_up: starts ahead of the first document what the stage would start with it.
+        warm_ups: start ahead of the first document what the stage would start with it.
         calibrator: calibrates collections beside the stage; None where this role does not.
     """
 
@@ -32,13 +32,13 @@ class WorkerServices:
     wakeups: Wakeups
     stage: Stage[Any, Any]
     limiters: Sequence[Limiter] = ()
-    warm_up: Callable[[], Coroutine[Any, Any, None]] | None = None
+    warm_ups: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     calibrator: Calibrator | None = None
 
     async def begin(self) -> None:
         """Make ready for the first wake-up, and ask for one: work may be due already."""
-        if self.warm_up is not None:
-            await self.warm_up()
+        for warm_up in self.warm_ups:
+            await warm_up()
         self.wakeups.begin()
 
     def stop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +23,7 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from shared.domain.errors import Permanent, Unavailable
+from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.places import Place
 from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
@@ -31,7 +32,7 @@ from shared.vectors.addresses import Addresses
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.layout import Layout
-from shared.vectors.points import Point, chunk_point_id
+from shared.vectors.points import Point
 from shared.vectors.readiness import Readiness
 from shared.vectors.searches import Search, chunk_search, probe, section_search
 
@@ -67,11 +68,11 @@ log = structlog.get_logger()
 
 
 class Hit(NamedTuple):
-    """A point that a search found; `vectors` are those that the search asked for. A query makes hundreds."""
+    """A point that a search found, with the payload and the vectors that were asked for. A query makes hundreds."""
 
     id: str
     score: float
-    payload: Mapping[str, Any]
+    payload: Mapping[str, Any] = MappingProxyType({})
     vectors: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -83,6 +84,13 @@ class SectionKey:
     version: int
     start: int
     end: int
+
+
+class ChunkPayloads(NamedTuple):
+    """The payloads of chunks by their ids, and of questions by the ids of their points."""
+
+    chunks: dict[str, Mapping[str, Any]]
+    questions: dict[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +129,7 @@ class Index:
             self._client.http.client.add_middleware(self._addresses.middleware)
         self._layout = layout or Layout()
         self._known: set[str] = set()
+        self._creating = asyncio.Lock()
         self._indexed = defaultdict[str, set[str]](set)  # the keys of declared fields, by collection
         self._away = False  # whether the last request got no answer
         self._refusing: set[str] = set()  # collections whose last write was not taken
@@ -142,6 +151,11 @@ class Index:
         """
         if name in self._known:
             return
+        async with self._creating:  # batches that begin together wait for one creation
+            if name not in self._known:
+                await self._complete(name, dimensions)
+
+    async def _complete(self, name: str, dimensions: int) -> None:
         with self._writing(name), self._errors():
             if not await self._client.collection_exists(name):
                 await self._create(name, dimensions)
@@ -158,8 +172,11 @@ class Index:
         # Before the first point: an index made later is built over everything that is there. A creation that was
         # interrupted is completed here.
         with self._writing(name), self._errors():
-            for field in _INDEXED.keys() - info.payload_schema.keys():
-                await self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
+            lacking = _INDEXED.keys() - info.payload_schema.keys()
+            await _all_of(
+                self._client.create_payload_index(name, field, field_schema=_INDEXED[field], wait=True)
+                for field in lacking
+            )
         self._known.add(name)
 
     async def _create(self, name: str, dimensions: int) -> None:
@@ -183,10 +200,7 @@ class Index:
         condition = replaceable.model_dump(mode="json", exclude_none=True)
         await self._index_fields(name, points)
         # To the end of each: a request that ended after its chunks were given up would write points of the dead.
-        requests = [self._upsert(name, body) for body in _bodies(points, condition)]
-        for error in await asyncio.gather(*requests, return_exceptions=True):
-            if error is not None:
-                raise error
+        await _all_of(self._upsert(name, body) for body in _bodies(points, condition))
 
     async def _index_fields(self, name: str, points: Sequence[Point]) -> None:
         """Make the payload indexes that the collection lacks of declared fields which these points have.
@@ -323,30 +337,38 @@ class Index:
         hits = await self.search(place.index_name, searches) or [[] for _ in sections]
         return {section: [hit.payload for hit in part] for section, part in zip(sections, hits, strict=True)}
 
-    async def chunk_payloads(self, where: VisiblePoints, versions: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
-        """Return the payloads of chunks by chunk id; chunks that are gone are missing.
+    async def chunk_payloads(
+        self, where: VisiblePoints, versions: Mapping[str, int], questions: Sequence[str] = ()
+    ) -> ChunkPayloads:
+        """Return the payloads of chunks, and of questions that a search found; what is gone is missing.
 
         Args:
             where: what the query may see.
             versions: the chunks, and in which version a search found each. Their points are read by their ids, which
                 no filter has to find. A chunk whose point an edit has replaced since is searched for, and is of the
                 newest version that queries may see.
+            questions: the points of questions.
         """
-        payloads = await self._payloads_by_id(where.place, versions)
-        if replaced := [chunk for chunk in versions if chunk not in payloads]:
+        payloads = await self._payloads_by_id(where.place, versions, questions)
+        if replaced := [chunk for chunk in versions if chunk not in payloads.chunks]:
             newest = await self._newest(where, chunk_search(where, replaced))
-            payloads |= {chunk: hit.payload for chunk, hit in newest.items()}
+            payloads.chunks.update({chunk: hit.payload for chunk, hit in newest.items()})
         return payloads
 
-    async def _payloads_by_id(self, place: Place, versions: Mapping[str, int]) -> dict[str, Mapping[str, Any]]:
-        """Return the payloads of visible texts by chunk id. The group is checked: ids open no other's points."""
-        ids = [chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()]
+    async def _payloads_by_id(
+        self, place: Place, versions: Mapping[str, int], questions: Sequence[str]
+    ) -> ChunkPayloads:
+        """Read visible points in one request. The group of each is checked: ids open no other's points."""
+        ids = [*(chunk_point_id(UUID(chunk), version) for chunk, version in versions.items()), *questions]
+        points = []
         with self._if_there():
             points = await self._reads.read(place.index_name, "", {"ids": ids, "with_payload": True})
-            payloads = [point["payload"] for point in points]
-            texts = group(place, "t")
-            return {p["chunk_id"]: p for p in payloads if p.get("group") == texts and not p.get("hidden")}
-        return {}
+        visible = [(point["id"], point["payload"]) for point in points if not point["payload"].get("hidden")]
+        texts, asked = group(place, "t"), group(place, "q")
+        return ChunkPayloads(
+            {payload["chunk_id"]: payload for _, payload in visible if payload.get("group") == texts},
+            {point: payload for point, payload in visible if payload.get("group") == asked},
+        )
 
     async def text_vectors(self, where: VisiblePoints, chunks: Sequence[str]) -> dict[str, Vectors]:
         """Return the vectors of chunks' texts by chunk id, each of the newest version that queries may see.
@@ -376,8 +398,8 @@ class Index:
     async def _newest(self, where: VisiblePoints, listed: Search) -> dict[str, Hit]:
         """Return the hits by chunk id, each of its newest version."""
         (hits,) = await self.search(where.place.index_name, [listed]) or [[]]
-        hits.sort(key=lambda hit: int(hit.payload["version"]))
-        return {str(hit.payload["chunk_id"]): hit for hit in hits}
+        hits.sort(key=lambda hit: chunk_of_point(hit.id)[1])
+        return {chunk_of_point(hit.id)[0]: hit for hit in hits}
 
     async def stored_points(self, place: Place, ids: Sequence[str]) -> dict[str, StoredPoint]:
         """Return what points of a collection claim by id; deleted points are missing."""
@@ -520,6 +542,13 @@ class Index:
             self._away = True
             raise
         self._away = False
+
+
+async def _all_of(requests: Iterable[Awaitable[object]]) -> None:
+    """Send requests at once, and wait for each of them, also where one fails."""
+    for result in await asyncio.gather(*requests, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 def _operations(sweep: Sweep) -> Iterator[models.UpdateOperation]:

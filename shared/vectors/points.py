@@ -1,7 +1,7 @@
-"""The points in Qdrant: one for each question and one for each chunk; and how their ids are made.
+"""The points in Qdrant: one for each question and one for each chunk.
 
-A point belongs to one version: the ids of its chunk and of its version make its own. So an edit that shares a chunk
-with what queries see writes other points for it.
+A point belongs to one version, which is a part of its id (`shared.domain.ids`). So an edit that shares a chunk with
+what queries see writes other points for it.
 
 Both kinds carry the vector `dense`, the points of texts `bm25` too. Collections of all tenants live in one collection
 of Qdrant, in which `group` names the build of the collection and the kind of point: one upsert writes chunks of many
@@ -10,7 +10,6 @@ collections, one request searches every channel, and a channel searches the grap
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,39 +18,13 @@ from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.filterable import FilterableField
+from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.places import Place
 from shared.domain.records import AcceptedQuestion
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import document_vector
 from shared.vectors.fields import indexed_values
 from shared.vectors.groups import group
-
-_NAMESPACE = UUID("6ba1f1d2-3c0e-4f0e-9d53-0f8a3f6e7a11")  # any fixed one: ids must not change between releases
-
-
-def chunk_id(collection_id: UUID, document_id: UUID, text: str, occurrence: int) -> UUID:
-    """The id of the n-th chunk of a document with this text: the same in every version that has it."""
-    return _uuid5(_NAMESPACE.bytes, f"{collection_id}/{document_id}/{occurrence}/{text}".encode())
-
-
-def chunk_point_id(chunk: UUID, version: int) -> str:
-    """The id of a chunk's own point in a version."""
-    return str(_uuid5(chunk.bytes, str(version).encode()))
-
-
-def question_point_id(chunk: UUID, version: int, ordinal: int) -> str:
-    """The id of the point of a chunk's n-th question in a version, from 0."""
-    return str(_uuid5(chunk.bytes, f"{version}/{ordinal}".encode()))
-
-
-def accepted_point_id(accepted: UUID, version: int) -> str:
-    """The id of the point of a user's question in a version of its chunk."""
-    return str(_uuid5(accepted.bytes, str(version).encode()))
-
-
-def _uuid5(namespace: bytes, name: bytes) -> UUID:
-    """As `uuid.uuid5`, which imports hashlib again for each of the millions of ids."""
-    return UUID(bytes=hashlib.sha1(namespace + name, usedforsecurity=False).digest()[:16], version=5)
 
 
 def with_questions(text: str, questions: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
 """Searches by one kind of vector, as bodies of Qdrant's `/points/query`.
 
-The client's typed models are bypassed: a model for each of hundreds of hits costs more than the search.
+The client's typed models are bypassed: a model for each of hundreds of hits costs more than the search. The hits of a
+channel have no payload, which would take an eighth of the request: their ids name their chunks (`shared.domain.ids`).
 """
 
 from __future__ import annotations
@@ -17,42 +18,42 @@ Search = Mapping[str, Any]
 
 _SECTION_CHUNKS = 1000  # more than fit into the longest section
 _VERSIONS = 8  # of a chunk that may be visible for a moment: two at an edit, more where none was ever finished
-# Scores by small vectors (int8) would be up to 0.006 off, and scores are held against an absolute scale.
-SCORED_EXACTLY = {"quantization": {"rescore": True}}
-_CHUNK_PAYLOAD = ["chunk_id", "version"]
-_QUESTION_PAYLOAD = [*_CHUNK_PAYLOAD, "question", "source"]
+# Scores by small vectors (int8) would be up to 0.006 off, and scores are held against an absolute scale. A search of a
+# graph keeps 128 candidates: of 20,800 real sentences the first hundred are 97.8 % of the exact ones where Qdrant's own
+# hundred find 96.5 %, at the same cost; of the first ten it is 99.8 % both ways.
+SEARCH_PARAMS = {"quantization": {"rescore": True}, "hnsw_ef": 128}
 _SECTION_PAYLOAD = ["text", "ordinal", "span", "heading_path", "page"]
 
 
 def question_search(vector: Vectors, where: VisiblePoints, limit: int) -> Search:
-    """Search questions by a vector, shape `(dimensions,)`; the hits name their chunk, its version, text and source."""
-    return _search(vector, "dense", where.questions, limit, _QUESTION_PAYLOAD)
+    """Search questions by a vector, shape `(dimensions,)`; the hits are ids and scores."""
+    return _search(vector, "dense", where.questions, limit)
 
 
 def text_search(vector: Vectors, where: VisiblePoints, limit: int) -> Search:
-    """Search texts by a vector, shape `(dimensions,)`; the hits name their chunk and its version."""
-    return _search(vector, "dense", where.texts, limit, _CHUNK_PAYLOAD)
+    """Search texts by a vector, shape `(dimensions,)`; the hits are ids and scores."""
+    return _search(vector, "dense", where.texts, limit)
 
 
 def bm25_search(terms: SparseVector, where: VisiblePoints, limit: int) -> Search:
-    """Search texts by terms; the hits name their chunk and its version.
+    """Search texts by terms; the hits are ids and scores.
 
     A word is rare or not among the texts of the collection: what other tenants write changes no score.
     """
     query = {"indices": terms.indices, "values": terms.values}
-    return _search(query, "bm25", where.texts, limit, _CHUNK_PAYLOAD) | {"params": {"idf": {"corpus": where.corpus}}}
+    return _search(query, "bm25", where.texts, limit) | {"params": {"idf": {"corpus": where.corpus}}}
 
 
 def chunk_search(where: VisiblePoints, chunks: Sequence[str], *, text_vectors: bool = False) -> Search:
     """List the texts of chunks, in every version that queries may see, in no order.
 
-    The hits have their payload, or with `text_vectors` the vector of their text and no more than names them.
+    The hits have their payload, or with `text_vectors` the vector of their text.
     """
     of_chunks = {"key": "chunk_id", "match": {"any": list(chunks)}}
     selected = {**where.texts, "must": [*where.texts["must"], of_chunks]}
     listed = {"filter": selected, "limit": _VERSIONS * len(chunks)}
     if text_vectors:
-        return listed | {"with_payload": _CHUNK_PAYLOAD, "with_vector": ["dense"]}
+        return listed | {"with_vector": ["dense"]}
     return listed | {"with_payload": True}
 
 
@@ -67,6 +68,5 @@ def section_search(place: Place, document_id: str, version: int, start: int, end
     return {"filter": where, "limit": _SECTION_CHUNKS, "with_payload": _SECTION_PAYLOAD}
 
 
-def _search(query: object, using: str, where: SearchFilter, limit: int, payload: Sequence[str]) -> dict[str, Any]:
-    found = {"query": query, "using": using, "filter": where, "limit": limit, "with_payload": payload}
-    return found | {"params": SCORED_EXACTLY}
+def _search(query: object, using: str, where: SearchFilter, limit: int) -> dict[str, Any]:
+    return {"query": query, "using": using, "filter": where, "limit": limit, "params": SEARCH_PARAMS}

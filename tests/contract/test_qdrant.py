@@ -256,6 +256,15 @@ async def test_points_are_retrieved_as_they_were_written(client, collection):
     assert point.vector["bm25"].values == [0.5, 1.5]
 
 
+@pytest.mark.parametrize("bits", [1, 2**128 - 1, 0xBFFFF3F8_9959_F223_F629_00000100000A])
+async def test_an_id_may_be_any_128_bits(client, collection, bits):
+    identity = str(uuid.UUID(int=bits))
+    await client.upsert(collection, [q.PointStruct(id=identity, vector={"question": [0, 1, 0]}, payload={})], wait=True)
+
+    assert await ids_near(client, collection, [0.0, 1.0, 0.0]) == [identity]
+    assert [point.id for point in await client.retrieve(collection, [identity])] == [identity]
+
+
 async def test_an_upsert_replaces_the_whole_point(client, filled):
     await client.upsert(filled, [q.PointStruct(id=1, vector={"text": [1.0, 1.0]}, payload={"new": 1})], wait=True)
 

@@ -142,7 +142,7 @@ BUGS = (
         "the free slots go to whoever came first",
         "tests/faults/test_fairness.py::test_a_tenants_few_chunks_overtake_anothers_many",
         "shared/ledger/claims.py",
-        (("ORDER BY turn, c.lane, c.due_at LIMIT", "ORDER BY c.lane, c.due_at LIMIT"),),
+        (("ORDER BY turn, c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
     ),
     Bug(
         "nobody wakes workers again for what is due",
@@ -342,8 +342,8 @@ BUGS = (
     Bug(
         "a question of a chunk is one point in all versions",
         HISTORIES,
-        "shared/vectors/points.py",
-        (('f"{version}/{ordinal}"', 'f"{ordinal}"'),),
+        "shared/domain/ids.py",
+        (("_point_id(chunk, version, 1 + ordinal)", "_point_id(chunk, 0, 1 + ordinal)"),),
     ),
     Bug(
         "users' questions of a live version wait for an edit that failed",

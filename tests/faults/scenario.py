@@ -18,8 +18,8 @@ from typing import Any
 from uuid import UUID
 
 from bench.deployment import ScriptedProvider
+from shared.domain.ids import question_point_id
 from shared.domain.places import place_of
-from shared.vectors.points import question_point_id
 from tests.faults.fleet import Fleet
 
 _COLLECTION = """

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from dataclasses import replace
 from datetime import timedelta
-from uuid import uuid4, uuid5
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from sqlalchemy import text
 from bench.provider import Script, ScriptedEndpoints
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import InvalidInput
+from shared.domain.ids import accepted_id, accepted_point_id
 from shared.domain.records import CollectionOptions, Weights
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
@@ -74,7 +75,7 @@ async def indexed_texts(services, library):
     place = (await library.collection()).place
     stored, _ = await services.index.scroll_points(place)
     versions = {str(point.chunk_id): 1 for point in stored}
-    payloads = await services.index.chunk_payloads(visible_points(place), versions)
+    payloads = (await services.index.chunk_payloads(visible_points(place), versions)).chunks
     return [chunk["text"] for chunk in sorted(payloads.values(), key=lambda chunk: chunk["ordinal"])]
 
 
@@ -306,7 +307,7 @@ async def accept(services, library, count):
                     " (:id, 'default', :collection, :document, :chunk, :question, 'waiting') ON CONFLICT DO NOTHING"
                 ),
                 {
-                    "id": uuid5(chunk.id, "accepted"),
+                    "id": accepted_id(chunk.id, "accepted"),
                     "collection": collection.id,
                     "document": chunk.document_id,
                     "chunk": chunk.id,
@@ -342,20 +343,21 @@ async def test_enough_accepted_questions_choose_weights(services, library, provi
 async def test_accepted_questions_are_not_found_by_themselves(services, library, grow):
     await grow(0, 30)
     collection = await library.collection()
-    question, chunk = "Who sailed the seven seas?", str(uuid4())
+    question, chunk = "Who sailed the seven seas?", UUID(int=7 << 48)
     payload = {
         "tenant": "default",
         "group": group(collection.place, "q"),
-        "chunk_id": chunk,
+        "chunk_id": str(chunk),
         "version": 1,
         "token": 1,
         "question": question,
         "source": "user",
     }
     vector = ScriptedEndpoints(Script()).vector(question)
-    await services.index.upsert(collection.index_name, [Point(str(uuid4()), {"dense": vector}, payload)])
+    point = Point(accepted_point_id(accepted_id(chunk, question), 1), {"dense": vector}, payload)
+    await services.index.upsert(collection.index_name, [point])
 
     (found,) = await services.retriever.search_channels(collection, [question], 0.0)
 
-    assert chunk not in found["questions"].scores
+    assert str(chunk) not in found["questions"].scores
     assert len(found["questions"].scores) == 30

@@ -1,5 +1,7 @@
 """Who gets the free slots: tenants in turn, uploads ahead of bulk, suspects alone."""
 
+import asyncio
+import contextlib
 from collections import Counter
 from datetime import timedelta
 
@@ -7,6 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.chunks import ChunkContent
+from shared.domain.errors import Transient
+from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.poison import DEATHS_ALONE, SUSPECT_AFTER
 from shared.domain.rates import Rates
@@ -15,8 +19,10 @@ from shared.domain.retry import Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
-from shared.vectors.points import chunk_id
+from shared.ledger.database import Database
 from tests.conftest import Library
+from tests.faults.proxy import Fault
+from tests.integration.test_query_log import proxied
 
 
 def new_chunk(document, number, words):
@@ -89,6 +95,24 @@ async def test_with_many_tenants_every_one_gets_its_turn(services):
 
     assert set(tenants(await claim(services.ledger.work, 12)).values()) == {1}
     assert len(await claim(services.ledger.work, 100)) == 48
+
+
+async def test_a_claim_locks_only_what_it_takes(services):
+    for number in range(4):
+        await chunks_due(services, f"t{number}", 10)
+
+    assert len(await claim(services.ledger.work, 4)) == 4
+    async with services.database.begin() as connection:
+        locked = "SELECT count(*) FROM chunks WHERE xmax <> 0 AND leased_by IS NULL"
+        assert (await connection.execute(text(locked))).scalar_one() == 0
+
+
+async def test_claims_at_the_same_moment_pass_over_each_others_rows(services):
+    await chunks_due(services, "one", 40)
+    at_once = [claim(services.ledger.work, 8) for _ in range(4)]
+
+    claimed = [chunk.lease.id for chunks in await asyncio.gather(*at_once) for chunk in chunks]
+    assert len(set(claimed)) == len(claimed) == 32
 
 
 async def test_uploads_go_ahead_of_bulk_within_a_tenant(services):
@@ -189,3 +213,38 @@ async def test_work_that_waits_for_its_time_is_not_due(services):
 
     assert await services.ledger.work.due() == []
     assert await claim(services.ledger.work, 5) == []
+
+
+@contextlib.asynccontextmanager
+async def worker_over(settings):
+    """A worker whose leases end soon, over connections of its own."""
+    database = Database(settings.database_url.get_secret_value())
+    try:
+        yield Work(database, worker="w", lease=timedelta(seconds=0.5))
+    finally:
+        await database.aclose()
+
+
+async def again_until_it_is_back(action, pause):
+    while True:
+        try:
+            return await action()
+        except Transient:
+            await asyncio.sleep(pause)
+
+
+async def test_after_an_outage_settlements_go_before_claims(services, settings):
+    await chunks_due(services, "one", 3)
+    link, through = await proxied(settings)
+    async with contextlib.aclosing(link), worker_over(through) as paying, worker_over(through) as other:
+        paid = [GenerateOutcome(chunk, "scripted", ("What?",), Usage(1, 1), 1) for chunk in await claim(paying, 3)]
+        assert await claim(other, 3) == []
+
+        link.change(Fault(mode="cut"))
+        settling = asyncio.create_task(again_until_it_is_back(lambda: paying.settle_generated(paid), 0.5))
+        claiming = asyncio.create_task(again_until_it_is_back(lambda: claim(other, 3), 0.01))
+        await asyncio.sleep(0.8)  # the leases have ended
+        link.change(Fault())
+
+        assert await claiming == []
+        await settling

@@ -4,7 +4,9 @@ import pytest
 from sqlalchemy import exc, text
 from structlog.testing import capture_logs
 
+from embedded.ports import free_port
 from shared.domain.errors import Unavailable
+from shared.ledger.database import Database
 
 
 async def test_an_unexpected_error_shows_no_parameter(services):
@@ -22,6 +24,16 @@ async def sort_much(services):
         await connection.execute(text("SELECT count(*) FROM (SELECT generate_series(1, 200000) n ORDER BY 1 DESC) s"))
 
 
+async def test_connections_are_opened_ahead_where_the_ledger_is_there(settings):
+    url = settings.database_url.get_secret_value()
+    away = f"postgresql://nobody:nothing@127.0.0.1:{free_port()}/none"
+    for address, most, opened in ((url, 4, 2), (url, 1, 1), (away, 4, 0)):
+        database = Database(address, pool_size=most)
+        await database.warm(2)
+        assert database.engine.pool.checkedin() == opened
+        await database.aclose()
+
+
 async def test_what_postgresql_is_short_of_is_for_the_log_alone(services):
     with capture_logs() as logs, pytest.raises(Unavailable) as caught:
         await sort_much(services)
@@ -29,3 +41,16 @@ async def test_what_postgresql_is_short_of_is_for_the_log_alone(services):
     assert "temp" not in caught.value.message
     (answered,) = [entry for entry in logs if entry["event"] == "ledger.answered"]
     assert "temp_file_limit" in answered["words"]
+
+
+async def test_a_connection_that_was_opened_ahead_knows_the_types_of_arrays(settings):
+    database, sent = Database(settings.database_url.get_secret_value(), pool_size=1), []
+    await database.warm(1)
+    async with database.engine.connect() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+        driver.add_query_logger(lambda query: sent.append(query.query))
+        for kind in ("uuid", "text", "bigint", "float"):
+            await connection.execute(text(f"SELECT CAST(:given AS {kind}[])"), {"given": []})
+    await database.aclose()
+
+    assert not any("typeinfo" in query for query in sent)

@@ -7,13 +7,12 @@ import pytest
 
 from api.schemas.feedback import AcceptedPage, FeedbackReply
 from api.schemas.queries import RetrieveReply
-from shared.domain.accepted import accepted_id
+from shared.domain.ids import accepted_id, accepted_point_id
 from shared.ingest.index.stage import _settle, index_batch
 from shared.maintenance.verification import Finding, Verification
 from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
-from shared.vectors.points import accepted_point_id
 from tests.api import as_tenant, calling, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}

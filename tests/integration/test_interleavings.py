@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.errors import ForeaskError
+from shared.domain.ids import accepted_point_id
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import DocumentState
 from shared.domain.retry import Dead, Retry
@@ -20,7 +21,6 @@ from shared.ledger.dead_letters import Choice
 from shared.ledger.query_log import QueryLogEntry
 from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import _INDEXED, Index
-from shared.vectors.points import accepted_point_id
 from tests.api import work
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
 

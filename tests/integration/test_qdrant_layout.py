@@ -1,5 +1,7 @@
 """What collections of Qdrant are made with: as the settings say, whole, and never changed behind anybody's back."""
 
+import asyncio
+
 import pytest
 from qdrant_client.http.exceptions import ResponseHandlingException
 from structlog.testing import capture_logs
@@ -96,6 +98,21 @@ async def test_what_an_interruption_left_out_is_made_later(made, settings, done)
     info = await made("laid-out")
 
     assert info.payload_schema.keys() == _INDEXED.keys()
+
+
+async def test_batches_that_begin_together_make_a_collection_once(made, settings):
+    index, sent = Index(settings.qdrant_url), []
+
+    async def note(request, call_next):
+        sent.append(request)
+        return await call_next(request)
+
+    index._client.http.client.add_middleware(note)
+    await asyncio.gather(*(index.ensure_collection("laid-out", 3) for _ in range(4)))
+    await index.aclose()
+
+    assert len(sent) == _REQUESTS
+    assert (await made("laid-out")).payload_schema.keys() == _INDEXED.keys()
 
 
 async def test_a_process_makes_collections_as_its_settings_say(settings):

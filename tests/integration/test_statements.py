@@ -42,6 +42,35 @@ async def test_only_chunks_have_calls_that_were_abandoned(services, library, pro
     assert len(sent) == 2
 
 
+async def test_chunks_are_claimed_to_be_indexed_by_one_statement(services, library, provider):
+    await library.add(HARBOUR)
+    await work(services, "parse")
+
+    with statements(services, "UPDATE chunks w") as sent:
+        assert len(await services.ledger.work.claim_to_index(10)) == 1
+        assert await services.ledger.work.claim_to_index(10, suspects=True) == []
+    assert len(sent) == 2
+
+
+async def test_a_statement_alone_has_no_transaction_around_it(services, library):
+    await library.collection()
+    async with services.database.engine.connect() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+    sent = []
+
+    def note(query):
+        sent.append(query.query)
+
+    driver.add_query_logger(note)
+    await services.ledger.work.claim_to_index(10)
+    await services.ledger.work.due()
+    assert [query for query in sent if query.startswith(("BEGIN", "COMMIT"))] == []
+    await services.ledger.work.claim_documents(10)
+    driver.remove_query_logger(note)
+
+    assert [query for query in sent if query.startswith(("BEGIN", "COMMIT"))] != []
+
+
 async def test_a_version_that_replaces_another_is_swept_once(services, library, provider):
     await library.add(HARBOUR, "harbour.md")
     await work(services)

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 import pytest
 from qdrant_client import models
 
+from shared.domain.ids import question_point_id
 from shared.domain.records import DocumentState
 from shared.maintenance.verification import Finding, Verification, VerificationCounts
-from shared.vectors.points import question_point_id
 from tests.api import as_tenant, calling, events_of, serving, with_keys, work
 
 NAMES = ("alpha", "beta", "gamma")

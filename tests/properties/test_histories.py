@@ -28,6 +28,7 @@ from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
+from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.records import CollectionOptions, NewDocument
 from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
@@ -45,7 +46,6 @@ from shared.ledger.schema import migrate
 from shared.ledger.work import Work
 from shared.services import build
 from shared.services.all import AllServices
-from shared.vectors.points import accepted_point_id, chunk_point_id, question_point_id
 from tests.conftest import empty
 from tests.faults.fleet import Proxy
 from tests.tallies import DIFFERENCES

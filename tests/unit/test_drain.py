@@ -8,7 +8,7 @@ import pytest
 
 from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.records import Lease
-from shared.ingest.drain import Drain, DrainLimits, Stage
+from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectLooks
 from shared.ledger.database import Collided
 
 LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
@@ -20,7 +20,9 @@ class Shop:
     def __init__(self, items, slots=4):
         self.due = deque(range(items))
         self.suspects = deque()
+        self.looks = 0
         self.slots = slots
+        self.begun = 0
         self.in_work = 0
         self.peak = 0
         self.settled = []
@@ -51,9 +53,11 @@ class Shop:
         return [self.due.popleft() for _ in range(min(limit, len(self.due)))]
 
     async def claim_suspect(self):
+        self.looks += 1
         return [self.suspects.popleft()] if self.suspects else []
 
     async def work(self, item, _):
+        self.begun += 1
         self.in_work += 1
         self.peak = max(self.peak, self.in_work)
         if self.hold is not None:
@@ -116,7 +120,8 @@ async def test_a_slot_is_taken_until_its_outcome_is_committed():
     running = asyncio.create_task(Drain(stage, LIMITS, asyncio.Event()).run())
     await asyncio.sleep(0.05)
 
-    assert len(shop.due) == 18  # two calls were paid for and not committed: no third was begun
+    assert shop.begun == 2  # two calls were paid for and not committed: no third was begun
+    assert len(shop.due) == 16  # but the next two are claimed
     committing.set()
     await running
     assert len(shop.settled) == 20
@@ -268,6 +273,15 @@ async def test_outcomes_that_are_a_moment_apart_are_settled_together():
     assert len(shop.groups) <= 3  # each by itself they would be nine
 
 
+async def test_the_last_outcome_waits_for_no_other(monkeypatch):
+    monkeypatch.setattr("shared.ingest.drain._GATHER_SECONDS", 60)
+    shop = Shop(1)
+
+    await asyncio.wait_for(drain(shop), timeout=1)
+
+    assert shop.settled == [0]
+
+
 async def test_a_bug_in_settling_ends_the_drain_instead_of_hanging_it():
     shop = Shop(100, slots=4)
     stage = shop.stage()
@@ -303,6 +317,43 @@ async def test_suspects_are_worked_on_alone():
     assert beside == [0] * 6
     assert sorted(shop.settled) == [*range(20), 100, 101, 102]
     assert (shop.settled[0], sorted(shop.settled[-2:])) == (100, [101, 102])  # one first, the others after all else
+
+
+async def test_what_is_claimed_during_a_commit_begins_after_it():
+    shop = Shop(8, slots=4)
+    stage = shop.stage()
+    committing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def settle(outcomes):
+        committing.set()
+        await go_on.wait()
+        await shop.settle(outcomes)
+
+    object.__setattr__(stage, "settle", settle)
+    running = asyncio.create_task(Drain(stage, LIMITS, asyncio.Event()).run())
+    await committing.wait()
+    await asyncio.sleep(0.03)
+    begun, left = shop.begun, len(shop.due)
+    go_on.set()
+    await running
+
+    assert (begun, left) == (4, 0)
+    assert (sorted(shop.settled), shop.peak) == (list(range(8)), 4)
+
+
+async def test_a_worker_that_found_no_suspect_looks_again_a_second_later(monkeypatch):
+    looks = SuspectLooks()
+    shop = Shop(4)
+
+    await Drain(shop.stage(), LIMITS, asyncio.Event(), looks).run()
+    shop.suspects.append(100)
+    shop.due.append(4)
+    await Drain(shop.stage(), LIMITS, asyncio.Event(), looks).run()
+    assert (shop.looks, sorted(shop.settled)) == (1, [0, 1, 2, 3, 4])
+
+    monkeypatch.setattr(looks, "_next", time.monotonic())
+    await Drain(shop.stage(), LIMITS, asyncio.Event(), looks).run()
+    assert (shop.looks, shop.settled[-1]) == (3, 100)
 
 
 async def test_what_was_claimed_longer_ago_than_a_lease_is_not_begun():

@@ -1,17 +1,33 @@
+from uuid import UUID
+
 import numpy as np
 import pytest
 
 from shared.domain.errors import InvalidInput
+from shared.domain.ids import chunk_point_id, question_point_id
 from shared.query.retrieve import ChannelRank, Match, Weights, fuse
-from shared.query.retrieve.channels import MatchedQuestion, fold, full_bm25
+from shared.query.retrieve.channels import fold, full_bm25
 from shared.query.retrieve.diversity import diversified
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import metadata_conditions
 from shared.vectors.index import Hit
 
 
-def question(chunk, score, text="Why?", **payload):
-    return Hit(f"{chunk}-{text}", score, {"chunk_id": chunk, "version": 1, "question": text} | payload)
+def chunk(letter):
+    return UUID(int=ord(letter) << 48)
+
+
+def named(chunk_id):
+    """The letter of a chunk."""
+    return chr(UUID(chunk_id).int >> 48)
+
+
+def point(letter, ordinal=0):
+    return question_point_id(chunk(letter), 1, ordinal)
+
+
+def question(letter, score, ordinal=0):
+    return Hit(point(letter, ordinal), score)
 
 
 def questions(*hits, limit=100):
@@ -19,28 +35,28 @@ def questions(*hits, limit=100):
 
 
 def text(**scores):
-    hits = [Hit(f"{chunk}'s", score, {"chunk_id": chunk, "version": 1}) for chunk, score in scores.items()]
+    hits = [Hit(chunk_point_id(chunk(letter), 1), score) for letter, score in scores.items()]
     return fold("text", hits, 100, 1.0)
 
 
 def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen
-    return [match.chunk_id for match in fuse(found, fusion, weights)]
+    return [named(match.chunk_id) for match in fuse(found, fusion, weights)]
 
 
 def test_a_chunk_counts_once_by_its_best_question():
-    found = questions(question("a", 0.5), question("a", 0.9, "How?", source="user"), question("b", 0.7))
+    found = questions(question("a", 0.5), question("a", 0.9, 1), question("b", 0.7))
 
     first, second = fuse({"questions": found}, "scores", Weights())
 
-    assert (first.chunk_id, first.score, first.question) == ("a", 0.9, MatchedQuestion("How?", "user"))
-    assert (second.chunk_id, second.score, second.question) == ("b", 0.7, MatchedQuestion("Why?", "generated"))
+    assert (named(first.chunk_id), first.score, first.question) == ("a", 0.9, point("a", 1))
+    assert (named(second.chunk_id), second.score, second.question) == ("b", 0.7, point("b"))
     assert first.ranks == {"questions": ChannelRank(1, 0.9)}
 
 
 def test_scores_are_a_weighted_mean():
     found = {"questions": questions(question("a", 0.5)), "text": text(a=0.2, b=0.4)}
 
-    assert [(m.chunk_id, m.score) for m in fuse(found, "scores", Weights(questions=3, text=1))] == [
+    assert [(named(m.chunk_id), m.score) for m in fuse(found, "scores", Weights(questions=3, text=1))] == [
         ("a", pytest.approx((3 * 0.5 + 0.2) / 4)),
         ("b", pytest.approx(0.1)),
     ]
@@ -49,7 +65,7 @@ def test_scores_are_a_weighted_mean():
 def test_a_chunk_that_a_channel_has_not_seen_gets_half_of_the_last_that_it_saw():
     found = {"questions": questions(question("a", 0.6), question("b", 0.4), limit=2), "text": text(c=0.5)}
 
-    assert {m.chunk_id: m.score for m in fuse(found, "scores", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
+    assert {named(m.chunk_id): m.score for m in fuse(found, "scores", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
 
 
 def test_a_channel_without_weight_says_nothing():
@@ -68,7 +84,7 @@ def test_noise_of_a_channel_that_finds_nothing_near_decides_nothing():
 def test_reciprocal_ranks():
     found = {"questions": questions(question("a", 0.9), question("b", 0.8)), "text": text(b=0.3)}
 
-    assert [(m.chunk_id, m.score) for m in fuse(found, "rrf", Weights())] == [
+    assert [(named(m.chunk_id), m.score) for m in fuse(found, "rrf", Weights())] == [
         ("b", pytest.approx(1 / 62 + 1 / 61)),
         ("a", pytest.approx(1 / 61)),
     ]
@@ -77,15 +93,15 @@ def test_reciprocal_ranks():
 def test_max_takes_the_best_channel():
     found = {"questions": questions(question("a", 0.5)), "text": text(a=0.7, b=0.6)}
 
-    assert [(m.chunk_id, m.score) for m in fuse(found, "max", Weights())] == [("a", 0.7), ("b", 0.6)]
+    assert [(named(m.chunk_id), m.score) for m in fuse(found, "max", Weights())] == [("a", 0.7), ("b", 0.6)]
 
 
 def test_no_question_is_named_where_the_text_was_nearer():
     found = {"questions": questions(question("a", 0.5), question("b", 0.6)), "text": text(a=0.8, b=0.4)}
 
-    assert {m.chunk_id: m.question for m in fuse(found, "scores", Weights())} == {
+    assert {named(m.chunk_id): m.question for m in fuse(found, "scores", Weights())} == {
         "a": None,
-        "b": MatchedQuestion("Why?", "generated"),
+        "b": point("b"),
     }
 
 
@@ -99,7 +115,8 @@ def test_bm25_is_a_share_of_what_a_chunk_could_reach():
     terms = query_vector("tide tables harbour")
 
     assert full_bm25(terms, 1_000) == pytest.approx(3 * 2.2 * 0.5 * 7.6, rel=0.01)
-    assert fold("bm25", [Hit("1", 10.0, {"chunk_id": "a", "version": 1})], 100, 20.0).scores == {"a": 0.5}
+    found = fold("bm25", [Hit(chunk_point_id(chunk("a"), 1), 10.0)], 100, 20.0)
+    assert found.scores == {str(chunk("a")): 0.5}
 
 
 def test_diversity_puts_what_is_like_the_first_behind_what_is_not():

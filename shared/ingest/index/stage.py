@@ -24,6 +24,7 @@ import structlog
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Permanent
+from shared.domain.ids import chunk_point_id
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, Lease
 from shared.domain.retry import Dead, RetryPolicy, decide
@@ -38,7 +39,7 @@ from shared.providers.embedding import Embedder, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.settings import Settings
 from shared.vectors.index import Index
-from shared.vectors.points import Point, PointContext, chunk_point_id, points_of, with_questions
+from shared.vectors.points import Point, PointContext, points_of, with_questions
 
 _BATCH_CHUNKS = 32
 

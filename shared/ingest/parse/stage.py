@@ -16,6 +16,7 @@ from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Unreadable
 from shared.domain.filterable import require_fit
+from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
 from shared.domain.records import CollectionOptions, DocumentToParse, NewChunk
 from shared.domain.retry import RetryPolicy, decide
@@ -27,7 +28,6 @@ from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work import Work
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
-from shared.vectors.points import chunk_id
 
 log = structlog.get_logger()
 

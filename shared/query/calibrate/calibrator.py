@@ -20,6 +20,7 @@ import numpy as np
 import structlog
 
 from shared.domain.errors import ForeaskError, InvalidInput
+from shared.domain.ids import question_point_id
 from shared.domain.records import Collection
 from shared.ledger.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback import Feedback
@@ -29,7 +30,6 @@ from shared.query.calibrate.weights import WeightChoice, choose_weights, measure
 from shared.query.retrieve.retriever import Retriever
 from shared.vectors.filters import visible_points
 from shared.vectors.index import Index
-from shared.vectors.points import question_point_id
 
 _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30
@@ -117,7 +117,7 @@ class Calibrator:
             Whether more collections may be due.
 
         Raises:
-            Transient: the ledger is not available.
+            Transient: the ledger or Qdrant is not available.
         """
         for _ in range(_MAX_CLAIMS):
             claim = await self._calibrations.claim(every=_EVERY, lease=_LEASE)
@@ -134,7 +134,7 @@ class Calibrator:
     async def _has_grown(self, collection: Collection) -> bool:
         """Whether there are half as many chunks more than the last time, or half as many accepted questions."""
         before = collection.calibration or {}
-        chunks = await self._calibrations.count_chunks(collection)
+        chunks = await self._index.count_chunks(collection.place)
         if chunks < _MIN_CHUNKS or chunks >= _GROWTH * before.get("chunks", 0):
             return chunks >= _MIN_CHUNKS
         used = before["questions"] if before.get("source") == "accepted" else 0
@@ -184,6 +184,6 @@ class Calibrator:
     async def _save(
         self, collection: Collection, choice: WeightChoice, source: EvidenceSource, baseline_similarity: float
     ) -> Collection:
-        chunks = await self._calibrations.count_chunks(collection)
+        chunks = await self._index.count_chunks(collection.place)
         evidence: Mapping[str, Any] = Calibration(choice, source, baseline_similarity, chunks).as_json()
         return await self._calibrations.save(collection, evidence, replace_labelled=source == "labelled")

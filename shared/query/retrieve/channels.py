@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 
+from shared.domain.ids import chunk_of_point
 from shared.domain.vectors import Vectors
-from shared.query.retrieve.query import Channel, QuestionOrigin
+from shared.query.retrieve.query import Channel
 from shared.text.bm25 import MOST_OF_A_TERM, SparseVector
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.index import Hit
@@ -38,27 +39,19 @@ class ChannelQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchedQuestion:
-    """A chunk's question that a search found, and its origin: the ingest or a user's accepted question."""
-
-    text: str
-    source: QuestionOrigin
-
-
-@dataclass(frozen=True, slots=True)
 class ChannelHits:
     """The chunks that a channel found.
 
     Args:
         scores: by chunk, best first.
-        questions: the question that matched, by chunk.
+        questions: the point of the question that matched, by chunk.
         floor: the highest score that a chunk outside these hits can have; 0 where the channel found all that match.
         points: how many points were found; a chunk may have several.
         versions: the newest version of each chunk that was found.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
-    questions: Mapping[str, MatchedQuestion] = field(default_factory=dict)
+    questions: Mapping[str, str] = field(default_factory=dict)
     floor: float = 0.0
     points: int = 0
     versions: Mapping[str, int] = field(default_factory=dict)
@@ -88,18 +81,17 @@ def fold(channel: Channel, hits: Sequence[Hit], limit: int, full_score: float) -
         full_score: the BM25 score that counts as 1; other channels ignore it.
     """
     scores: dict[str, float] = {}
-    questions: dict[str, MatchedQuestion] = {}
+    questions: dict[str, str] = {}
     versions: dict[str, int] = {}
     for hit in hits:
-        chunk, version = hit.payload["chunk_id"], hit.payload["version"]
-        if version > versions.get(chunk, 0):
+        chunk, version = chunk_of_point(hit.id)
+        if version > versions.get(chunk, -1):
             versions[chunk] = version
         score = hit.score / full_score if channel == "bm25" else hit.score
         if chunk not in scores or score > scores[chunk]:
             scores[chunk] = score
             if channel == "questions":
-                source: QuestionOrigin = "user" if hit.payload.get("source") == "user" else "generated"
-                questions[chunk] = MatchedQuestion(str(hit.payload["question"]), source)
+                questions[chunk] = hit.id
     floor = min(scores.values()) if len(hits) >= limit else 0.0
     return ChannelHits(_ranked(scores), questions, max(0.0, floor), len(hits), versions)
 

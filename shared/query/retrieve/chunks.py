@@ -56,14 +56,14 @@ class RetrievedChunk:
         return self.text[len(self.text) - (self.span[1] - self.span[0]) :]
 
 
-def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
-    """Join a match with its payload in Qdrant."""
+def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, Any] | None) -> RetrievedChunk:
+    """Join a match with its payloads in Qdrant; `question` is that of its question, None where that has gone."""
     content = ChunkContent.from_json(payload)
     return RetrievedChunk(
         chunk_id=match.chunk_id,
         score=match.score,
-        matched_question=match.question.text if match.question else None,
-        matched_question_source=match.question.source if match.question else None,
+        matched_question=question["question"] if question else None,
+        matched_question_source=_source(question) if question else None,
         content=content,
         document_id=payload.get("public_id", payload["document_id"]),
         row_id=payload["document_id"],
@@ -75,3 +75,7 @@ def chunk_of(match: Match, payload: Mapping[str, Any]) -> RetrievedChunk:
         channels=match.ranks,
         rerank_score=match.rerank_score,
     )
+
+
+def _source(question: Mapping[str, Any]) -> QuestionOrigin:
+    return "user" if question.get("source") == "user" else "generated"

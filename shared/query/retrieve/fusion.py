@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.records import Weights
-from shared.query.retrieve.channels import ChannelHits, MatchedQuestion
+from shared.query.retrieve.channels import ChannelHits
 from shared.query.retrieve.query import Channel, FusionName
 
 _RRF_K = 60
@@ -40,14 +40,14 @@ class Match(NamedTuple):
     """A chunk that was found. A query makes hundreds.
 
     Args:
-        question: the chunk's question that matched; None where its text was nearer or no question of it was found.
+        question: the point of the question that matched; None where the text was nearer or no question was found.
         ranks: of the chunk, by the channels that found it.
         rerank_score: None where it was not reranked.
     """
 
     chunk_id: str
     score: float
-    question: MatchedQuestion | None
+    question: str | None
     ranks: Ranks
     rerank_score: float | None = None
 
@@ -64,8 +64,8 @@ def fuse(channels: Channels, fusion: FusionName, weights: Weights) -> list[Match
     return [Match(chunk, scores[chunk], nearest.get(chunk), ranks[chunk]) for chunk in best]
 
 
-def _nearest_questions(channels: Channels) -> dict[str, MatchedQuestion]:
-    """The question that matched, by chunk, unless the chunk's text was nearer."""
+def _nearest_questions(channels: Channels) -> dict[str, str]:
+    """The point of the question that matched, by chunk, unless the chunk's text was nearer."""
     if "questions" not in channels:
         return {}
     hits, texts = channels["questions"], channels["text"].scores if "text" in channels else {}

@@ -40,7 +40,7 @@ from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewr
 from shared.query.time_budget import SkippedStep, within
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, visible_points
-from shared.vectors.index import Index
+from shared.vectors.index import ChunkPayloads, Index
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddings
@@ -76,15 +76,24 @@ class _Search:
     retrieval: Retrieval
     vector: Vectors | None = None
     channels: Mapping[Channel, ChannelHits] = field(default_factory=dict)
-    payloads: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    read: ChunkPayloads = field(default_factory=lambda: ChunkPayloads({}, {}))
 
     @property
     def trace(self) -> Trace:
         return self.retrieval.trace
 
+    @property
+    def payloads(self) -> Mapping[str, Mapping[str, Any]]:
+        """Of the chunks that were read."""
+        return self.read.chunks
+
     def version_of(self, match: Match) -> int:
         """The newest version in which a channel found the chunk."""
         return max(self.channels[channel].versions[match.chunk_id] for channel in match.ranks)
+
+    def question_of(self, match: Match) -> Mapping[str, Any] | None:
+        """The payload of the question that matched; None where there is none, or an edit has removed it since."""
+        return self.read.questions.get(match.question) if match.question else None
 
 
 class Retriever:
@@ -279,17 +288,25 @@ class Retriever:
     async def _read(self, matches: Sequence[Match], search: _Search) -> list[RetrievedChunk]:
         await self._fetch(matches, search)
         payloads = search.payloads
-        chunks = [chunk_of(match, payloads[match.chunk_id]) for match in matches if match.chunk_id in payloads]
+        chunks = [
+            chunk_of(match, payloads[match.chunk_id], search.question_of(match))
+            for match in matches
+            if match.chunk_id in payloads
+        ]
         if search.query.unit != "section":
             return chunks
         with search.trace.timed("sections"):
             return await sections_of(self._index, search.collection.place, chunks, payloads)
 
     async def _fetch(self, matches: Sequence[Match], search: _Search) -> None:
-        missing = {m.chunk_id: search.version_of(m) for m in matches if m.chunk_id not in search.payloads}
+        missing = [match for match in matches if match.chunk_id not in search.payloads]
         if missing:
+            versions = {match.chunk_id: search.version_of(match) for match in missing}
+            questions = [match.question for match in missing if match.question]
             with search.trace.timed("fetch"):
-                search.payloads |= await self._index.chunk_payloads(search.where, missing)
+                read = await self._index.chunk_payloads(search.where, versions, questions)
+            search.read.chunks.update(read.chunks)
+            search.read.questions.update(read.questions)
             search.trace.record("fetch", FetchFacts(len(search.payloads)))
 
     def _assembled(self, chunks: Sequence[RetrievedChunk], search: _Search) -> list[RetrievedChunk]:
