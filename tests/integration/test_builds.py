@@ -350,6 +350,11 @@ async def test_a_switch_shows_the_other_build_under_the_same_ids(services, libra
     build = await filled(services, questions_per_chunk=3)
     await work(services)
 
+    tried = await services.retriever.retrieve(
+        await services.ledger.builds.collection(build), Query("When does the harbour open?")
+    )
+    assert [chunk.document_id for chunk in tried.chunks] == [str(document.id)]
+
     switched = await services.ledger.builds.switch(*NAME, build.number)
 
     assert switched.state == BuildState.LIVE
