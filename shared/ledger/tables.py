@@ -83,6 +83,7 @@ collections = Table(
     Column("name", Text, nullable=False),
     Column("build", Integer, nullable=False, server_default="1"),  # its number within the name
     Column("build_state", Text, nullable=False, server_default=BuildState.LIVE),
+    Column("followed", Boolean, nullable=False, server_default=text("false")),  # a live one, by others
     Column("filled_until", Text),  # the external id to which its fill has come; null where it is whole
     Column("live_until", DateTime(timezone=True)),  # when another build took its place; null: none has
     Column("emptied_at", DateTime(timezone=True)),  # when the last document went of a build that is being dropped

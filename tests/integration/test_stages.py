@@ -276,7 +276,7 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
                 {"name": index_name, "id": collection.id},
             )
 
-    await rename("no/such/path")  # to whatever is asked of this Qdrant says 501
+    await rename(f"no/such/path-{services.indexer.space}")  # to whatever is asked of this Qdrant says 501
     await services.ledger.documents.delete("default", (await library.add("Another.")).id)
     await services.ledger.documents.delete("other", gone.id)
     await settle_indexed(services.indexer, outcomes)

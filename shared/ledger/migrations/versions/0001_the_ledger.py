@@ -69,6 +69,7 @@ def _collections() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("build", sa.Integer(), server_default="1", nullable=False),
         sa.Column("build_state", sa.Text(), server_default="live", nullable=False),
+        sa.Column("followed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("filled_until", sa.Text()),
         sa.Column("live_until", TIME),
         sa.Column("emptied_at", TIME),
