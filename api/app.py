@@ -22,6 +22,7 @@ from api.routes import (
     health,
     queries,
     status,
+    uploads,
     verification,
 )
 from shared.services import build
@@ -75,6 +76,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     openapi.install(app)
     for part in (
         documents,
+        uploads,
         collections,
         calibration,
         dead_letters,

@@ -7,7 +7,7 @@ import binascii
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,18 +18,18 @@ from api.collection_cache import CollectionCache
 from api.http import bodies
 from api.http.multipart import read_form
 from api.http.problems import UnsupportedMedia
-from api.schemas.documents import DocumentBody, DocumentFields
+from api.schemas.documents import DocumentBody, DocumentContent, DocumentDescription, DocumentFields
 from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
-from shared.domain.records import NewDocument, ReadyQuestion
+from shared.domain.records import Collection, NewDocument, ReadyQuestion
 from shared.ledger.documents import Submission
 from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.storage.uploads import Upload
 
 _NAME_MAX = 255
-_LANES = {"interactive": 0, "bulk": 1}
+LANES = {"interactive": 0, "bulk": 1}
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _ANY_BYTES = "application/octet-stream"  # clients send this when they do not know the media type
 
@@ -42,6 +42,7 @@ class RawDocument:
     upload: Upload
     filename: str | None
     media_type: str | None
+    token: str | None = None  # of the address to which the bytes were sent
 
 
 async def receive(
@@ -57,13 +58,16 @@ async def receive(
     On every error neither a row nor a file is left.
     """
     async with UploadGuard(services.uploads) as guard:
-        raw = await read(request, guard, services.settings)
+        raw = await read(request, tenant, guard, services.settings)
         new = await validate(raw, tenant, collection_cache)
-        return await submit(new, guard, services)
+        (submission,) = await submit([new], guard, services)
+    if raw.token is not None:
+        await services.uploads.withdraw(tenant, raw.token)
+    return submission
 
 
-async def read(request: Request, guard: UploadGuard, settings: Settings) -> RawDocument:
-    """Read the request, and store the document's bytes.
+async def read(request: Request, tenant: str, guard: UploadGuard, settings: Settings) -> RawDocument:
+    """Read the request, and store the document's bytes, unless they were sent to the store already.
 
     Raises:
         UnsupportedMedia: the body is neither a form nor JSON.
@@ -79,8 +83,8 @@ async def read(request: Request, guard: UploadGuard, settings: Settings) -> RawD
             return RawDocument(fields, form.upload, form.filename, form.media_type)
         case "application/json":
             body = await bodies.read_json(request, DocumentBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
-            upload = await guard.store_bytes(_content(body), max_bytes=settings.max_upload_bytes)
-            return RawDocument(body, upload, body.filename, body.media_type)
+            upload = await _stored(body, tenant, guard, settings.max_upload_bytes)
+            return RawDocument(body, upload, body.filename, body.media_type, body.upload)
     raise UnsupportedMedia("Send a form (multipart/form-data) with a `file`, or JSON (application/json).")
 
 
@@ -92,11 +96,31 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
         Conflict: the collection was built with another embedding model.
         Unavailable: the ledger cannot be reached.
     """
-    fields, filename, media_type = raw.fields, filename_of(raw.filename), media_type_of(raw.media_type)
+    fields = raw.fields
+    filename, media_type = filename_of(raw.filename), media_type_of(raw.media_type)
+    collection = await collection_cache.ensure(tenant, fields.collection)
+    return new_document(
+        fields, raw.upload, collection, filename=filename, media_type=media_type, lane=LANES[fields.lane]
+    )
+
+
+def new_document(
+    fields: DocumentDescription,
+    upload: Upload,
+    collection: Collection,
+    *,
+    filename: str | None,
+    media_type: str | None,
+    lane: int,
+) -> NewDocument:
+    """Put together what is said of a document.
+
+    Raises:
+        InvalidInput: the metadata does not fit the declared fields.
+    """
     title = (fields.title or "").strip() or None
     questions = None if fields.questions is None else [q.model_dump(exclude_none=True) for q in fields.questions]
-    sha256 = raw.upload.sha256.hex()
-    collection = await collection_cache.ensure(tenant, fields.collection)
+    sha256 = upload.sha256.hex()
     require_fit(collection.options.filterable, fields.metadata)
     return NewDocument(
         collection=collection,
@@ -106,8 +130,8 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
         media_type=media_type,
         metadata=fields.metadata,
         ready_questions=None if questions is None else tuple(ReadyQuestion(**q) for q in questions),
-        upload=raw.upload.name,
-        size_bytes=raw.upload.size_bytes,
+        upload=upload.name,
+        size_bytes=upload.size_bytes,
         content_hash=content_hash(
             {
                 "content": sha256,
@@ -118,30 +142,30 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
                 "questions": questions,
             }
         ),
-        lane=_LANES[fields.lane],
+        lane=lane,
     )
 
 
-async def submit(new: NewDocument, guard: UploadGuard, services: ApiServices) -> Submission:
-    """Write the document's row, and wake a worker for it.
+async def submit(new: Sequence[NewDocument], guard: UploadGuard, services: ApiServices) -> list[Submission]:
+    """Write the rows of documents of one collection whose bytes the guard stored, and wake a worker for them.
 
     Raises:
         Unavailable: the ledger cannot be reached.
     """
     guard.disarm()  # from here on a row may name the bytes
     try:
-        submission = await services.ledger.documents.submit(new)
+        submissions = await services.ledger.documents.submit_many(new)
     except Unavailable:
         # The ledger may have committed before its connection broke. As long as it cannot tell, the bytes stay.
         with suppress(Unavailable):
-            if not await services.ledger.documents.uploads_in_use([new.upload]):
+            if not await services.ledger.documents.stored_in_use([guard.stored_in]):
                 guard.arm()
         raise
-    if submission.accepted:
+    if any(submission.accepted for submission in submissions):
         services.wakeups.wake("parse")
     else:
-        await services.uploads.remove([new.upload])
-    return submission
+        await guard.remove()
+    return submissions
 
 
 def content_hash(parts: Mapping[str, object]) -> bytes:
@@ -181,7 +205,21 @@ def media_type_of(value: str | None) -> str | None:
     return kind
 
 
-def _content(body: DocumentBody) -> bytes:
+async def _stored(body: DocumentBody, tenant: str, guard: UploadGuard, max_bytes: int) -> Upload:
+    if body.upload is None:
+        return await guard.store_bytes(content_of(body), max_bytes=max_bytes)
+    upload = await guard.take(tenant, body.upload, max_bytes=max_bytes)
+    if not upload.size_bytes:
+        raise InvalidInput("The document is empty.", field="upload")
+    return upload
+
+
+def content_of(body: DocumentContent) -> bytes:
+    """Return the bytes of a document in JSON.
+
+    Raises:
+        InvalidInput: there are none, or they are not base 64.
+    """
     if body.text is not None:
         if not body.text.strip():
             raise InvalidInput("The document is empty.", field="text")

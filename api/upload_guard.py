@@ -1,15 +1,15 @@
-"""Stored bytes of an upload, removed again when the request fails."""
+"""Stored bytes of one upload, or of a pack, removed again when the request fails."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Self
 
 from shared.storage.uploads import Upload, Uploads
 
 
 class UploadGuard:
-    """Stores one upload, and removes its bytes when the `async with` block ends in an error.
+    """Stores one upload or one pack, and removes its bytes when the `async with` block ends in an error.
 
     `disarm` before a row may name the bytes: a row without its bytes cannot be parsed, while bytes without a row are
     removed by the scheduler.
@@ -25,7 +25,7 @@ class UploadGuard:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and self._armed and self._upload is not None:
-            await self._uploads.remove([self._upload.name])
+            await self.remove()
 
     async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
         """Write a stream to disk; it is durable when this returns.
@@ -46,6 +46,31 @@ class UploadGuard:
         """
         self._upload = await self._uploads.store_bytes(content, max_bytes=max_bytes)
         return self._upload
+
+    async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
+        """Make what a client sent to the store itself an upload; raises as `Uploads.take`."""
+        self._upload = await self._uploads.take(tenant, token, max_bytes=max_bytes)
+        return self._upload
+
+    async def store_pack(self, contents: Sequence[bytes]) -> list[Upload]:
+        """Write several documents as one object; they are durable when this returns.
+
+        Raises:
+            Unavailable: the disk refused.
+        """
+        uploads = await self._uploads.store_pack(contents)
+        self._upload = uploads[0]
+        return uploads
+
+    @property
+    def stored_in(self) -> str:
+        """The name of the object that was stored."""
+        assert self._upload is not None
+        return self._upload.stored_in
+
+    async def remove(self) -> None:
+        """Remove what was stored."""
+        await self._uploads.remove([self.stored_in])
 
     def disarm(self) -> None:
         self._armed = False

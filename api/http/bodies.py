@@ -33,6 +33,15 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+def require_acceptable(request: Request, max_bytes: int, limit: str | None = None) -> None:
+    """Check what a request says of its body; see `read_pieces`."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise UnsupportedMedia("Send the body without Content-Encoding.")
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > max_bytes:
+        raise _too_large(max_bytes, limit)
+
+
 async def read_pieces(request: Request, max_bytes: int, limit: str | None = None) -> AsyncIterator[bytes]:
     """Yield the body piece by piece, while its bytes are counted.
 
@@ -45,12 +54,8 @@ async def read_pieces(request: Request, max_bytes: int, limit: str | None = None
         TooLarge: more than `max_bytes` came, or Content-Length announces more.
         UnsupportedMedia: the body is compressed, so that its true size is unknown until it is unpacked.
     """
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnsupportedMedia("Send the body without Content-Encoding.")
+    require_acceptable(request, max_bytes, limit)
     size = 0
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced[:20]) > max_bytes:
-        raise _too_large(max_bytes, limit)
     async for piece in request.stream():
         size += len(piece)
         if size > max_bytes:

@@ -14,7 +14,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from api.schemas.calibration import CalibrateBody
 from api.schemas.collections import CollectionChange
 from api.schemas.dead_letters import DeadLetterFilter
-from api.schemas.documents import DocumentBody
+from api.schemas.documents import BatchLine, BatchResult, DocumentBody
 from api.schemas.feedback import FeedbackBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody
@@ -24,6 +24,8 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")
     for model in (
         DocumentBody,
+        BatchLine,
+        BatchResult,
         CollectionChange,
         DeadLetterFilter,
         VerifyBody,
@@ -34,6 +36,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         ProblemDetails,
     )
 ]
+NDJSON = "application/x-ndjson"
 _REF = "#/components/schemas/{model}"
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -63,6 +66,16 @@ def json_or_form(model: type[BaseModel]) -> dict[str, Any]:
     body = json_body(model)
     body["requestBody"]["content"]["multipart/form-data"] = {"schema": _FORM}
     return body
+
+
+def json_lines(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe a body of one JSON object a line."""
+    return {"requestBody": {"required": True, "content": {NDJSON: {"schema": _ref(model)}}}}
+
+
+def line_replies(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe a reply of one JSON object a line."""
+    return {"description": "A line for each line of the request", "content": {NDJSON: {"schema": _ref(model)}}}
 
 
 def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -9,16 +9,20 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api import intake
+from api import batch, intake
 from api.deps import CollectionCacheDep, ServicesDep
-from api.http import paging
+from api.http import bodies, paging
 from api.http.auth import Tenant
-from api.http.openapi import json_or_form, problems, replies
+from api.http.lines import LineStream, read_lines
+from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
+from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
 from api.prices import price
 from api.schemas.common import CollectionName
 from api.schemas.documents import (
     AcceptedDocument,
+    BatchLine,
+    BatchResult,
     ChunkCounts,
     ChunkPage,
     ChunkQuestion,
@@ -67,6 +71,34 @@ async def submit(
         external_id=document.external_id,
     )
     return JsonReply(reply, 202 if submission.accepted else 200, {"location": f"/v1/documents/{document.id}"})
+
+
+@router.post(
+    ":batch",
+    status_code=200,
+    response_class=LineStream,
+    responses=replies({200: line_replies(BatchResult)}, *(400, 401, 409, 413, 415, 422, 503)),
+    openapi_extra=json_lines(BatchLine),
+)
+async def submit_batch(
+    *,
+    request: Request,
+    tenant: Tenant,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
+    collection: Annotated[CollectionName, Query()] = "default",
+) -> Response:
+    """Hand in many small documents of one collection, in the bulk lane: one JSON object a line.
+
+    Each line is answered by a line, in their order, while further ones are read: what a document handed in alone would
+    have been answered. A line that is refused stops no other one. At most 10,000 documents.
+    """
+    if bodies.media_type(request) not in batch.MEDIA_TYPES:
+        raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
+    bodies.require_acceptable(request, batch.MOST_BYTES)
+    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), request.url.path)
+    pieces = bodies.read_pieces(request, batch.MOST_BYTES)
+    return LineStream(documents.receive(read_lines(pieces, services.settings.max_json_bytes)))
 
 
 @router.get("", response_model=DocumentPage, responses=problems(400, 401, 422, 503))

@@ -37,7 +37,7 @@ async def ready(services: ServicesDep) -> Response:
 
     200 `ready`, or `degraded` while the broker or Qdrant is down. Uploads are then still accepted, and nothing is lost;
     queries that cannot be answered end with 503. A load balancer that took every replica out of service would help
-    neither. 503 `unavailable` while the ledger is down, or the folder of uploads takes none: then nothing can be
+    neither. 503 `unavailable` while the ledger is down, or the store of uploads takes none: then nothing can be
     accepted here.
     """
     checks = {

@@ -10,6 +10,7 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
+from api.schemas.problems import ProblemDetails
 from shared.domain.records import ChunkState, DocumentState
 
 _METADATA_BYTES = 32 * 1024  # every point of the document repeats it
@@ -61,10 +62,9 @@ _Question = Annotated[
 ]
 
 
-class DocumentFields(BodyModel):
-    """The fields of a document that JSON and forms share."""
+class DocumentDescription(BodyModel):
+    """What may be said of any document."""
 
-    collection: CollectionName = "default"
     external_id: ExternalId | None = Field(None, description="default: the filename, else a hash of the content")
     title: str | None = Field(None, max_length=1_000)
     metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] = Field(
@@ -75,19 +75,17 @@ class DocumentFields(BodyModel):
         max_length=20_000,
         description="ready-made questions; an empty list: no questions; absent: the model writes them",
     )
+
+
+class DocumentFields(DocumentDescription):
+    """The fields of a document that JSON and forms share."""
+
+    collection: CollectionName = "default"
     lane: Literal["interactive", "bulk"] = Field("interactive", description="bulk waits behind interactive")
 
 
-class DocumentBody(DocumentFields):
-    """A document in JSON: either `text` or `content_base64`."""
-
-    model_config = example(
-        collection="handbook",
-        filename="leave.md",
-        title="Leave",
-        text="# Leave\n\nEverybody has 30 days of leave a year.",
-        metadata={"department": "hr", "year": 2026},
-    )
+class DocumentContent(BodyModel):
+    """A document's content in JSON: either `text` or `content_base64`."""
 
     text: str | None = None
     content_base64: str | None = Field(None, description="the file's bytes in base 64")
@@ -99,6 +97,56 @@ class DocumentBody(DocumentFields):
         if (self.text is None) == (self.content_base64 is None):
             raise ValueError("Give the content once: as `text`, or as `content_base64`.")
         return self
+
+
+class DocumentBody(DocumentFields, DocumentContent):
+    """A document in JSON: `text`, `content_base64`, or the `upload` whose bytes were sent to the store."""
+
+    model_config = example(
+        collection="handbook",
+        filename="leave.md",
+        title="Leave",
+        text="# Leave\n\nEverybody has 30 days of leave a year.",
+        metadata={"department": "hr", "year": 2026},
+    )
+
+    upload: str | None = Field(None, max_length=100, description="of POST /v1/uploads, when the bytes were sent there")
+
+    @model_validator(mode="after")
+    def _one_content(self) -> Self:
+        if [self.text, self.content_base64, self.upload].count(None) != 2:  # noqa: PLR2004  of three
+            raise ValueError("Give the content once: as `text`, as `content_base64`, or as `upload`.")
+        return self
+
+
+class UploadOffer(ReplyModel):
+    """An address to which the bytes of one document may be sent."""
+
+    model_config = example(
+        upload="4f1c2a9be0d34c0c9a51f0a2b7c8d9e0",
+        url="https://bucket.s3.amazonaws.com/sent/default/4f1c2a9be0d34c0c9a51f0a2b7c8d9e0?X-Amz-Signature=0",
+        method="PUT",
+        headers={},
+        expires_in_seconds=900,
+    )
+
+    upload: str = Field(description="names the bytes in POST /v1/documents")
+    url: str = Field(description="signed: whoever has it may write there until it ends")
+    method: Literal["PUT"] = "PUT"
+    headers: dict[str, str] = Field(description="what the request to the address must have")
+    expires_in_seconds: int
+
+
+class BatchLine(DocumentDescription, DocumentContent):
+    """A line of a batch: a document with either `text` or `content_base64`."""
+
+    model_config = example(
+        external_id="faq-17",
+        title="Leave",
+        text="Everybody has 30 days of leave a year.",
+        metadata={"department": "hr"},
+        questions=["How many days of leave are there?"],
+    )
 
 
 class AcceptedDocument(ReplyModel):
@@ -113,6 +161,27 @@ class AcceptedDocument(ReplyModel):
     version: int
     collection: str
     external_id: str
+
+
+class BatchResult(ReplyModel):
+    """What became of one line of a batch: the document, or the problem that a request for it alone would have had."""
+
+    model_config = example(
+        line=1,
+        status=202,
+        external_id="faq-17",
+        document_id=DOCUMENT_ID,
+        state="queued",
+        version=1,
+    )
+
+    line: int = Field(description="its number in the request, from 1 on; empty lines count too")
+    status: int = Field(description="202: accepted; 200: the same content is there already; else refused")
+    external_id: str | None = Field(None, description="absent where the line cannot be read")
+    document_id: UUID | None = None
+    state: DocumentState | None = None
+    version: int | None = None
+    error: ProblemDetails | None = Field(None, description="why the line was refused")
 
 
 class ChunkCounts(ReplyModel):

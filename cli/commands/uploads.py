@@ -1,4 +1,4 @@
-"""The commands that look after the folder of uploads. They need the ledger and the folder, and no server."""
+"""The commands that look after the store of uploads. They need the ledger and the store, and no server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 
-uploads = typer.Typer(help="Look after the folder of uploads; needs the ledger and the folder, and no server.")
+uploads = typer.Typer(help="Look after the store of uploads; needs the ledger and the store, and no server.")
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +23,7 @@ def check(
     *,
     delete: Annotated[bool, typer.Option("--delete", help="Delete what is due, however much it is.")] = False,
 ) -> None:
-    """Say which files no document needs. They go a day after they were first seen so, unless they are too many."""
+    """Say which objects no document needs. They go a day after they were first seen so, unless they are too many."""
     import asyncio
 
     from shared.maintenance.orphans import APART
@@ -40,18 +40,18 @@ def check(
     )
     if census.too_many and not delete:
         print(
-            "So many are due that the scheduler deletes none: is FOREASK_DATABASE_URL the ledger of this folder?"
+            "So many are due that the scheduler deletes none: is FOREASK_DATABASE_URL the ledger of this store?"
             " If it is, `foreask uploads check --delete` deletes them."
         )
 
 
 @uploads.command()
 def adopt() -> None:
-    """Make the folder this deployment's, though it is marked as another's, or is not marked and not known."""
+    """Make the store this deployment's, though it is marked as another's, or is not marked and not known."""
     import asyncio
 
     asyncio.run(_adopt())
-    print("The folder of uploads belongs to the deployment of this ledger.")
+    print("The store of uploads belongs to the deployment of this ledger.")
 
 
 async def _census(*, delete: bool) -> Census:

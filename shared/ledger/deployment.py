@@ -1,4 +1,4 @@
-"""The deployment: who this ledger belongs to, so that no folder of another one is taken for its own."""
+"""The deployment: who this ledger belongs to, so that no store of another one is taken for its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEWEST_UPLOADS = text("""
 
 
 class DeploymentIdentity:
-    """The identity of the ledger, and what it says of the folder of uploads as a whole."""
+    """The identity of the ledger, and what it says of the store of uploads as a whole."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

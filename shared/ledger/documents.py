@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +30,7 @@ from shared.ledger.dead_letters import document_parameters, revive_chunks, reviv
 from shared.ledger.rows import QUESTIONS, judged_questions
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
-_UPLOADS_PAGE = 10_000
+_STORED_PAGE = 10_000
 
 # A document that waits for its next version, with no trace of the attempts at the last one.
 _DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
@@ -46,28 +45,32 @@ _VISIBLE = f"""
     WHERE d.tenant = :tenant AND {states.exists("d")}
 """
 
-# Write a new document; return no row where its collection has one of that external id.
+# Write new documents; return no row for one where its collection has one of that external id.
 _INSERT = text(f"""
-    WITH d AS (
+    WITH n AS MATERIALIZED ({versions.SUBMITTED}), d AS (
         INSERT INTO documents (id, tenant, collection_id, external_id, lane, state)
-        VALUES (:id, :tenant, :collection_id, :external_id, :lane, {states.SUBMIT.target()})
+        SELECT id, :tenant, :collection_id, external_id, lane, {states.SUBMIT.target()} FROM n
         ON CONFLICT (collection_id, external_id) WHERE {states.exists()} DO NOTHING
         RETURNING *
     ), v AS ({versions.INSERT_CONTENT})
     SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
 """)
 
-# Lock the document that has an external id.
-_LOCK_SAME_NAME = text(f"""
+# Lock the documents that have external ids.
+_LOCK_SAME_NAMES = text(f"""
     SELECT id FROM documents
-    WHERE collection_id = :collection_id AND external_id = :external_id AND {states.exists()} FOR UPDATE
+    WHERE collection_id = :collection_id AND external_id = ANY(CAST(:external_ids AS text[])) AND {states.exists()}
+    ORDER BY external_id FOR UPDATE
 """)
+
+# Read locked documents.
+_GET_LOCKED = text(f"{_VISIBLE} AND d.id = ANY(CAST(:ids AS uuid[]))")
 
 # Begin the next version of a locked document with other content.
 _REPLACE = text(f"""
-    WITH d AS (
-        UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = :lane, {_DUE_ANEW}
-        WHERE d.id = :id RETURNING d.*
+    WITH n AS MATERIALIZED ({versions.SUBMITTED}), d AS (
+        UPDATE documents d SET {states.REPLACE.sets()}, {versions.NEXT}, lane = n.lane, {_DUE_ANEW}
+        FROM n WHERE d.id = n.id RETURNING d.*
     ), v AS ({versions.INSERT_CONTENT})
     SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
 """)
@@ -243,27 +246,29 @@ class Documents:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @again_after_collision
     async def submit(self, new: NewDocument) -> Submission:
-        """Write a document's row, or begin its next version where the newest one has other content.
+        """Write a document's row; see `submit_many`."""
+        (submission,) = await self.submit_many([new])
+        return submission
+
+    @again_after_collision
+    async def submit_many(self, documents: Sequence[NewDocument]) -> list[Submission]:
+        """Write the rows of documents, or begin their next versions where the newest ones have other content.
 
         Idempotent: the same submission again changes nothing. The live version's content after a failed edit begins a
-        version too: it takes the place of the edit. The document is durable when this returns; it is not yet
-        parsed.
+        version too: it takes the place of the edit. All documents are durable when this returns, in one transaction;
+        they are not yet parsed.
+
+        Args:
+            documents: of one collection, up to some hundred. Of two with the same external id the second one counts.
+
+        Returns:
+            What became of each, in their order.
         """
+        name = documents[0].collection.name
         async with self._database.begin() as connection:
-            inserted = await _insert(connection, new)
-            if inserted is not None:
-                return Submission(_document(inserted, new.collection.name), accepted=True)
-            name = {"collection_id": new.collection.id, "external_id": new.external_id}
-            document_id = (await connection.execute(_LOCK_SAME_NAME, name)).scalar_one_or_none()
-            if document_id is None:
-                raise Collided("the document was deleted meanwhile", component="ledger")
-            row = await _get(connection, new.collection.tenant, document_id)
-            if row["content_hash"] == new.content_hash:
-                return Submission(_document(row, new.collection.name), accepted=False)
-            row = await _replace(connection, row, new)
-            return Submission(_document(row, new.collection.name), accepted=True)
+            written = await _write(connection, documents)
+            return [Submission(_document(row, name), accepted=accepted) for row, accepted in written]
 
     async def get(self, tenant: str, document_id: UUID) -> Document:
         """Return a document with its progress.
@@ -407,45 +412,76 @@ class Documents:
             rows = (await connection.execute(_COUNTS, {"tenant": tenant})).all()
         return {DocumentState(state): count for state, count in rows}
 
-    async def uploads_in_use(self, uploads: Sequence[str]) -> set[str]:
-        """Return the uploads, of any number of them, that a document needs."""
+    async def stored_in_use(self, stored: Sequence[str]) -> set[str]:
+        """Return the objects of the store, of any number of them, that a document needs: a pack for any part of it."""
         used: set[str] = set()
-        for start in range(0, len(uploads), _UPLOADS_PAGE):
+        for start in range(0, len(stored), _STORED_PAGE):
             async with self._database.begin() as connection:
-                used |= await versions.uploads_in_use(connection, uploads[start : start + _UPLOADS_PAGE])
+                used |= await versions.stored_in_use(connection, stored[start : start + _STORED_PAGE])
         return used
 
 
-async def _insert(connection: AsyncConnection, new: NewDocument) -> RowMapping | None:
-    parameters = _content(new) | {
-        "id": uuid4(),
-        "tenant": new.collection.tenant,
-        "collection_id": new.collection.id,
-        "external_id": new.external_id,
-    }
-    row: RowMapping | None = (await connection.execute(_INSERT, parameters)).mappings().one_or_none()
-    return row
+async def _write(connection: AsyncConnection, documents: Sequence[NewDocument]) -> list[tuple[RowMapping, bool]]:
+    """Write documents of one collection; return the row of each, and whether its content is new.
+
+    Every submission writes its rows here. Whoever writes inserts first and locks then, in the order of external ids
+    both times: of two who write the same documents none waits for the other in a ring.
+    """
+    collection, ids = documents[0].collection, [uuid4() for _ in documents]
+    parameters = {"tenant": collection.tenant, "collection_id": collection.id, "rows": _rows(ids, documents)}
+    inserted = {row["id"]: row for row in (await connection.execute(_INSERT, parameters)).mappings()}
+    names = {new.external_id for document_id, new in zip(ids, documents, strict=True) if document_id not in inserted}
+    rows = await _lock(connection, collection, names) if names else {}
+    written, replaced = list[tuple[RowMapping, bool]](), list[UUID]()
+    for document_id, new in zip(ids, documents, strict=True):
+        row = inserted.get(document_id)
+        accepted = row is not None
+        if row is None:
+            row = rows[new.external_id]
+            accepted = row["content_hash"] != new.content_hash
+            if accepted:
+                parameters = {"rows": _rows([row["id"]], [new])}
+                row = rows[new.external_id] = (await connection.execute(_REPLACE, parameters)).mappings().one()
+                replaced.append(row["id"])
+        written.append((row, accepted))
+    if replaced:
+        await versions.supersede(connection, replaced)
+    return written
 
 
-async def _replace(connection: AsyncConnection, row: RowMapping, new: NewDocument) -> RowMapping:
-    replaced: RowMapping = (await connection.execute(_REPLACE, _content(new) | {"id": row["id"]})).mappings().one()
-    await versions.supersede(connection, [row["id"]])
-    return replaced
+async def _lock(connection: AsyncConnection, collection: Collection, external_ids: set[str]) -> dict[str, RowMapping]:
+    """Lock documents, and return the row of each by its external id.
+
+    Raises:
+        Collided: one of them was deleted meanwhile.
+    """
+    parameters = {"collection_id": collection.id, "external_ids": list(external_ids)}
+    ids = (await connection.execute(_LOCK_SAME_NAMES, parameters)).scalars().all()
+    if len(ids) < len(external_ids):
+        raise Collided("a document was deleted meanwhile", component="ledger")
+    found = await connection.execute(_GET_LOCKED, {"tenant": collection.tenant, "ids": ids})
+    return {row["external_id"]: row for row in found.mappings()}
 
 
-def _content(new: NewDocument) -> dict[str, Any]:
-    ready = new.ready_questions
-    return {
-        "filename": new.filename,
-        "title": new.title,
-        "media_type": new.media_type,
-        "metadata": json.dumps(dict(new.metadata)),
-        "ready_questions": None if ready is None else orjson.dumps(ready).decode(),  # 20,000 take 10 ms
-        "upload": new.upload,
-        "size_bytes": new.size_bytes,
-        "content_hash": new.content_hash,
-        "lane": new.lane,
-    }
+def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
+    rows = [
+        {
+            "id": str(document_id),  # the driver has a UUID of its own, which orjson does not know
+            "place": place,  # of two with one external id the first one is inserted
+            "external_id": new.external_id,
+            "lane": new.lane,
+            "filename": new.filename,
+            "title": new.title,
+            "media_type": new.media_type,
+            "metadata": dict(new.metadata),
+            "ready_questions": new.ready_questions,
+            "upload": new.upload,
+            "size_bytes": new.size_bytes,
+            "content_hash": f"\\x{new.content_hash.hex()}",
+        }
+        for place, (document_id, new) in enumerate(zip(ids, documents, strict=True))
+    ]
+    return orjson.dumps(rows).decode()  # 20,000 questions take 10 ms
 
 
 async def _reindex_slice(connection: AsyncConnection, collection_id: UUID | None) -> bool:

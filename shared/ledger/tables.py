@@ -66,7 +66,7 @@ def _lease_columns() -> list[Column[object]]:
     ]
 
 
-# One row: whose ledger this is. The folder of uploads has the same id.
+# One row: whose ledger this is. The store of uploads has the same id.
 deployment = Table(
     "deployment",
     metadata,
@@ -151,10 +151,10 @@ document_versions = Table(
     Column("media_type", Text),
     Column("metadata", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     Column("ready_questions", JSONB(none_as_null=True)),  # ready-made questions: no call is made for this document
-    Column("upload", Text, nullable=False),  # where the upload store keeps the bytes
+    Column("upload", Text, nullable=False),  # the object that has the bytes, or PACK#OFFSET,LENGTH
     Column("size_bytes", BigInteger, nullable=False),
     Column("content_hash", LargeBinary, nullable=False),
-    Index("ix_document_versions_upload", "upload"),
+    Index("ix_document_versions_stored_in", text("split_part(upload, '#', 1)")),
     Index("ix_document_versions_obsolete", "document_id", postgresql_where=text("obsolete")),
 )
 

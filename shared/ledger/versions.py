@@ -26,13 +26,24 @@ NEXT = "version = greatest(d.version, d.discarded_version) + 1"
 
 _CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash"
 
-# The content of a version that begins, for `d`: a document that the same statement writes.
+# The documents that were handed in, one or many, in the order in which all writers lock them.
+SUBMITTED = """
+    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(
+        place int, id uuid, external_id text, lane smallint, filename text, title text, media_type text,
+        metadata jsonb, ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea)
+    ORDER BY external_id, place
+"""
+
+# The content of versions that begin, for `d`: documents that the same statement writes from `n`, the submitted ones.
 INSERT_CONTENT = f"""
     INSERT INTO document_versions (document_id, version, {_CONTENT})
-    SELECT d.id, d.version, :filename, :title, :media_type, CAST(:metadata AS jsonb),
-           CAST(:ready_questions AS jsonb), :upload, :size_bytes, :content_hash
-    FROM d RETURNING *
+    SELECT d.id, d.version, n.filename, n.title, n.media_type, n.metadata, n.ready_questions, n.upload, n.size_bytes,
+           n.content_hash
+    FROM d JOIN n ON n.id = d.id RETURNING *
 """
+
+# The object that holds an upload: a pack has several, whose names go on behind a #.
+STORED_IN = "split_part(upload, '#', 1)"
 
 
 def _delete_contents(chunks: str) -> str:
@@ -97,11 +108,13 @@ _FORGET_CALLS = text("DELETE FROM abandoned_calls WHERE due_at <= now()")
 # Delete the rows of these versions.
 _DELETE = text(f"""
     DELETE FROM document_versions v USING {_THESE}
-    WHERE v.document_id = o.document_id AND v.version = o.version RETURNING v.upload
+    WHERE v.document_id = o.document_id AND v.version = o.version RETURNING {STORED_IN}
 """)
 
-# Of some uploads, list those that a version names.
-_UPLOADS_IN_USE = text("SELECT DISTINCT upload FROM document_versions WHERE upload = ANY(CAST(:uploads AS text[]))")
+# Of some objects, list those of which a version names a part, or the whole.
+_STORED_IN_USE = text(f"""
+    SELECT DISTINCT {STORED_IN} FROM document_versions WHERE {STORED_IN} = ANY(CAST(:stored AS text[]))
+""")
 
 
 def next_of_same_content(sets: str = "") -> TextClause:
@@ -171,11 +184,11 @@ async def insert_sweeps(connection: AsyncConnection, below: Sequence[tuple[UUID,
 
 
 async def purge(database: Database) -> list[str]:
-    """Delete obsolete versions in slices, each its own transaction; return the uploads that no version names any more.
+    """Delete obsolete versions in slices, each its own transaction; return the stored objects that nothing needs now.
 
     A call deletes 20,000 chunks at most: the rest is for the next one.
     """
-    uploads: list[str] = []
+    stored: list[str] = []
     async with database.begin() as connection:
         await connection.execute(_FORGET_CALLS)
     for _ in range(_MOST_SLICES):
@@ -183,10 +196,10 @@ async def purge(database: Database) -> list[str]:
             obsolete = (await connection.execute(_OBSOLETE, {"limit": _SLICE_VERSIONS})).all()
             if not obsolete:
                 break
-            uploads += await _purge_slice(
+            stored += await _purge_slice(
                 connection, [row.document_id for row in obsolete], [r.version for r in obsolete]
             )
-    return uploads
+    return stored
 
 
 async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], versions: Sequence[int]) -> list[str]:
@@ -195,10 +208,10 @@ async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], v
     if len(deleted) == _SLICE_CHUNKS:
         return []
     await feedback.delete_without_chunk(connection, documents)
-    uploads = set((await connection.execute(_DELETE, these)).scalars())
-    return sorted(uploads - await uploads_in_use(connection, list(uploads)))
+    stored = set((await connection.execute(_DELETE, these)).scalars())
+    return sorted(stored - await stored_in_use(connection, list(stored)))
 
 
-async def uploads_in_use(connection: AsyncConnection, uploads: Sequence[str]) -> set[str]:
-    """Return the uploads, of some thousands at most, that a version names."""
-    return set((await connection.execute(_UPLOADS_IN_USE, {"uploads": list(uploads)})).scalars())
+async def stored_in_use(connection: AsyncConnection, stored: Sequence[str]) -> set[str]:
+    """Return the objects of the store, of some thousands at most, that a version needs: a pack for any part of it."""
+    return set((await connection.execute(_STORED_IN_USE, {"stored": list(stored)})).scalars())

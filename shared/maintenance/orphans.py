@@ -63,7 +63,7 @@ class Orphans:
         files, orphans = 0, dict[str, datetime]()
         async for names in self.uploads.pages():
             files += len(names)
-            in_use = await self.documents.uploads_in_use(names)
+            in_use = await self.documents.stored_in_use(names)
             orphans |= {name: seen.get(name, now) for name in names if name not in in_use}
         due = tuple(name for name, first in orphans.items() if now - first >= APART)
         return Census(files, orphans, due)

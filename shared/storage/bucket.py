@@ -22,6 +22,7 @@ from shared.storage.uploads import (
     AWAY_PAUSE,
     PAGE,
     RETRY_AFTER,
+    Offer,
     Owner,
     Upload,
     Uploads,
@@ -35,6 +36,8 @@ _PARTS_AT_ONCE = 2
 _OWN_SECONDS = 30.0  # so long a look at the marker holds: each upload would pay for another request
 _STATUS = re.compile(r"status code: (\d{3})")
 _BEHIND_THE_END = 416
+_OFFER_SECONDS = 15 * 60
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 _PATIENCE = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
 _OF_VENDORS = ("aws_", "google_", "azure_")
 # The whole request has a wide bound, for a document of 100 MB may take its time; a connection that is silent has not.
@@ -70,6 +73,7 @@ class UploadBucket(Uploads):
         super().__init__(owner)
         self._store = _open(url, options)
         self._own_until = 0.0
+        self._offer_headers = {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
 
     async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
         name = uuid4().hex
@@ -84,7 +88,8 @@ class UploadBucket(Uploads):
                 buffer += piece
                 if len(buffer) >= _PART_BYTES:
                     sending = sending or await self._begin(name)
-                    await sending.send(bytes(buffer))
+                    with self._refused_on_failure():
+                        await sending.send(bytes(buffer))
                     buffer.clear()
             if sending is None:
                 await self._write(name, bytes(buffer))
@@ -95,6 +100,51 @@ class UploadBucket(Uploads):
             if sending is not None:
                 await sending.abort()
             raise
+        return Upload(name, size, digest.digest())
+
+    async def offer(self, tenant: str) -> Offer:
+        await self._require_own_lately()
+        token = uuid4().hex
+        with self._away_on_failure():
+            url = await obstore.sign_async(self._store, "PUT", _sent(tenant, token), timedelta(seconds=_OFFER_SECONDS))
+        return Offer(token, url, self._offer_headers, _OFFER_SECONDS)
+
+    async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
+        if not _TOKEN.fullmatch(token):
+            raise _nothing_sent()
+        await self._require_own_lately()
+        name = uuid4().hex
+        with self._refused_on_failure():
+            try:
+                meta = await obstore.head_async(self._store, _sent(tenant, token))
+                if meta["size"] > max_bytes:
+                    raise too_large(max_bytes)
+                # The address may be written to again until it ends; a copy is what it is.
+                await obstore.copy_async(self._store, _sent(tenant, token), name)
+            except FileNotFoundError:
+                raise _nothing_sent() from None
+            try:
+                return await self._measured(name, max_bytes)
+            except BaseException:
+                await self.remove([name])
+                raise
+
+    async def withdraw(self, tenant: str, token: str) -> None:
+        await self.remove([_sent(tenant, token)])
+
+    async def _measured(self, name: str, max_bytes: int) -> Upload:
+        """Read an object, and count and hash its bytes.
+
+        Raises:
+            TooLarge: there are more than `max_bytes`.
+        """
+        digest, size = hashlib.sha256(), 0
+        result = await obstore.get_async(self._store, name)
+        async for piece in result.stream(min_chunk_size=_PART_BYTES):
+            size += len(piece)
+            if size > max_bytes:
+                raise too_large(max_bytes)
+            await asyncio.to_thread(digest.update, piece)
         return Upload(name, size, digest.digest())
 
     async def remove(self, names: Sequence[str]) -> set[str]:
@@ -222,7 +272,7 @@ class _Multipart:
         self._put = asyncio.ensure_future(put)
 
     async def send(self, part: bytes) -> None:
-        """Hand on a part, once there is room for it."""
+        """Hand on a part, once there is room for it; raises what has ended the sending."""
         await self._hand_on(part)
 
     async def finish(self, part: bytes) -> None:
@@ -247,6 +297,8 @@ class _Multipart:
             await asyncio.wait({putting, self._put}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             putting.cancel()
+        if self._put.done():
+            self._put.result()
 
     async def _iterate(self) -> AsyncIterator[bytes]:
         while (part := await self._parts.get()) is not None:
@@ -258,6 +310,16 @@ class _Multipart:
 
 class _Aborted(Exception):
     pass
+
+
+def _sent(tenant: str, token: str) -> str:
+    """The object that an offer is for: a tenant can name its own alone."""
+    return f"sent/{tenant}/{token}"
+
+
+def _nothing_sent() -> InvalidInput:
+    sentence = "Nothing was sent to the address of this upload: send the bytes there first, or ask for another one."
+    return InvalidInput(sentence, field="upload")
 
 
 def _open(url: str, options: Mapping[str, str]) -> S3Store | GCSStore | AzureStore:

@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +25,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from shared.domain.errors import TooLarge, Unavailable, Unreadable
+from shared.domain.errors import Conflict, TooLarge, Unavailable, Unreadable
 
 RETRY_AFTER = timedelta(seconds=30)
 AWAY_PAUSE = timedelta(seconds=5)
@@ -35,6 +35,7 @@ _READY_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
 _SLOW_SECONDS = 30.0  # a busy disk takes its time: what was proved holds so long while the next proof is under way
 _SAMPLE = 100  # uploads that the ledger names: one of them in a store without a marker tells whose it is
+_NO_ADDRESSES = "Uploads are in a folder, which has no addresses: send the document itself to POST /v1/documents."
 
 log = structlog.get_logger()
 
@@ -50,6 +51,23 @@ class Upload:
     @property
     def stored_in(self) -> str:
         return stored_in(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An address to which the bytes of one upload may be sent, past the API.
+
+    Args:
+        token: names the bytes afterwards.
+        url: takes them by PUT; it is signed, so that whoever has it may write there.
+        headers: what the PUT must have.
+        seconds: how long the address holds.
+    """
+
+    token: str
+    url: str
+    headers: Mapping[str, str]
+    seconds: int
 
 
 class Owner(Protocol):
@@ -129,6 +147,38 @@ class Uploads(ABC):
             Upload(f"{pack}#{offset},{len(content)}", len(content), hashlib.sha256(content).digest())
             for offset, content in zip(offsets, contents, strict=False)
         ]
+
+    async def offer(self, tenant: str) -> Offer:
+        """Return an address to which bytes may be sent past the API.
+
+        Raises:
+            Conflict: a folder has no addresses.
+            Unavailable: the store is away or is another deployment's.
+        """
+        del tenant
+        raise Conflict(_NO_ADDRESSES)
+
+    async def take(self, tenant: str, token: str, *, max_bytes: int) -> Upload:
+        """Make what was sent to an address an upload, which nobody can write again; it is durable when this returns.
+
+        Args:
+            tenant: to whom the address was offered: no other one can name it.
+            token: of the offer.
+            max_bytes: the most bytes.
+
+        Raises:
+            InvalidInput: nothing was sent there, or nothing for this tenant.
+            TooLarge: more than `max_bytes` were sent; nothing is left of the upload.
+            Conflict: a folder has no addresses.
+            Unavailable: the store is away.
+        """
+        del tenant, token, max_bytes
+        raise Conflict(_NO_ADDRESSES)
+
+    async def withdraw(self, tenant: str, token: str) -> None:
+        """Remove what was sent to an address, once it is an upload; raises Conflict as `take`."""
+        del tenant, token
+        raise Conflict(_NO_ADDRESSES)
 
     @asynccontextmanager
     async def fetched(self, name: str) -> AsyncIterator[Path]:

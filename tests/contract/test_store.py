@@ -374,3 +374,52 @@ def test_an_option_that_is_none_is_refused_without_its_value(tmp_path):
             open_uploads("s3://bucket", {name: "hidden"}, tmp_path, Deployment())
 
     assert "hidden" not in str(caught.value)
+
+
+async def test_what_was_sent_is_copied_as_it_is_and_measured(s3):
+    place = Bucket(s3)
+    store = place.store(Deployment())
+    offer = await store.offer("acme")
+    await store._write(f"sent/acme/{offer.token}", b"x" * 100)
+
+    upload = await store.take("acme", offer.token, max_bytes=100)
+
+    assert (upload.size_bytes, upload.sha256) == (100, hashlib.sha256(b"x" * 100).digest())
+    assert await content(store, upload.name) == b"x" * 100
+    await store.withdraw("acme", offer.token)
+    assert place.names() == {upload.name}
+    with pytest.raises(InvalidInput, match="Nothing was sent"):
+        await store.take("acme", offer.token, max_bytes=100)
+
+
+async def test_a_copy_that_has_grown_meanwhile_is_refused_and_removed(s3, monkeypatch):
+    place = Bucket(s3)
+    store = place.store(Deployment())
+    offer = await store.offer("acme")
+    await store._write(f"sent/acme/{offer.token}", b"x" * 100)
+
+    async def smaller(*_):
+        return {"size": 1}
+
+    monkeypatch.setattr("obstore.head_async", smaller)
+    with pytest.raises(TooLarge):
+        await store.take("acme", offer.token, max_bytes=99)
+
+    assert place.names() == {f"sent/acme/{offer.token}"}
+
+
+async def test_a_store_that_fails_while_a_stream_comes_ends_it(s3):
+    place = Bucket(s3)
+    store = place.store(Deployment())
+    came = []
+
+    async def stream():
+        async for piece in pieces(10 * LARGE):
+            came.append(len(piece))
+            yield piece
+
+    await store.require_own()
+    with s3.forbidding(), pytest.raises(Unavailable, match="refuses the credentials"):
+        await store.store(stream(), max_bytes=100 * LARGE)
+
+    assert sum(came) < 5 * LARGE

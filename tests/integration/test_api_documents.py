@@ -44,14 +44,14 @@ async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, s
 
 async def test_the_row_is_there_before_the_bell_rings(client, monkeypatch):
     order = []
-    submit_ = Documents.submit
+    submit_ = Documents.submit_many
 
     async def noted(self, new):
         submission = await submit_(self, new)
         order.append("row")
         return submission
 
-    monkeypatch.setattr(Documents, "submit", noted)
+    monkeypatch.setattr(Documents, "submit_many", noted)
     monkeypatch.setattr("shared.broker.wakeups.Wakeups.wake", lambda *_: order.append("ring"))
 
     await submit(client)
@@ -221,7 +221,7 @@ async def test_a_ledger_that_is_away_is_told_and_leaves_no_file(client, services
     async def away(*_, **__):
         raise Unavailable("the ledger is away", component="ledger")
 
-    monkeypatch.setattr(Documents, "submit", away)
+    monkeypatch.setattr(Documents, "submit_many", away)
     reply = await client.post("/v1/documents", **request_)
 
     assert reply.status_code == 503
@@ -246,13 +246,13 @@ async def test_a_full_disk_is_told_and_leaves_nothing(*, client, services, setti
 
 
 async def test_a_file_that_a_lost_commit_may_have_named_is_kept(client, services, settings, monkeypatch):
-    commit = Documents.submit
+    commit = Documents.submit_many
 
     async def lost(self, new):
         await commit(self, new)
         raise Unavailable("the ledger went away during the commit", component="ledger")
 
-    monkeypatch.setattr(Documents, "submit", lost)
+    monkeypatch.setattr(Documents, "submit_many", lost)
     reply = await client.post("/v1/documents", json=JSON)
 
     assert reply.status_code == 503

@@ -14,7 +14,7 @@ from shared.domain.records import ChunkState, DocumentState, NewChunk
 from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, content_key
-from shared.ledger import Work
+from shared.ledger import Work, documents
 
 NOW = timedelta()
 
@@ -352,11 +352,32 @@ async def test_a_replacement_of_what_is_being_deleted_begins_anew(services, libr
     assert (await adding).id != document.id
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_documents_that_are_handed_in_together_are_locked_in_the_order_of_their_names(services, library, known):
+    """Two who write the same documents would else wait for each other."""
+    if known:
+        for name in ("a", "b"):
+            await library.add("nothing", name)
+    ours = [await library.new(text_, name) for text_, name in (("one", "a"), ("one", "b"))]
+    theirs = [await library.new(text_, name) for text_, name in (("two", "b"), ("two", "a"))]
+
+    async with services.database.begin() as connection:
+        await documents._write(connection, ours[:1])
+        writing = asyncio.create_task(services.ledger.documents.submit_many(theirs))
+        await waits_for_a_lock(services)
+        async with asyncio.timeout(0.5):  # PostgreSQL looks for deadlocks after a second
+            await documents._write(connection, ours[1:])
+
+    written = await writing
+    assert [(each.accepted, each.document.external_id) for each in written] == [(True, "b"), (True, "a")]
+    assert {each.document.version for each in written} == {3 if known else 2}
+
+
 async def test_any_number_of_uploads_can_be_asked_for(services, library):
     await library.add("one")
     (kept,) = (path.name for path in (services.settings.data_dir / "uploads").glob("??/*"))
 
-    assert await services.ledger.documents.uploads_in_use([kept, *(uuid4().hex for _ in range(40_000))]) == {kept}
+    assert await services.ledger.documents.stored_in_use([kept, *(uuid4().hex for _ in range(40_000))]) == {kept}
 
 
 async def waits_for_a_lock(services):

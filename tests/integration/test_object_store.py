@@ -1,13 +1,20 @@
-"""Documents whose bytes are in an object store, from their upload until they are found."""
+"""Documents whose bytes are in an object store, from their upload until they are found; and the page that says how."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from shared.maintenance.orphans import Orphans
+from shared.settings import load
 from shared.storage.opening import open_uploads
-from tests.api import calling, work
+from tests.api import as_tenant, calling, with_keys, work
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "object-store.md"
+LAMP = b"# Lamp\n\nThe lamp burns."
 
 
 @pytest.fixture
@@ -15,10 +22,8 @@ def bucket(s3):
     return s3.make(f"bucket-{uuid4().hex}")
 
 
-@pytest.fixture
-async def stored(services, s3, bucket):
-    """The services over a store in a bucket."""
-    uploads = open_uploads(bucket, s3.options(), services.settings.data_dir, services.ledger.deployment)
+def over(services, uploads):
+    """The services over another store."""
     return replace(
         services,
         uploads=uploads,
@@ -28,25 +33,170 @@ async def stored(services, s3, bucket):
     )
 
 
+@pytest.fixture
+def stored(services, s3, bucket):
+    """The services over a store in a bucket."""
+    folder = services.settings.data_dir
+    return over(services, open_uploads(bucket, s3.options(), folder, services.ledger.deployment))
+
+
+@pytest.fixture
+async def client(settings, stored):
+    async with calling(settings, stored) as client:
+        yield client
+
+
 def objects(s3, bucket):
     return [key for key in s3.keys(bucket.split("/")[2]) if "/." not in key]
 
 
-async def test_a_document_is_found_by_its_text_and_its_bytes_go_with_it(stored, settings, s3, bucket):
-    async with calling(settings, stored) as client:
-        handed_in = await client.post("/v1/documents", files={"file": ("lamp.md", b"# Lamp\n\nThe lamp burns.")})
-        assert handed_in.status_code == 202
-        assert len(objects(s3, bucket)) == 1
+async def found(client):
+    reply = await client.post("/v1/retrieve", json={"question": "Does the lamp burn?"})
+    return [chunk["external_id"] for chunk in reply.json()["chunks"]]
 
-        await work(stored)
-        found = await client.post("/v1/retrieve", json={"question": "Does the lamp burn?"})
-        assert [chunk["external_id"] for chunk in found.json()["chunks"]] == ["lamp.md"]
 
-        same = await client.post("/v1/documents", files={"file": ("lamp.md", b"# Lamp\n\nThe lamp burns.")})
-        assert same.status_code == 200
-        assert len(objects(s3, bucket)) == 1
+async def test_a_document_is_found_by_its_text_and_its_bytes_go_with_it(client, stored, s3, bucket):
+    handed_in = await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
+    assert handed_in.status_code == 202
+    assert len(objects(s3, bucket)) == 1
 
-        assert (await client.delete(f"/v1/documents/{handed_in.json()['document_id']}")).status_code == 204
-        await stored.cleaner.clean()
-        await stored.cleaner.clean()
+    await work(stored)
+    assert await found(client) == ["lamp.md"]
+
+    same = await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
+    assert same.status_code == 200
+    assert len(objects(s3, bucket)) == 1
+
+    assert (await client.delete(f"/v1/documents/{handed_in.json()['document_id']}")).status_code == 204
+    await stored.cleaner.clean()
+    await stored.cleaner.clean()
     assert objects(s3, bucket) == []
+
+
+async def test_documents_of_a_batch_are_read_from_their_pack(client, stored, s3, bucket):
+    batch = b'{"external_id": "lamp", "text": "The lamp burns."}\n{"external_id": "bell", "text": "The bell rings."}\n'
+    reply = await client.post("/v1/documents:batch", content=batch, headers={"content-type": "application/x-ndjson"})
+    assert reply.content.count(b'"status":202') == 2
+    assert len(objects(s3, bucket)) == 1
+
+    await work(stored)
+
+    assert sorted(await found(client)) == ["bell", "lamp"]
+
+
+async def offered(client, **headers):
+    reply = await client.post("/v1/uploads", headers=headers)
+    assert reply.status_code == 201, reply.text
+    return reply.json()
+
+
+async def send(offer, content):
+    async with httpx.AsyncClient(trust_env=False) as browser:
+        reply = await browser.request(offer["method"], offer["url"], headers=offer["headers"], content=content)
+        return reply.status_code
+
+
+async def test_bytes_that_were_sent_to_the_store_become_a_document(client, stored, s3, bucket):
+    offer = await offered(client)
+    assert await send(offer, LAMP) == 200
+
+    body = {"upload": offer["upload"], "filename": "lamp.md"}
+    handed_in = await client.post("/v1/documents", json=body)
+    assert (handed_in.status_code, handed_in.json()["external_id"]) == (202, "lamp.md")
+    await send(offer, b"something else")  # the address holds on, the document does not change
+    await work(stored)
+
+    assert await found(client) == ["lamp.md"]
+    same = await client.post("/v1/documents", json={"text": LAMP.decode(), "filename": "lamp.md"})
+    assert (same.status_code, same.json()["document_id"]) == (200, handed_in.json()["document_id"])
+
+
+async def test_an_address_is_empty_when_its_document_is_handed_in(client, s3, bucket):
+    offer = await offered(client)
+    await send(offer, LAMP)
+    body = {"upload": offer["upload"]}
+    assert (await client.post("/v1/documents", json=body)).status_code == 202
+    assert len(objects(s3, bucket)) == 1
+
+    again = await client.post("/v1/documents", json=body)
+    assert (again.status_code, again.json()["field"]) == (422, "upload")
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [(None, 422), (b"", 422), (b"x" * 2_001, 413)],
+)
+async def test_what_was_sent_is_checked_and_nothing_is_left(*, settings, stored, s3, bucket, content, status):
+    async with calling(settings.model_copy(update={"max_upload_bytes": 2_000}), stored) as client:
+        offer = await offered(client)
+        if content is not None:
+            await send(offer, content)
+        reply = await client.post("/v1/documents", json={"upload": offer["upload"]})
+
+    assert reply.status_code == status
+    assert len(objects(s3, bucket)) == (content is not None)  # what was sent alone, until it is tidied
+    assert set((await stored.orphans.count()).orphans) == {
+        f"sent/default/{offer['upload']}" for _ in range(content is not None)
+    }
+
+
+async def test_nobody_can_name_what_another_tenant_sent(settings, stored):
+    async with calling(with_keys(settings), stored) as client:
+        offer = await offered(client, **as_tenant("alice"))
+        await send(offer, LAMP)
+        assert "/sent/alice/" in offer["url"]
+        for token in (offer["upload"], f"../alice/{offer['upload']}", "", "a" * 32):
+            reply = await client.post("/v1/documents", json={"upload": token}, headers=as_tenant("bob"))
+            assert (reply.status_code, reply.json()["field"]) == (422, "upload")
+        hers = await client.post("/v1/documents", json={"upload": offer["upload"]}, headers=as_tenant("alice"))
+        assert hers.status_code == 202
+
+
+async def test_a_document_has_one_content(client):
+    for body in ({"upload": "a" * 32, "text": "a"}, {"upload": None}):
+        reply = await client.post("/v1/documents", json=body)
+        assert (reply.status_code, "once" in reply.json()["detail"]) == (422, True)
+
+
+async def test_a_folder_has_no_addresses(services, settings):
+    async with calling(settings, services) as client:
+        for reply in (
+            await client.post("/v1/uploads"),
+            await client.post("/v1/documents", json={"upload": "a" * 32}),
+        ):
+            assert (reply.status_code, "which has no addresses" in reply.json()["detail"]) == (409, True)
+
+
+async def test_what_the_page_says_of_another_server_works(services, settings, s3, bucket, monkeypatch):
+    for line in settings_of("How do I use MinIO"):
+        name, _, value = line.partition("=")
+        monkeypatch.setenv(
+            name,
+            value.replace("s3://my-bucket/foreask", bucket).replace("http://minio:9000", s3.url).replace("…", "key"),
+        )
+
+    read = load()
+    uploads = open_uploads(read.store_url, read.store_config(), settings.data_dir, services.ledger.deployment)
+
+    await uploads.ready()
+    assert objects(s3, bucket) == []
+
+
+async def test_what_the_page_says_of_moving_works(services, stored, settings, s3, bucket):
+    async with calling(settings, services) as client:
+        await client.post("/v1/documents", files={"file": ("lamp.md", LAMP)})
+    folder = services.settings.data_dir / "uploads"
+    for path in [*folder.glob("??/*"), folder / ".foreask-deployment"]:
+        httpx.put(f"{s3.url}/{bucket.removeprefix('s3://')}/{path.name}", content=path.read_bytes(), trust_env=False)
+
+    async with calling(settings, stored) as client:
+        await work(stored)
+        assert await found(client) == ["lamp.md"]
+
+
+def settings_of(question):
+    """The lines of settings under a question of the page."""
+    (section,) = re.findall(rf"^## {question}[^\n]*\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^    (FOREASK_\w+=.*)$", section, re.MULTILINE)
+    assert lines
+    return lines

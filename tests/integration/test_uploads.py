@@ -253,7 +253,7 @@ async def test_the_command_line_shows_what_would_go_and_lets_it_go(services, set
 
     a_day_later(monkeypatch)
     await asyncio.to_thread(command.check, delete=False)
-    assert "is FOREASK_DATABASE_URL the ledger of this folder?" in capsys.readouterr().out
+    assert "is FOREASK_DATABASE_URL the ledger of this store?" in capsys.readouterr().out
     assert files(services) == lost
 
     await asyncio.to_thread(command.check, delete=True)

@@ -160,7 +160,7 @@ def _document_versions() -> None:
     op.create_index(
         "ix_document_versions_obsolete", "document_versions", ["document_id"], postgresql_where=sa.text("obsolete")
     )
-    op.create_index("ix_document_versions_upload", "document_versions", ["upload"])
+    op.create_index("ix_document_versions_stored_in", "document_versions", [sa.text("split_part(upload, '#', 1)")])
 
 
 def _chunks() -> None:

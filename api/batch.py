@@ -1,0 +1,190 @@
+"""Many small documents in one request: lines are read, stored in packs, and answered in their order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+
+from api.http.bodies import decode_beside, parse_json, validate_as
+from api.http.lines import Line
+from api.http.openapi import NDJSON
+from api.http.problems import log_failure, problem_of
+from api.http.replies import encode
+from api.intake import LANES, content_of, filename_of, media_type_of, new_document, submit
+from api.schemas.documents import BatchLine
+from api.upload_guard import UploadGuard
+from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
+from shared.domain.records import Collection, NewDocument
+from shared.ledger.documents import Submission
+from shared.services.api import ApiServices
+from shared.storage.uploads import Upload, too_large
+
+MEDIA_TYPES = {NDJSON, "application/jsonl", "application/ndjson", "application/jsonlines"}
+MOST_BYTES = 1 << 30  # of a request
+_MOST_LINES = 10_000  # of a request: their answers may all have to wait in memory, 3 MB
+_GROUP_LINES = 200  # stored in one pack and written in one transaction
+_GROUP_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A document that a line describes; its bytes are not stored yet."""
+
+    line: int
+    new: NewDocument
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    line: int
+    external_id: str | None
+    error: ForeaskError
+
+
+class Batch:
+    """The documents of one request.
+
+    Args:
+        services: where they go.
+        collection: which they belong to.
+        path: of the request; the log names it.
+    """
+
+    def __init__(self, services: ApiServices, collection: Collection, path: str) -> None:
+        self._services = services
+        self._collection = collection
+        self._path = path
+        self._stopped: Transient | None = None  # what is away: further lines would wait for it in vain
+
+    async def receive(self, lines: AsyncGenerator[Line, None]) -> AsyncGenerator[bytes, None]:
+        """Take in the lines, and yield the lines that answer them.
+
+        A document whose line is answered is durable. The reply has begun with status 200, so an error that ends the
+        request is a line too: the last one.
+        """
+        last = 0
+        try:
+            async with aclosing(_groups(lines)) as groups:
+                async for group in groups:
+                    yield await self._take(group)
+                    last = group[-1].number
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001  only a line can still report it
+            if not isinstance(error, Rejected):
+                log_failure(error, self._path)
+            yield _encode([_problem(last + 1, None, error)])
+
+    async def _take(self, group: Sequence[Line]) -> bytes:
+        size = sum(len(line.content or b"") for line in group)
+        read = await decode_beside(size, partial(self._read, group))
+        documents = [each for each in read if isinstance(each, _Document)]
+        submissions = await self._submit(documents) if documents else {}
+        return _encode([_answer(each, submissions) for each in read])
+
+    def _read(self, group: Sequence[Line]) -> list[_Document | _Refusal]:
+        return [self._read_line(line) for line in group]
+
+    def _read_line(self, line: Line) -> _Document | _Refusal:
+        external_id = None
+        try:
+            if line.content is None:
+                most = self._services.settings.max_json_bytes
+                raise TooLarge(f"The line is longer than {most:,} bytes (FOREASK_MAX_JSON_BYTES).")
+            value = parse_json(line.content)
+            external_id = _external_id(value)
+            return self._read_document(line.number, validate_as(BatchLine, value))
+        except Rejected as error:
+            return _Refusal(line.number, external_id, error)
+
+    def _read_document(self, line: int, body: BatchLine) -> _Document:
+        content = content_of(body)
+        if len(content) > self._services.settings.max_upload_bytes:
+            raise too_large(self._services.settings.max_upload_bytes)
+        unstored = Upload("", len(content), hashlib.sha256(content).digest())
+        filename, media_type = filename_of(body.filename), media_type_of(body.media_type)
+        new = new_document(
+            body, unstored, self._collection, filename=filename, media_type=media_type, lane=LANES["bulk"]
+        )
+        return _Document(line, new, content)
+
+    async def _submit(self, documents: Sequence[_Document]) -> Mapping[int, Submission | ForeaskError]:
+        """Store documents and write their rows; return what became of each line."""
+        if self._stopped is not None:
+            return dict.fromkeys((document.line for document in documents), self._stopped)
+        try:
+            async with UploadGuard(self._services.uploads) as guard:
+                uploads = await guard.store_pack([document.content for document in documents])
+                stored = [
+                    replace(document.new, upload=upload.name)
+                    for document, upload in zip(documents, uploads, strict=True)
+                ]
+                submissions = await submit(stored, guard, self._services)
+        except ForeaskError as error:
+            log_failure(error, self._path)
+            if isinstance(error, Transient):
+                self._stopped = error
+            return dict.fromkeys((document.line for document in documents), error)
+        return {document.line: done for document, done in zip(documents, submissions, strict=True)}
+
+
+async def _groups(lines: AsyncGenerator[Line, None]) -> AsyncGenerator[list[Line], None]:
+    """Yield lines in groups that are worked on together, and are in memory together.
+
+    Raises:
+        TooLarge: there are more lines than a request may have; the client has sent them all when it is told so.
+    """
+    group, size, count = list[Line](), 0, 0
+    async with aclosing(lines):
+        async for line in lines:
+            count += 1
+            if count <= _MOST_LINES:
+                group.append(line)
+                size += len(line.content or b"")
+            if group and (len(group) == _GROUP_LINES or size >= _GROUP_BYTES):
+                yield group
+                group, size = [], 0
+    if group:
+        yield group
+    if count > _MOST_LINES:
+        raise TooLarge(f"A batch has at most {_MOST_LINES:,} documents: send those from here on by themselves.")
+
+
+def _answer(read: _Document | _Refusal, submissions: Mapping[int, Submission | ForeaskError]) -> dict[str, Any]:
+    if isinstance(read, _Refusal):
+        return _problem(read.line, read.external_id, read.error)
+    done = submissions[read.line]
+    if isinstance(done, ForeaskError):
+        return _problem(read.line, read.new.external_id, done)
+    document = done.document
+    return {
+        "line": read.line,
+        "status": 202 if done.accepted else 200,
+        "external_id": document.external_id,
+        "document_id": str(document.id),  # the driver has a UUID of its own, which orjson does not know
+        "state": document.state,
+        "version": document.version,
+    }
+
+
+def _problem(line: int, external_id: str | None, error: Exception) -> dict[str, Any]:
+    problem = problem_of(error)
+    named = {} if external_id is None else {"external_id": external_id}
+    return {"line": line, "status": problem["status"], **named, "error": problem}
+
+
+def _external_id(value: object) -> str | None:
+    """What a line calls its document, where that can be told."""
+    name = value.get("external_id") if isinstance(value, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _encode(results: Sequence[dict[str, Any]]) -> bytes:
+    return b"".join(encode(result) + b"\n" for result in results)

@@ -1,0 +1,83 @@
+"""Bodies and replies of one JSON object a line, both read and written piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api.http.openapi import NDJSON
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a request, without its end.
+
+    Args:
+        number: from 1 on; empty lines count too.
+        content: None: it was too long, and its bytes are gone.
+    """
+
+    number: int
+    content: bytes | None
+
+
+async def read_lines(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[Line, None]:
+    """Yield the lines of a body; empty ones are left out.
+
+    Args:
+        pieces: of the body.
+        max_bytes: the most bytes of a line: more of it is never in memory.
+    """
+    number, line, too_long = 1, bytearray(), False
+    async for piece in pieces:
+        parts = piece.split(b"\n")
+        for index, part in enumerate(parts):
+            if index:
+                if too_long or line.strip():
+                    yield Line(number, None if too_long else bytes(line))
+                number, too_long = number + 1, False
+                line.clear()
+            too_long = too_long or len(line) + len(part) > max_bytes
+            if too_long:
+                line.clear()
+            else:
+                line += part
+    if too_long or line.strip():
+        yield Line(number, None if too_long else bytes(line))
+
+
+class LineStream(Response):
+    """Lines as they come, while the request is still being read.
+
+    Most clients read nothing before they have sent everything. So nothing waits for the client to read: what it has not
+    read is kept in memory, and whoever makes the lines bounds their number.
+    """
+
+    # The class has no media type, or FastAPI would describe its replies as a text.
+    def __init__(self, results: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(headers={"content-type": NDJSON})
+        del self.headers["content-length"]
+        self._results = results
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive  # the results read the request
+        lines = asyncio.Queue[bytes]()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._make(lines))
+            body = await lines.get()  # a client that waits for "100 Continue" gets it before the reply begins
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            while body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                body = await lines.get()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _make(self, lines: asyncio.Queue[bytes]) -> None:
+        async with aclosing(self._results):
+            async for piece in self._results:
+                lines.put_nowait(piece)
+        lines.put_nowait(b"")

@@ -1,0 +1,285 @@
+"""Batches: many small documents in one request, each line answered as a request of its own would have been."""
+
+import asyncio
+import socket
+
+import orjson
+import pytest
+
+from api import batch
+from api.http.lines import read_lines
+from api.schemas.documents import BatchResult, DocumentView
+from shared.domain.errors import Unavailable
+from shared.ledger.documents import Documents
+from shared.storage.uploads import stored_in
+from tests.api import as_tenant, calling, left_behind, serving, with_keys, work
+
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+def lines(*documents):
+    return b"".join(
+        document if isinstance(document, bytes) else orjson.dumps(document) + b"\n" for document in documents
+    )
+
+
+def results(reply):
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    return [BatchResult.model_validate_json(line) for line in reply.content.splitlines()]
+
+
+async def hand_in(client, *documents, collection="default"):
+    return results(
+        await client.post(f"/v1/documents:batch?collection={collection}", content=lines(*documents), headers=NDJSON)
+    )
+
+
+def texts(count):
+    return [{"external_id": f"faq-{n:03}", "text": f"Question {n} is answered by number {n}."} for n in range(count)]
+
+
+async def test_each_line_is_answered_and_all_are_one_object(client, services, settings, wakes):
+    told = await hand_in(client, *texts(300), collection="faq")
+
+    assert [(result.line, result.status, result.external_id) for result in told] == [
+        (n + 1, 202, f"faq-{n:03}") for n in range(300)
+    ]
+    assert {(result.state, result.version) for result in told} == {("queued", 1)}
+    rows, files = await left_behind(services, settings)
+    assert (rows, len(files)) == (300, 2)  # two groups
+    assert set(wakes) == {"parse"}
+
+    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{told[7].document_id}")).content)
+    assert (shown.external_id, shown.collection, shown.size_bytes) == ("faq-007", "faq", 35)
+    async with services.database.begin() as connection:
+        lanes = (await connection.exec_driver_sql("SELECT DISTINCT lane FROM documents")).scalars().all()
+    assert lanes == [1]
+
+
+async def test_documents_of_a_batch_are_found(client, services):
+    await hand_in(
+        client,
+        {"external_id": "lamp", "text": "# Lamp\n\nThe lamp burns until dawn.", "filename": "lamp.md"},
+        {"text": "The bell rings at noon.", "title": "Bell", "metadata": {"kind": "bell"}, "questions": ["When?"]},
+    )
+    await work(services)
+
+    found = (await client.post("/v1/retrieve", json={"question": "Until when does the lamp burn?"})).json()["chunks"]
+    assert found[0]["external_id"] == "lamp"
+    assert {chunk["text"] for chunk in found} == {"# Lamp\n\nThe lamp burns until dawn.", "The bell rings at noon."}
+    assert [chunk["metadata"] for chunk in found if chunk["title"] == "Bell"] == [{"kind": "bell"}]
+
+
+async def test_the_same_batch_again_changes_nothing_and_leaves_no_object(client, services, settings):
+    first = await hand_in(client, *texts(5))
+    again = await hand_in(client, *texts(5))
+
+    assert [result.status for result in again] == [200] * 5
+    assert [result.document_id for result in again] == [result.document_id for result in first]
+    rows, files = await left_behind(services, settings)
+    assert (rows, len(files)) == (5, 1)
+
+
+async def test_a_line_is_the_same_document_as_a_request_of_its_own(client):
+    body = {"text": "One text.", "title": " A title ", "metadata": {"b": 1, "a": 2}, "questions": ["Why?"]}
+    (line,) = await hand_in(client, body)
+    alone = await client.post("/v1/documents", json=body)
+
+    assert (alone.status_code, alone.json()["document_id"]) == (200, str(line.document_id))
+    assert alone.json()["external_id"] == line.external_id
+
+
+async def test_a_changed_line_begins_the_next_version_and_its_pack_serves_the_others(client, services, settings):
+    first = await hand_in(client, *texts(3))
+    changed = texts(3)
+    changed[1]["text"] = "Another answer."
+
+    again = await hand_in(client, *changed)
+    assert [(result.status, result.version) for result in again] == [(200, 1), (202, 2), (200, 1)]
+    await services.cleaner.clean()
+    assert len((await left_behind(services, settings))[1]) == 2
+
+    for result in (first[0], first[2]):
+        await client.delete(f"/v1/documents/{result.document_id}")
+    await services.cleaner.clean()
+    await services.cleaner.clean()
+    _, (kept,) = await left_behind(services, settings)
+    async with services.database.begin() as connection:
+        (needed,) = (await connection.exec_driver_sql("SELECT upload FROM document_versions")).scalars()
+    assert stored_in(needed) == kept.name
+    assert (await services.orphans.count()).orphans == {}
+
+
+async def test_of_one_name_twice_the_second_counts(client):
+    told = await hand_in(client, *({"external_id": "a", "text": text} for text in ("one", "two", "two")))
+
+    assert [(result.status, result.version) for result in told] == [(202, 1), (202, 2), (200, 2)]
+    assert len({result.document_id for result in told}) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "field", "named"),
+    [
+        (b"{\n", 400, None, None),
+        (b"[]\n", 422, None, None),
+        (b'{"text": "a", "text2": "b"}\n', 422, "text2", None),
+        ({"external_id": "x"}, 422, None, "x"),
+        ({"external_id": "x", "text": "a", "content_base64": "YQ=="}, 422, None, "x"),
+        ({"external_id": "x", "text": " "}, 422, "text", "x"),
+        ({"external_id": "x", "content_base64": "???"}, 422, "content_base64", "x"),
+        ({"external_id": "x", "text": "a", "filename": "."}, 422, "filename", "x"),
+        ({"external_id": "x", "text": "a", "collection": "other"}, 422, "collection", "x"),
+        ({"external_id": "x", "text": "a\x00"}, 422, None, None),
+        ({"external_id": "x", "text": "a" * 2_001}, 413, None, "x"),
+        ({"external_id": "x", "text": "a" * 5_000}, 413, None, None),
+        ({"external_id": "x", "text": "a", "metadata": {"year": "next"}}, 422, "metadata.year", "x"),
+    ],
+)
+async def test_a_line_that_is_refused_stops_no_other_one(*, services, settings, provider, line, status, field, named):
+    small = settings.model_copy(update={"max_upload_bytes": 2_000, "max_json_bytes": 4_000})
+    async with calling(small, services) as client:
+        await client.put("/v1/collections/faq", json={"filterable": {"year": "integer"}})
+        told = await hand_in(client, *texts(1), line, b"\n", b"  \n", {"text": "last"}, collection="faq")
+
+    assert [(result.line, result.status) for result in told] == [(1, 202), (2, status), (5, 202)]
+    refused = told[1].error
+    assert (refused.status, refused.field) == (status, field)
+    assert refused.detail.endswith(".")
+    assert told[1].external_id == named
+    assert len((await left_behind(services, settings))[1]) == 1
+
+
+async def test_a_request_that_is_no_batch_is_refused_whole(client, settings, services):
+    address = "/v1/documents:batch"
+    assert (await client.post(address, content=b"{}")).status_code == 415
+    packed = await client.post(address, content=b"{}", headers=NDJSON | {"content-encoding": "gzip"})
+    assert packed.status_code == 415
+    huge = await client.post(address, content=b"{}", headers=NDJSON | {"content-length": str(1 << 40)})
+    assert huge.status_code == 413
+    assert (await client.post(f"{address}?collection=Ä", content=b"{}", headers=NDJSON)).status_code == 422
+    assert results(await client.post(address, content=b" \n\n", headers=NDJSON)) == []
+    async with calling(with_keys(settings), services) as other:
+        assert (await other.post(address, content=b"{}", headers=NDJSON)).status_code == 401
+        told = await other.post(address, content=lines(*texts(1)), headers=NDJSON | as_tenant("alice"))
+        assert [result.status for result in results(told)] == [202]
+        assert (await other.get("/v1/documents", headers=as_tenant("bob"))).json()["items"] == []
+
+
+async def test_more_lines_than_a_batch_has_are_told(client, monkeypatch):
+    monkeypatch.setattr(batch, "_MOST_LINES", 5)
+    monkeypatch.setattr(batch, "_GROUP_LINES", 2)
+
+    told = await hand_in(client, *texts(9))
+
+    assert [result.status for result in told] == [202] * 5 + [413]
+    assert (told[-1].line, "at most 5 documents" in told[-1].error.detail) == (6, True)
+
+
+async def test_a_store_that_is_away_is_asked_once_and_all_lines_are_answered(client, services, monkeypatch):
+    monkeypatch.setattr(batch, "_GROUP_LINES", 2)
+    asked = []
+
+    async def away(self, contents):
+        asked.append(len(contents))
+        raise Unavailable("the store is away.", component="uploads")
+
+    monkeypatch.setattr(type(services.uploads), "store_pack", away)
+    told = await hand_in(client, *texts(3), b"{\n", *texts(3))
+
+    assert [result.status for result in told] == [503, 503, 503, 400, 503, 503, 503]
+    assert told[0].error.component == "uploads"
+    assert asked == [2]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_pack_stays_where_a_lost_commit_may_have_named_it(client, services, settings, monkeypatch, committed):
+    commit = Documents.submit_many
+
+    async def lost(self, new):
+        if committed:
+            await commit(self, new)
+        raise Unavailable("the ledger went away during the commit", component="ledger")
+
+    monkeypatch.setattr(Documents, "submit_many", lost)
+    told = await hand_in(client, *texts(3))
+
+    assert [result.status for result in told] == [503] * 3
+    rows, files = await left_behind(services, settings)
+    assert (rows, len(files)) == ((3, 1) if committed else (0, 0))
+
+
+async def test_batches_of_the_same_names_at_once_are_all_taken(client, services):
+    documents = texts(120)
+    mixed = [documents, documents[::-1], documents[60:] + documents[:60]]
+    for number in range(3):
+        changed = [[d | {"text": f"{d['text']} {number} {n}"} for d in order] for n, order in enumerate(mixed)]
+        told = await asyncio.gather(*(hand_in(client, *one) for one in changed))
+        assert {result.status for one in told for result in one} == {202}
+
+    async with services.database.begin() as connection:
+        versions = (await connection.exec_driver_sql("SELECT DISTINCT version FROM documents")).scalars().all()
+    assert versions == [9]
+
+
+async def test_lines_are_answered_while_others_are_sent_and_a_client_that_goes_leaves_whole_groups(
+    services, settings, provider, monkeypatch
+):
+    monkeypatch.setattr(batch, "_GROUP_LINES", 2)
+    sent = asyncio.Event()
+
+    async def body():
+        yield lines(*texts(2))
+        sent.set()
+        await asyncio.sleep(0.05)
+        yield lines(*texts(5)[2:])[:-9]
+        await asyncio.sleep(0.1)
+        raise ConnectionAbortedError
+
+    async with serving(settings, services) as client:
+        with pytest.raises(ConnectionAbortedError):
+            await client.post("/v1/documents:batch", content=body(), headers=NDJSON)
+        for _ in range(100):
+            rows, files = await left_behind(services, settings)
+            if rows >= 4:
+                break
+            await asyncio.sleep(0.02)
+
+    assert sent.is_set()
+    assert (rows, len(files)) == (4, 2)
+
+
+async def test_answers_that_nobody_reads_hold_up_no_reading(services, settings, provider, monkeypatch):
+    """A client that reads only when all is sent: its socket is full of answers long before."""
+    monkeypatch.setattr(batch, "_GROUP_LINES", 50)
+    async with serving(settings, services) as client:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connection.connect(("127.0.0.1", client.base_url.port))
+        reader, writer = await asyncio.open_connection(sock=connection)
+        content = b"".join(
+            b'{"external_id": "' + b"n" * 480 + b'", "x": "' + b"x" * 3_000 + b'"}\n' for _ in range(9_000)
+        )
+        writer.write(
+            b"POST /v1/documents:batch HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+            b"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n" % len(content)
+        )
+        async with asyncio.timeout(30):
+            writer.write(content)
+            await writer.drain()
+            reply = await reader.read(-1)
+        writer.close()
+
+    assert reply.count(b'"status":422') >= 9_000
+
+
+async def test_lines_are_the_same_in_whatever_pieces_they_come():
+    body = b'{"a": 1}\r\n\n' + b"x" * 30 + b"\n" + b"\n" + b"y" * 11 + b"\nlast"
+
+    async def pieces(size):
+        for start in range(0, len(body), size):
+            yield body[start : start + size]
+
+    expected = [(1, b'{"a": 1}\r'), (3, None), (5, None), (6, b"last")]
+    for size in (1, 2, 7, 31, 1_000):
+        assert [(line.number, line.content) async for line in read_lines(pieces(size), 10)] == expected
