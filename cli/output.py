@@ -124,7 +124,8 @@ def status(health: Json, work: Json | None, collections: list[Json]) -> Renderab
         parts.add_row(name, _state(state))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        sections += [_stages(work), *_unserved(work), _pace(work), _limits(work["limits"]), *_usage(work)]
+        sections += [_stages(work), *_unserved(work), _pace(work), _limits(work["limits"])]
+        sections += [*_usage(work), *_estimates(work)]
     return Group(*sections, collections_table(collections))
 
 
@@ -165,8 +166,28 @@ def _usage(work: Json) -> list[Table]:
     for of in work["usage"]:
         tokens = (f"{of['prompt_tokens']:,}", f"{of['completion_tokens']:,}")
         name = f"{of['collection'] or '(gone)'}: {of['kind']}"
-        table.add_row(escape(name), escape(of["model"]), f"{of['calls']:,}", *tokens, f"{of['cost']:,.4f}")
+        table.add_row(escape(name), escape(of["model"]), f"{of['calls']:,}", *tokens, _cost(of["cost"]))
     return [table] if work["usage"] else []
+
+
+def _cost(cost: float | None) -> str:
+    return "unknown" if cost is None else f"{cost:,.4f}"
+
+
+def _estimates(work: Json) -> list[Table]:
+    """Return a line for each number of the last loads' estimates, with what came."""
+    if not work["estimates"]:
+        return []
+    table = _table("load", "", "calls", "prompt tokens", "completion tokens", "embedding tokens")
+    for kept in work["estimates"]:
+        load = f"{kept['collection']}, {kept['at'][:16].replace('T', ' ')}"
+        table.add_row(escape(load), "estimated", *_numbers(kept["estimate"]))
+        table.add_row("", "came", *_numbers(kept["since"]))
+    return [table]
+
+
+def _numbers(of: Json) -> list[str]:
+    return [f"{of[name]:,}" for name in ("calls", "prompt_tokens", "completion_tokens", "embedding_tokens")]
 
 
 def _hold(limit: Json) -> str:

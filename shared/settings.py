@@ -261,8 +261,12 @@ class Settings(BaseSettings):
     )
     llm_timeout: Duration = timedelta(seconds=120)
     llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per generate worker")
-    llm_input_price: float = Field(0.0, ge=0, description="price of a million prompt tokens")
-    llm_output_price: float = Field(0.0, ge=0, description="price of a million completion tokens")
+    llm_input_price: float | None = Field(
+        None,
+        ge=0,
+        description="price of a million prompt tokens; default: the list price in dollars",
+    )
+    llm_output_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
     llm_requests_per_minute: PositiveInt | None = Field(None, description="kept by the whole pool")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="prompts and replies")
     answering: Literal["generative", "extractive"] | None = Field(
@@ -285,7 +289,7 @@ class Settings(BaseSettings):
     embedding_model: str | None = None
     embedding_dimensions: PositiveInt | None = Field(None, description="asked of the model where not given")
     embedding_timeout: Duration = timedelta(seconds=120)
-    embedding_price: float = Field(0.0, ge=0, description="price of a million tokens")
+    embedding_price: float | None = Field(None, ge=0, description="price of a million tokens")
     embedding_requests_per_minute: PositiveInt | None = None
     embedding_tokens_per_minute: PositiveInt | None = None
 

@@ -69,7 +69,7 @@ async def put(
     `filterable` fields are added before the first document; those that are declared stay.
     """
     change = await read_json(request, CollectionChange)
-    _require_sizes_fit(change, services.settings)
+    require_sizes_fit(change, services.settings)
     before = await collection_cache.find(tenant, name)
     collection = await services.ledger.collections.ensure(
         tenant,
@@ -106,7 +106,7 @@ def _options_view(options: CollectionOptions) -> CollectionOptionsView:
     return CollectionOptionsView(**dataclasses.asdict(options) | {"filterable": dict(options.filterable)})
 
 
-def _require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
+def require_sizes_fit(change: CollectionChange, settings: Settings) -> None:
     most = change.chunk_max_chars or settings.chunk_max_chars
     overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars
     if overlap * 2 > most:

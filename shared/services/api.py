@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shared.broker.wakeups import Wakeups
+from shared.estimates.estimator import Estimator
 from shared.ledger import Ledger
 from shared.ledger.database import Database
 from shared.providers.limiter.limiter import Limiter
@@ -51,20 +52,25 @@ class ApiServices:
     index: Index
     wakeups: Wakeups
     limiters: Limiters
+    estimator: Estimator
     retriever: Retriever
     calibrator: Calibrator
     answerer_for: Callable[[str], Answerer]
 
 
 def assemble(parts: Parts) -> ApiServices:
+    limiters = Limiters(llm=parts.llm_limiter, embedding=parts.embedding_limiter)
+    ledger = parts.ledger
+    estimator = Estimator(parts.settings, ledger.collections, ledger.estimates, parts.chat.name, limiters.usage)
     return ApiServices(
         settings=parts.settings,
         database=parts.database,
-        ledger=parts.ledger,
+        ledger=ledger,
         uploads=parts.uploads,
         index=parts.index,
         wakeups=parts.wakeups,
-        limiters=Limiters(llm=parts.llm_limiter, embedding=parts.embedding_limiter),
+        limiters=limiters,
+        estimator=estimator,
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),
         answerer_for=answerer_of(parts),

@@ -20,6 +20,7 @@ from shared.ledger import (
     DeadLetters,
     DeploymentIdentity,
     Documents,
+    Estimates,
     Feedback,
     Ledger,
     QueryLog,
@@ -80,6 +81,7 @@ class Parts:
             feedback=Feedback(database),
             calibrations=Calibrations(database),
             costs=Costs(database),
+            estimates=Estimates(database),
             tallies=Tallies(database),
         )
 
