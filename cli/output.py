@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.client import Event, Json
+from cli.corpus_ingestion import CorpusLoad
 from cli.explained import print_explanation
 from cli.ingestion import UploadBatch
 from shared.domain.errors import Unavailable
@@ -225,6 +226,35 @@ def print_batch(console: Console, batch: UploadBatch) -> None:
     refused = f", {len(batch.refused)} not taken" if batch.refused else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
     say(console, f"{batch.total} files: {counts or 'none handed in'}{refused}")
+
+
+def estimate_line(estimate: Json) -> str:
+    """Say in a line what a load will cost."""
+    tokens = f"{estimate['prompt_tokens']:,} tokens of prompts, {estimate['completion_tokens']:,} of replies"
+    parts = [
+        f"{estimate['documents']:,} documents, {estimate['chunks']:,} chunks",
+        f"{estimate['calls']:,} calls of the language model ({tokens})",
+        f"{estimate['embeddings']:,} embeddings ({estimate['embedding_tokens']:,} tokens)",
+    ]
+    costs = [estimate[name] for name in ("llm_cost", "embedding_cost") if estimate[name] is not None]
+    unknown = [
+        name for name, cost in (("calls", "llm_cost"), ("embeddings", "embedding_cost")) if estimate[cost] is None
+    ]
+    if costs:
+        parts.append(f"costs {sum(costs):,.2f}" + (f" without {unknown[0]}, whose price is unknown" if unknown else ""))
+    if estimate["seconds"] is not None:
+        parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
+    return f"{'estimate' if estimate['exact'] else 'about'}: " + "; ".join(parts)
+
+
+def print_load(console: Console, load: CorpusLoad) -> None:
+    """Print the result of a corpus: refused rows, and the counts."""
+    for number, reason in load.reasons.items():
+        say(console, f"row {number:,} was not taken: {reason}")
+    if load.refused > len(load.reasons):
+        say(console, f"and {load.refused - len(load.reasons):,} more")
+    refused = f", {load.refused:,} not taken" if load.refused else ""
+    say(console, f"{load.total:,} rows: {load.accepted:,} new, {load.unchanged:,} unchanged{refused}")
 
 
 def print_dead(console: Console, letters: Iterable[Json], reasons: list[Json]) -> None:
