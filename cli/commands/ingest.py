@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cli.client import Client
-    from cli.corpus import Columns, Corpus
+    from cli.corpus import Corpus
     from cli.corpus_ingestion import CorpusLoad
     from cli.files import Selection
     from cli.ingestion import Until, UploadBatch
@@ -84,7 +84,7 @@ def ingest(
 
     names = tuple(name.strip() for name in (metadata or "").split(",") if name.strip())
     columns = corpora.Columns(id_column, text, title, names, questions)
-    corpus = _corpus(paths, columns)
+    corpus = corpora.corpus_in(paths, columns)
     console = console_of()
     with client_of(url, key) as client:
         if corpus is not None:
@@ -92,12 +92,6 @@ def ingest(
         else:
             selection = files.select(paths, include=include or (), exclude=exclude or ())
             _take_files(client, console, selection, collection=collection, lane=lane, wait=wait, yes=yes)
-
-
-def _corpus(paths: list[str], columns: Columns) -> Corpus | None:
-    from cli.corpus import corpus_in
-
-    return corpus_in(paths, columns)
 
 
 def _take_files(
@@ -133,11 +127,12 @@ def _take_files(
 def _agree_to_files(client: Client, console: Console, selection: Selection, collection: str, *, yes: bool) -> None:
     from cli import estimates, output
 
-    if len(selection.files) <= estimates.FEW_FILES:
+    files = len(selection.files)
+    if files <= estimates.FEW_FILES:
         return
     documents, left_out = estimates.of_files(selection.files)
     if left_out:
-        output.say(console, f"not estimated: {left_out:,} files whose text is unknown before they are read")
+        output.say(console, f"not estimated: {left_out:,} of {files:,} files, whose text is unknown before it is read")
     if documents is not None and not estimates.agreed(client, console, collection, documents, yes=yes):
         raise typer.Exit(NOT_TAKEN)
 

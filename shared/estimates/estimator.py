@@ -28,8 +28,11 @@ from shared.ledger import Collections, Estimates
 from shared.providers.limiter.usage import LimitUse
 from shared.settings import Settings
 
-MOST_DOCUMENTS = 50_000
-"""Of a collection with more documents as many are counted, which are drawn by chance, and stand for the others."""
+MOST_DOCUMENTS = 200_000
+"""Of a collection with more documents as many are counted, which are drawn by chance, and stand for the others.
+
+The key of a chunk takes 13 microseconds; a document of 20 chunks is divided again in less than a millisecond.
+"""
 
 _UNPARSED = (DocumentState.QUEUED, DocumentState.PARSING)
 _MEAN_FILL = (1 + EARLIEST_CUT) / 2  # of a chunk of a long text
