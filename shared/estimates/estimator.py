@@ -79,7 +79,7 @@ class Estimator:
         collections: the ledger's.
         ledger: what estimates are made of.
         model: the language model.
-        limits: reads the limits of a tenant.
+        limits: reads the limits of a tenant and of an embedding model.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Estimator:
         collections: Collections,
         ledger: Estimates,
         model: str,
-        limits: Callable[[str], Awaitable[Sequence[LimitUse]]],
+        limits: Callable[[str, str], Awaitable[Sequence[LimitUse]]],
     ) -> None:
         self._settings = settings
         self._collections = collections
@@ -178,7 +178,7 @@ class Estimator:
         self, tenant: str, count: Count, ratios: Ratios, options: CollectionOptions, embedding: str, *, exact: bool
     ) -> Estimate:
         come_to = amounts(count, ratios, prepends=bool(options.prepend_questions))
-        seconds, tightest = await self._duration(tenant, come_to) or (None, None)
+        seconds, tightest = await self._duration(tenant, embedding, come_to) or (None, None)
         return Estimate(
             documents=come_to.documents,
             chunks=come_to.chunks,
@@ -195,9 +195,9 @@ class Estimator:
             tightest=tightest,
         )
 
-    async def _duration(self, tenant: str, come_to: Amounts) -> tuple[float, str] | None:
+    async def _duration(self, tenant: str, embedding: str, come_to: Amounts) -> tuple[float, str] | None:
         try:
-            return duration(come_to, await self._limits(tenant))
+            return duration(come_to, await self._limits(tenant, embedding))
         except Transient:  # the broker has the pace of the last calls
             return None
 

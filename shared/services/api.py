@@ -27,6 +27,7 @@ class Limiters:
 
     llm: Limiter
     embedding: Limiter
+    embedding_name: str
 
     async def usage(self, tenant: str) -> list[LimitUse]:
         """How much of every limit is used, as the tenant may see it.
@@ -35,6 +36,14 @@ class Limiters:
             Unavailable: the broker is away.
         """
         return await self.llm.usage(tenant) + await self.embedding.usage(tenant)
+
+    async def of_load(self, tenant: str, embedding: str) -> list[LimitUse]:
+        """The limits of a load that is embedded with this model.
+
+        Raises:
+            Unavailable: the broker is away.
+        """
+        return await self.usage(tenant) if embedding == self.embedding_name else await self.llm.usage(tenant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +68,9 @@ class ApiServices:
 
 
 def assemble(parts: Parts) -> ApiServices:
-    limiters = Limiters(llm=parts.llm_limiter, embedding=parts.embedding_limiter)
+    limiters = Limiters(parts.llm_limiter, parts.embedding_limiter, parts.embedder.name)
     ledger = parts.ledger
-    estimator = Estimator(parts.settings, ledger.collections, ledger.estimates, parts.chat.name, limiters.usage)
+    estimator = Estimator(parts.settings, ledger.collections, ledger.estimates, parts.chat.name, limiters.of_load)
     return ApiServices(
         settings=parts.settings,
         database=parts.database,
