@@ -100,7 +100,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     given: ApiServices | None = app.state.services
     async with build("api", settings) if given is None else nullcontext(given) as services:
         app.state.services = services
-        app.state.collection_cache = CollectionCache(services.ledger.collections, settings.embedding_model or "")
+        app.state.collection_cache = CollectionCache(
+            services.ledger.collections, services.embeddings, settings.embedding_model or ""
+        )
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
         services.wakeups.begin()

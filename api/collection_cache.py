@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from shared.domain.errors import Conflict
+from shared.domain.places import is_in_space
 from shared.domain.records import Collection
 from shared.ledger import Collections
+from shared.providers.embedding import unserved
+from shared.settings import Embedding
 
 _SECONDS = 5.0
 _MOST = 10_000
@@ -18,15 +21,21 @@ class CollectionCache:
 
     Args:
         collections: the ledger's.
-        embedding_model: the model in use. A collection of another model is refused until the setting names its model.
+        embeddings: those that the settings describe. A collection of another one is refused until they do.
+        default: the name of the embedding that new collections have.
         now: monotonic seconds.
     """
 
     def __init__(
-        self, collections: Collections, embedding_model: str, now: Callable[[], float] = time.monotonic
+        self,
+        collections: Collections,
+        embeddings: Mapping[str, Embedding],
+        default: str,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._collections = collections
-        self._model = embedding_model
+        self._embeddings = embeddings
+        self._default = default
         self._now = now
         self._entries: dict[tuple[str, str], tuple[float, Collection]] = {}
 
@@ -34,19 +43,19 @@ class CollectionCache:
         """Return the collection, and make it if it is absent.
 
         Raises:
-            Conflict: the collection was built with another embedding model.
+            Conflict: the settings do not describe its embedding.
         """
         collection = self._cached(tenant, name)
         if collection is None:
-            collection = await self._collections.ensure(tenant, name, embedding_model=self._model)
+            collection = await self._collections.ensure(tenant, name, embedding_model=self._default)
             self.remember(collection)
-        return self._require_model(collection)
+        return require_served(collection, self._embeddings)
 
     async def find(self, tenant: str, name: str) -> Collection | None:
         """Return the collection, or None if it is absent.
 
         Raises:
-            Conflict: the collection was built with another embedding model.
+            Conflict: the settings do not describe its embedding.
         """
         collection = self._cached(tenant, name)
         if collection is None:
@@ -54,7 +63,7 @@ class CollectionCache:
             if collection is None:
                 return None
             self.remember(collection)
-        return self._require_model(collection)
+        return require_served(collection, self._embeddings)
 
     def remember(self, collection: Collection) -> None:
         if len(self._entries) >= _MOST:
@@ -65,12 +74,22 @@ class CollectionCache:
         until, collection = self._entries.get((tenant, name), (0.0, None))
         return collection if until > self._now() else None
 
-    def _require_model(self, collection: Collection) -> Collection:
-        if collection.embedding_model != self._model:
-            raise Conflict(
-                f"The collection '{collection.name}' was built with the embedding model"
-                f" '{collection.embedding_model}' and this server uses '{self._model}': set FOREASK_EMBEDDING_MODEL to"
-                " the first, or use a new collection.",
-                field="collection",
-            )
-        return collection
+
+def require_served(collection: Collection, embeddings: Mapping[str, Embedding]) -> Collection:
+    """Return a collection whose vectors the settings can make.
+
+    Raises:
+        Conflict: they do not describe its embedding, or describe another one under its name.
+    """
+    embedding = embeddings.get(collection.embedding_model)
+    if embedding is None:
+        raise Conflict(
+            f"The collection '{collection.name}': {unserved(collection.embedding_model)}", field="collection"
+        )
+    if not is_in_space(collection.index_name, embedding.space):
+        raise Conflict(
+            f"The collection '{collection.name}' was made when the embedding '{collection.embedding_model}' had another"
+            " model, size or prefix: set these as they were, and give the others a new name.",
+            field="collection",
+        )
+    return collection

@@ -52,7 +52,7 @@ async def receive(
 
     Raises:
         Rejected: the request, or the document, breaks a rule.
-        Conflict: its collection was built with another embedding model.
+        Conflict: the settings do not describe the embedding of its collection.
         Unavailable: the ledger cannot be reached, or the disk is full.
 
     On every error neither a row nor a file is left.
@@ -93,7 +93,7 @@ async def validate(raw: RawDocument, tenant: str, collection_cache: CollectionCa
 
     Raises:
         InvalidInput: the filename or the media type cannot be used, or the metadata does not fit the declared fields.
-        Conflict: the collection was built with another embedding model.
+        Conflict: the settings do not describe the embedding of the collection.
         Unavailable: the ledger cannot be reached.
     """
     fields = raw.fields

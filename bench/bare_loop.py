@@ -18,7 +18,7 @@ from bench.deployment import corpus
 from shared.domain.chunks import ChunkContent
 from shared.ingest.generate import GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat
-from shared.providers.embedding import OpenAIEmbedder, pack
+from shared.providers.embedding import Input, OpenAIEmbedder, pack
 from shared.providers.provider import Provider
 
 
@@ -34,10 +34,10 @@ async def run(url: str, in_flight: int) -> tuple[float, float]:
         async with slots:
             return (await generate_questions(chat, ChunkContent.whole(chunk), GenerationOptions())).questions
 
-    await embedder.embed(["connect"])
+    await embedder.embed([Input("connect")])
     wall, cpu = time.perf_counter(), time.process_time()
     questions = await asyncio.gather(*(one(chunk) for chunk in chunks))
-    texts = [text for chunk, own in zip(chunks, questions, strict=True) for text in (chunk, *own)]
+    texts = [Input(text) for chunk, own in zip(chunks, questions, strict=True) for text in (chunk, *own)]
     ranges = pack(texts, max_inputs=256, max_tokens=100_000)
     await asyncio.gather(*(embedder.embed(texts[r.start : r.stop]) for r in ranges))
     result = time.perf_counter() - wall, time.process_time() - cpu

@@ -47,7 +47,7 @@ def sparse(words: str) -> dict[str, Any]:
     return {"indices": weights.indices, "values": weights.values}
 
 
-class Layout:
+class PointLayout:
     def __init__(self, client: AsyncQdrantClient, name: str) -> None:
         self.client = client
         self.name = name
@@ -147,7 +147,7 @@ async def median_ms(action: Callable[[], Awaitable[None]], times: int) -> float:
 
 async def measure(url: str, folder: Path, name: str, chunks: int) -> None:
     client = AsyncQdrantClient(url=url, timeout=300, check_compatibility=False)
-    layout = Layout(client, name)
+    layout = PointLayout(client, name)
     await layout.create()
     before = used(folder)
     seconds = 0.0

@@ -74,7 +74,8 @@ async def search(services: AllServices, folder: Path, queries: Mapping[str, str]
     return run
 
 
-async def embed(embedder: Embedder, texts: list[str]) -> Vectors:
+async def embed(embedder: Embedder, questions: list[str]) -> Vectors:
+    texts = embedder.prefixes.queries(questions)
     parts = [await embedder.embed(texts[r.start : r.stop]) for r in pack(texts, max_inputs=256, max_tokens=100_000)]
     return np.concatenate(parts)
 

@@ -27,7 +27,7 @@ import psutil
 
 from bench.deployment import Deployment, ScriptedProvider
 from shared.domain.chunks import ChunkContent
-from shared.domain.places import Place
+from shared.domain.places import IndexNames, Place
 from shared.ledger import Collections
 from shared.ledger.database import Database
 from shared.vectors.index import Index
@@ -81,7 +81,7 @@ async def fill(deployment: Deployment, chunks: int, texts: Texts) -> str:
     urls = deployment.stack.environment()
     database = Database(urls["FOREASK_DATABASE_URL"])
     index = Index(urls["FOREASK_QDRANT_URL"], api_key=deployment.stack.settings.qdrant_api_key)
-    collection = await Collections(database, "bench", DIMENSIONS).get("default", "bench")
+    collection = await Collections(database, IndexNames("bench")).get("default", "bench")
     await index.ensure_collection(collection.index_name, DIMENSIONS)
     batch: list[Point] = []
     for number, written in enumerate(points(collection.place, chunks, texts), 1):

@@ -208,7 +208,7 @@ async def _fill(database: Database, count: int) -> None:
 
 
 async def _claims(table: Table, database: Database) -> None:
-    work = Work(database, worker="bench:1", lease=timedelta(seconds=30), embedding_model=_MODEL)
+    work = Work(database, worker="bench:1", lease=timedelta(seconds=30), embeddings=[_MODEL])
 
     async def parse() -> tuple[str, list[Lease]]:
         return "documents", [document.lease for document in await work.claim_documents(8)]

@@ -19,6 +19,7 @@ from uuid import uuid4
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.places import IndexNames
 from shared.domain.records import Collection, NewChunk, NewDocument
 from shared.domain.usage import Usage
 from shared.ledger import Collections, Documents, Work
@@ -76,11 +77,11 @@ class Measured:
 async def run(url: str, count: int) -> None:
     database = Database(url)
     await migrate(database.engine)
-    work = Work(database, worker="bench:1", lease=timedelta(seconds=30), embedding_model=_MODEL)
+    work = Work(database, worker="bench:1", lease=timedelta(seconds=30), embeddings=[_MODEL])
     measured = Measured(database, count)
     print(f"{count:,} chunks; of each:")
     await measured.begin()
-    collection = await Collections(database, "bench", None).ensure("default", "default", embedding_model=_MODEL)
+    collection = await Collections(database, IndexNames("bench")).ensure("default", "default", embedding_model=_MODEL)
     for _ in range(count // _OF_DOCUMENT):
         await Documents(database).submit(_document(collection))
     await measured.end("submit")

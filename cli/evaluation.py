@@ -34,7 +34,7 @@ from evaluation import page as as_html
 from evaluation.results import FILE, Json
 from evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cells, difference_cells, heading, sentences
 from evaluation.vectors import CachedEmbedder
-from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
+from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
 from shared.query.rewrite import Rewriter
 from shared.services.providers import chat_of, embedder_of, reranker_of
 from shared.settings import EMBEDDED_LLM, Settings
@@ -149,7 +149,7 @@ async def _services(
         services = EvaluationServices(settings, embedder, index, cache, chat if needs.generates else None, stages.show)
         answerer: Answerer | None = None
         if needs.answers:
-            quoting = ExtractiveAnswerer(CachedEmbedder(services))
+            quoting = ExtractiveAnswerer(CachedEmbedder(services), answer_floor(services.model))
             answerer = GenerativeAnswerer(chat) if chat and needs.writes_answers else quoting
         rewriter = Rewriter(lambda _: chat, settings.tuning.rewrite_budget) if chat and needs.rewrites else None
         yield replace(services, answerer=answerer, rewriter=rewriter, reranker=reranker_of(settings, stack))

@@ -127,8 +127,9 @@ class Stack:
                     filled |= {"qdrant_url": process.url(ports[engine]), "qdrant_api_key": None}
                 case "llm":
                     filled |= _model("llm", llama.url(ports[engine]), llama.MODEL) | self._providers_embedding()
-                case "embedding":
+                case "embedding":  # which has no other model: named ones stay where they would be without it
                     filled |= _model("embedding", embeddings.url(ports[engine]), embeddings.MODEL)
+                    filled["embeddings"] = self._configured.named_embeddings()
         return filled
 
     def _providers_embedding(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import orjson
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.ingest.generate import GeneratedQuestions
+from shared.providers.embedding import Input
 from shared.query.answer import Answer
 
 _TABLES = """
@@ -39,7 +40,7 @@ class EvaluationCache:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._database.close()
 
-    def load_vectors(self, model: str, texts: Iterable[str]) -> dict[str, Vectors]:
+    def load_vectors(self, model: str, texts: Iterable[Input]) -> dict[Input, Vectors]:
         """The vectors of texts by text, each of shape `(dimensions,)`; texts that were not saved are missing."""
         vectors = {}
         with closing(self._database.cursor()) as cursor:
@@ -49,13 +50,13 @@ class EvaluationCache:
                     vectors[text] = np.frombuffer(row[0], dtype="<f4")
         return vectors
 
-    def missing_vectors(self, model: str, texts: Iterable[str]) -> list[str]:
+    def missing_vectors(self, model: str, texts: Iterable[Input]) -> list[Input]:
         """The distinct texts that have no vector yet, in order."""
         with closing(self._database.cursor()) as cursor:
             sql = "SELECT 1 FROM vectors WHERE key = ?"
             return [t for t in dict.fromkeys(texts) if cursor.execute(sql, (_key(model, t),)).fetchone() is None]
 
-    def save_vectors(self, model: str, vectors: Mapping[str, Vectors]) -> None:
+    def save_vectors(self, model: str, vectors: Mapping[Input, Vectors]) -> None:
         """Save vectors by text, each of shape `(dimensions,)`."""
         rows = [(_key(model, text), vector.astype("<f4").tobytes()) for text, vector in vectors.items()]
         with self._database:

@@ -21,6 +21,7 @@ from evaluation.strategies import Layout
 from shared.domain.chunks import ChunkContent
 from shared.domain.records import Collection, CollectionOptions, Weights
 from shared.domain.vectors import Vectors
+from shared.providers.embedding import NO_PREFIXES, Input, Prefixes
 from shared.query.retrieve import Channel
 from shared.vectors.points import Point, PointContext, chunk_id, points_of, with_questions
 
@@ -42,10 +43,20 @@ class EmbeddedPassage:
 
     text: str | None
     questions: tuple[str, ...] = ()
+    prefixes: Prefixes = NO_PREFIXES
 
     @property
-    def all(self) -> tuple[str, ...]:
-        return (*(() if self.text is None else (self.text,)), *self.questions)
+    def text_input(self) -> Input | None:
+        return None if self.text is None else self.prefixes.passage(self.text)
+
+    @property
+    def question_inputs(self) -> list[Input]:
+        return self.prefixes.queries(self.questions)
+
+    @property
+    def inputs(self) -> list[Input]:
+        """All of them as the model reads them."""
+        return [*([] if self.text_input is None else [self.text_input]), *self.question_inputs]
 
 
 def layout_parts(layout: Layout, passage: LabelledPassage, questions: Sequence[str]) -> EmbeddedPassage:
@@ -68,7 +79,7 @@ def layout_points(
     ordinal: int,
     passage: LabelledPassage,
     parts: EmbeddedPassage,
-    vectors: Mapping[str, Vectors],
+    vectors: Mapping[Input, Vectors],
 ) -> list[Point]:
     """The points of a passage; a text that the provider refused has no vector."""
     document_id = uuid5(collection.id, passage.id)
@@ -82,8 +93,9 @@ def layout_points(
         external_id=passage.id,
         created_at=collection.created_at,
     )
-    questions = [(question, vectors[question]) for question in parts.questions if question in vectors]
-    text_vector = None if parts.text is None else vectors.get(parts.text)
+    asked = zip(parts.questions, parts.question_inputs, strict=True)
+    questions = [(question, vectors[key]) for question, key in asked if key in vectors]
+    text_vector = None if parts.text_input is None else vectors.get(parts.text_input)
     return points_of(ChunkContent.whole(passage.text, passage.title), context, text_vector, questions)
 
 

@@ -117,11 +117,12 @@ async def _filter_by_similarity(
     filtered: Mapping[str, Sequence[FilteredQuestion]],
 ) -> dict[str, tuple[str, ...]]:
     """Drop questions that are far from their passage or repeat the meaning of an earlier question."""
-    texts = [passage.text for passage in passages]
-    texts += [question.text for questions in filtered.values() for question in questions]
+    prefixes = services.embedder.prefixes
+    texts = prefixes.passages(passage.text for passage in passages)
+    texts += prefixes.queries(question.text for questions in filtered.values() for question in questions)
     await embed_all(services, "embedding", texts)
     floor = services.settings.tuning.similarity_floor
-    floor = floor if floor is not None else floor_for(services.embedder.name)
+    floor = floor if floor is not None else floor_for(services.model)
     return {passage.id: _passed(services, passage, filtered[passage.id], floor) for passage in passages}
 
 
@@ -129,12 +130,14 @@ def _passed(
     services: EvaluationServices, passage: LabelledPassage, questions: Sequence[FilteredQuestion], floor: float | None
 ) -> tuple[str, ...]:
     """The questions of a passage that pass, from cached vectors; refused texts have none."""
-    vectors = services.cache.load_vectors(services.vector_model, [passage.text, *(q.text for q in questions)])
-    embedded = [question for question in questions if question.text in vectors]
-    if embedded and passage.text in vectors:
-        stacked = np.stack([vectors[question.text] for question in embedded])
-        embedded = filter_by_similarity(embedded, stacked, vectors[passage.text], floor)
-    return tuple(question.text for question in embedded if question.passed)
+    prefixes = services.embedder.prefixes
+    text, asked = prefixes.passage(passage.text), prefixes.queries(question.text for question in questions)
+    vectors = services.cache.load_vectors(services.vector_model, [text, *asked])
+    embedded = [(question, vectors[key]) for question, key in zip(questions, asked, strict=True) if key in vectors]
+    judged = [question for question, _ in embedded]
+    if embedded and text in vectors:
+        judged = filter_by_similarity(judged, np.stack([vector for _, vector in embedded]), vectors[text], floor)
+    return tuple(question.text for question in judged if question.passed)
 
 
 def _input(passage: LabelledPassage) -> ChunkContent:

@@ -29,6 +29,7 @@ from evaluation.vectors import CachedEmbedder, embed_all
 from shared.domain.errors import Refused
 from shared.domain.records import Collection
 from shared.domain.usage import Usage
+from shared.providers.embedding import Embedders, Input
 from shared.query.calibrate.baseline_similarity import MAX_PAIRS, measure_baseline_similarity
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
 from shared.query.retrieve.scale import is_rescaled
@@ -89,11 +90,12 @@ async def _index_all(
 ) -> tuple[dict[Layout, _IndexedLayout], int]:
     """Embed all texts, then write the points of every layout; also count the texts that the provider refuses."""
     layouts = {
-        layout: _parts(labelled.passages, questions, layout, strategies)
+        layout: _parts(services, labelled.passages, questions, layout, strategies)
         for layout in dict.fromkeys(strategy.layout for strategy in strategies)
     }
-    texts = [text for parts in layouts.values() for part in parts for text in part.all]
-    refused = await embed_all(services, "embedding", [*texts, *_user_questions(services, labelled)])
+    texts = [text for parts in layouts.values() for part in parts for text in part.inputs]
+    asked = services.embedder.prefixes.queries(_user_questions(services, labelled))
+    refused = await embed_all(services, "embedding", [*texts, *asked])
     indexed = {
         layout: await _index(services, labelled.passages, layout, _without(refused, parts), strategies)
         for layout, parts in layouts.items()
@@ -136,7 +138,7 @@ async def _answers(
 
 
 def _retriever(services: EvaluationServices) -> Retriever:
-    return Retriever(CachedEmbedder(services), services.index, services.rewriter, services.reranker)
+    return Retriever(Embedders([CachedEmbedder(services)]), services.index, services.rewriter, services.reranker)
 
 
 def _query(question: str, strategy: Strategy) -> Query:
@@ -190,20 +192,25 @@ def _scale_notes(indexed: Mapping[Layout, _IndexedLayout]) -> Iterator[str]:
 
 
 def _parts(
-    passages: Sequence[LabelledPassage], questions: PassageQuestions, layout: Layout, strategies: Sequence[Strategy]
+    services: EvaluationServices,
+    passages: Sequence[LabelledPassage],
+    questions: PassageQuestions,
+    layout: Layout,
+    strategies: Sequence[Strategy],
 ) -> list[EmbeddedPassage]:
     """The texts to embed of each passage; no questions where no strategy would search them."""
     searched = any(strategy.uses_questions for strategy in strategies if strategy.layout == layout)
-    return [layout_parts(layout, p, questions.by_passage.get(p.id, ()) if searched else ()) for p in passages]
+    parts = [layout_parts(layout, p, questions.by_passage.get(p.id, ()) if searched else ()) for p in passages]
+    return [replace(part, prefixes=services.embedder.prefixes) for part in parts]
 
 
-def _without(refused: set[str], parts: Sequence[EmbeddedPassage]) -> list[EmbeddedPassage]:
-    return [
-        EmbeddedPassage(
-            None if part.text in refused else part.text, tuple(q for q in part.questions if q not in refused)
-        )
-        for part in parts
-    ]
+def _without(refused: set[Input], parts: Sequence[EmbeddedPassage]) -> list[EmbeddedPassage]:
+    def taken(part: EmbeddedPassage) -> EmbeddedPassage:
+        asked = zip(part.questions, part.question_inputs, strict=True)
+        questions = tuple(question for question, key in asked if key not in refused)
+        return replace(part, text=None if part.text_input in refused else part.text, questions=questions)
+
+    return [taken(part) for part in parts]
 
 
 async def _index(
@@ -240,7 +247,7 @@ def _point_batches(
     """Yield points in batches, each with the number of passages that are done after it."""
     done = 0
     for batch in _batches(enumerate(zip(passages, parts, strict=True))):
-        texts = (text for _, (_, part) in batch for text in part.all)
+        texts = (text for _, (_, part) in batch for text in part.inputs)
         vectors = services.cache.load_vectors(services.vector_model, texts)
         done += len(batch)
         yield (
@@ -251,7 +258,9 @@ def _point_batches(
 
 def _baseline_similarity(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> float:
     """The baseline similarity that a collection of these passages would measure when it calibrates itself."""
-    pairs = [(part.questions[0], part.text) for part in parts if part.questions and part.text is not None]
+    pairs = [
+        (part.question_inputs[0], part.text_input) for part in parts if part.questions and part.text_input is not None
+    ]
     pairs = pairs[:: max(1, len(pairs) // MAX_PAIRS)][:MAX_PAIRS]
     vectors = services.cache.load_vectors(services.vector_model, [text for pair in pairs for text in pair])
     questions, texts = (np.array([vectors[pair[place]] for pair in pairs]) for place in (0, 1))
@@ -260,7 +269,7 @@ def _baseline_similarity(services: EvaluationServices, parts: Sequence[EmbeddedP
 
 async def _dimensions(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> int:
     """The length of the vectors, from any in the cache, so that a complete cache needs no call."""
-    texts = [text for part in parts for text in part.all][:1]
+    texts = [text for part in parts for text in part.inputs][:1]
     cached = services.cache.load_vectors(services.vector_model, texts)
     return len(next(iter(cached.values()))) if cached else await services.embedder.dimensions()
 

@@ -50,8 +50,13 @@ class EvaluationServices:
 
     @property
     def vector_model(self) -> str:
-        """The name under which vectors are cached: one model can give vectors of several lengths."""
-        return f"{self.embedder.name}/{self.settings.embedding_dimensions or 'all'}"
+        """The name under which vectors are cached: one model can give vectors of several lengths, and has prefixes."""
+        return self.settings.served_embeddings()[self.embedder.name].space
+
+    @property
+    def model(self) -> str:
+        """The embedding model as its server calls it."""
+        return self.settings.served_embeddings()[self.embedder.name].model
 
 
 async def retry_transient(call: Callable[[], Awaitable[T]], attempts: int) -> T:

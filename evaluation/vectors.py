@@ -11,12 +11,12 @@ import numpy as np
 from evaluation.services import EvaluationServices, retry_transient
 from shared.domain.errors import Permanent, Refused
 from shared.domain.vectors import Vectors
-from shared.providers.embedding import Bill, embed_each, free, pack
+from shared.providers.embedding import Bill, Input, Prefixes, embed_each, free, pack
 
 _MAX_INPUTS = 64  # seconds of work for a small model on a busy machine; a run that is stopped loses no more
 
 
-async def embed_all(services: EvaluationServices, stage: str, texts: Iterable[str]) -> set[str]:
+async def embed_all(services: EvaluationServices, stage: str, texts: Iterable[Input]) -> set[Input]:
     """Embed the texts that have no vector yet; each batch is saved as soon as it is embedded.
 
     Returns:
@@ -28,10 +28,10 @@ async def embed_all(services: EvaluationServices, stage: str, texts: Iterable[st
     distinct = list(dict.fromkeys(texts))
     missing = services.cache.missing_vectors(services.vector_model, distinct)
     settings = services.settings
-    done, refused = len(distinct) - len(missing), set[str]()
+    done, refused = len(distinct) - len(missing), set[Input]()
     gate = asyncio.Semaphore(settings.tuning.embedding_max_in_flight)
 
-    async def embed(batch: Sequence[str]) -> None:
+    async def embed(batch: Sequence[Input]) -> None:
         nonlocal done
         async with gate:
             vectors = await retry_transient(lambda: embed_each(services.embedder, batch), settings.tuning.max_attempts)
@@ -60,10 +60,14 @@ class CachedEmbedder:
     def name(self) -> str:
         return self._services.embedder.name
 
+    @property
+    def prefixes(self) -> Prefixes:
+        return self._services.embedder.prefixes
+
     async def dimensions(self) -> int:
         return await self._services.embedder.dimensions()
 
-    async def embed(self, texts: Sequence[str], _billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], _billed: Bill = free) -> Vectors:
         """Embed texts; what that costs is not counted.
 
         Returns:

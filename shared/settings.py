@@ -6,8 +6,9 @@ A user sets the fields of `Settings`; `tuning` holds the numbers that hardly any
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,12 +38,14 @@ from pydantic_settings import (
 )
 
 from shared.domain.errors import InvalidInput
+from shared.domain.places import vector_space
 from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, places, require_known, secrets
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
 _TENANT_LIMIT = re.compile(r"(?P<tenant>[^=]+)=(?P<requests>[1-9]\d{0,9})?/(?P<tokens>[1-9]\d{0,11})?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
+_EMBEDDING = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
 _NEXT_ADDRESS = re.compile(r",\s*(?=https?://)")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
@@ -128,6 +131,30 @@ def _openai(name: str) -> AliasChoices:
     return AliasChoices(f"FOREASK_LLM_{name}", f"OPENAI_{name}")
 
 
+class Embedding(BaseModel):
+    """An embedding model that collections choose by its name: an entry of FOREASK_EMBEDDINGS, or the default one.
+
+    A prefix stands in front of each question or text that is embedded, as E5's "query: " and "passage: ".
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    model: str = Field(min_length=1, description="the model as its server calls it")
+    base_url: str | None = Field(None, description="default: that of FOREASK_EMBEDDING_BASE_URL, with its key")
+    api_key: SecretStr | None = None
+    dimensions: PositiveInt | None = Field(None, description="asked of the model where given")
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    timeout: Duration = timedelta(seconds=120)
+    price: float | None = Field(None, ge=0, description="price of a million tokens")
+    requests_per_minute: PositiveInt | None = None
+    tokens_per_minute: PositiveInt | None = None
+
+    @property
+    def space(self) -> str:
+        return vector_space(self.model, self.dimensions, self.query_prefix, self.passage_prefix)
+
+
 class Tuning(BaseModel):
     """Numbers that suit every installation that was measured: tests and experiments set them, hardly anybody else.
 
@@ -164,7 +191,7 @@ class Tuning(BaseModel):
     embedding_batch_size: int = Field(256, gt=0, le=2048, description="inputs in one embedding request")
     embedding_batch_tokens: PositiveInt = Field(100_000, description="estimated tokens in one embedding request")
     embedding_max_in_flight: PositiveInt = Field(
-        4, description="batches of 32 chunks that one index worker has in work"
+        4, description="batches of 32 chunks of each embedding that one index worker has in work"
     )
     similarity_floor: float | None = Field(
         None, ge=-1, le=1, description="a question less similar to its own chunk is dropped; default by model"
@@ -286,12 +313,19 @@ class Settings(BaseSettings):
     # The model that embeds
     embedding_base_url: str | None = None
     embedding_api_key: SecretStr | None = None
-    embedding_model: str | None = None
+    embedding_model: str | None = Field(
+        None, description="of new collections: a model, or a name in FOREASK_EMBEDDINGS"
+    )
     embedding_dimensions: PositiveInt | None = Field(None, description="asked of the model where not given")
+    embedding_query_prefix: str = ""
+    embedding_passage_prefix: str = ""
     embedding_timeout: Duration = timedelta(seconds=120)
     embedding_price: float | None = Field(None, ge=0, description="price of a million tokens")
     embedding_requests_per_minute: PositiveInt | None = None
     embedding_tokens_per_minute: PositiveInt | None = None
+    embeddings: Annotated[Mapping[str, Embedding], NoDecode] = Field(
+        {}, description="more of them, as JSON: name to model, base_url, api_key, dimensions, query_prefix, ..."
+    )
 
     # The model that reranks
     rerank_base_url: str | None = Field(None, description="of a /v1/rerank endpoint; nothing is reranked without it")
@@ -340,6 +374,36 @@ class Settings(BaseSettings):
     def embedding_url(self) -> str:
         return self.embedding_base_url or self.llm_url
 
+    def named_embeddings(self) -> dict[str, Embedding]:
+        """The entries of FOREASK_EMBEDDINGS, each with its server.
+
+        An entry without a server has that of FOREASK_EMBEDDING_BASE_URL; its key goes to no other server.
+        """
+        of_server = {"base_url": self.embedding_url, "api_key": self.embedding_api_key or self.llm_api_key}
+        return {
+            name: entry if entry.base_url else entry.model_copy(update=of_server | _key_of(entry))
+            for name, entry in self.embeddings.items()
+        }
+
+    def served_embeddings(self) -> dict[str, Embedding]:
+        """The embeddings that the settings describe, by their names, the default one first."""
+        named, default = self.named_embeddings(), self.embedding_model
+        if default is None:
+            return named
+        single = Embedding(
+            model=default,
+            base_url=self.embedding_url,
+            api_key=self.embedding_api_key or self.llm_api_key,
+            dimensions=self.embedding_dimensions,
+            query_prefix=self.embedding_query_prefix,
+            passage_prefix=self.embedding_passage_prefix,
+            timeout=self.embedding_timeout,
+            price=self.embedding_price,
+            requests_per_minute=self.embedding_requests_per_minute,
+            tokens_per_minute=self.embedding_tokens_per_minute,
+        )
+        return {default: named.get(default, single)} | named
+
     def qdrant_addresses(self) -> list[str]:
         """The addresses of Qdrant's nodes.
 
@@ -350,21 +414,23 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """The variables that give another process these settings; secrets are among them."""
-        dumped = self.model_dump(mode="json", exclude={"api_keys"}, exclude_none=True)
+        dumped = self.model_dump(mode="json", exclude={"api_keys", "embeddings"}, exclude_none=True)
         tuning = {f"TUNING__{name}": value for name, value in dumped.pop("tuning").items()}
         plain = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
         keys = {"api_keys": ",".join(f"{key.tenant}:sha256:{key.sha256.hex()}" for key in self.api_keys)}
         files = {f"{name}_file": "" for name, _ in secrets(type(self))}  # the process may inherit some, beside these
-        values = dumped | tuning | plain | keys | files
+        embeddings = {"embeddings": _embeddings_json(self.embeddings, _revealed)}
+        values = dumped | tuning | plain | keys | files | embeddings
         return {PREFIX + name.upper(): str(value) for name, value in values.items()}
 
     def described(self) -> Iterator[EffectiveSetting]:
         """Yield every setting with its value, in which no secret is shown, and where it comes from."""
         values, given = self.environment(), places(type(self))
-        hidden = {PREFIX + name.upper() for name, _ in secrets(type(self))}
+        values["FOREASK_EMBEDDINGS"] = _embeddings_json(self.embeddings, _hidden)
+        hidden = {PREFIX + name.upper() for name, _ in secrets(type(self))} - {"FOREASK_EMBEDDINGS"}
         for variables in every_setting(type(self)):
             value = values.get(variables[0], "")
-            shown = _masked(value, secret=variables[0] in hidden)
+            shown = value if variables[0] == "FOREASK_EMBEDDINGS" else _masked(value, secret=variables[0] in hidden)
             yield EffectiveSetting(variables[0], shown, origin(variables, given))
 
     def store_config(self) -> dict[str, str]:
@@ -405,6 +471,19 @@ class Settings(BaseSettings):
             return value
         return tuple(ApiKey.parse(item.strip()) for item in value.split(",") if item.strip())
 
+    @field_validator("embeddings", mode="before")
+    @classmethod
+    def _read_embeddings(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            entries = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"it is no JSON: {error.msg} at character {error.pos}") from None
+        if not isinstance(entries, dict) or not all(map(_EMBEDDING.fullmatch, entries)):
+            raise ValueError("it must be JSON: names of A-Z, a-z, 0-9, ., _, :, / and - with an object each")
+        return entries
+
     @field_validator("tenant_weights", mode="before")
     @classmethod
     def _split_weights(cls, value: object) -> object:
@@ -429,6 +508,28 @@ class Settings(BaseSettings):
     @field_serializer("tenant_limits", when_used="json")
     def _join_limits(self, value: tuple[TenantLimit, ...]) -> str:
         return ",".join(map(str, value))
+
+
+def _key_of(entry: Embedding) -> dict[str, SecretStr]:
+    return {} if entry.api_key is None else {"api_key": entry.api_key}
+
+
+def _embeddings_json(embeddings: Mapping[str, Embedding], shown: Callable[[Embedding], dict[str, Any]]) -> str:
+    entries = {name: _set_fields(entry) | shown(entry) for name, entry in embeddings.items()}
+    return json.dumps(entries) if entries else ""
+
+
+def _set_fields(entry: Embedding) -> dict[str, Any]:
+    return entry.model_dump(mode="json", exclude_defaults=True)
+
+
+def _revealed(entry: Embedding) -> dict[str, Any]:
+    return {name: value.get_secret_value() for name, value in _key_of(entry).items()}
+
+
+def _hidden(entry: Embedding) -> dict[str, Any]:
+    url = {} if entry.base_url is None else {"base_url": _masked(entry.base_url, secret=False)}
+    return url | dict.fromkeys(_key_of(entry), "***")
 
 
 def _weight(pair: str) -> tuple[str, float]:
@@ -489,6 +590,8 @@ def _variable(location: tuple[int | str, ...]) -> str:
     """The variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
     if not location:
         return "the environment"
+    if location[0] == "embeddings" and len(location) > 1:
+        return f"FOREASK_EMBEDDINGS ({' '.join(map(str, location[1:]))})"
     depth = 2 if location[0] == "tuning" else 1
     name = "__".join(str(part) for part in location[:depth]).upper()
     return name if name.startswith(("FOREASK_", "OPENAI_")) else f"FOREASK_{name}"

@@ -78,7 +78,7 @@ async def work(services: AllServices, *stages: str) -> None:
     made: dict[str, Callable[[], Stage[Any, Any]]] = {
         "parse": lambda: parse_stage(services.parser),
         "generate": lambda: generate_stage(services.generator),
-        "index": lambda: index_stage(services.indexer),
+        "index": lambda: index_stage(*services.indexers.values()),
     }
     for stage in stages or ("parse", "index", "generate", "index"):
         assert not await Drain(made[stage](), limits, asyncio.Event()).run()

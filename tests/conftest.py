@@ -84,7 +84,7 @@ async def empty(services: AllServices) -> None:
             await connection.execute(table.delete())  # TRUNCATE makes new files for each table and index
     shutil.rmtree(services.settings.data_dir / "uploads", ignore_errors=True)
     # Collections of Qdrant are shared: each test has its own, so that nothing of an earlier one is found.
-    services.ledger.collections._prefix = f"test-{uuid4().hex}"
+    services.ledger.collections._index_names.prefix = f"test-{uuid4().hex}"
     await forget(services)
 
 
@@ -93,9 +93,10 @@ async def forget(services: AllServices) -> None:
     assert services.settings.redis_url is not None
     async with Redis.from_url(services.settings.redis_url.get_secret_value()) as redis:
         await redis.flushall()
-    for limiter in (services.limiters.llm, services.limiters.embedding):
+    for limiter in (services.limiters.llm, *services.limiters.embeddings.values()):
         assert await limiter._client.refresh(patience_seconds=5)
-    services.indexer.embedder.seen = None
+    for indexer in services.indexers.values():
+        indexer.embedder.seen = None
     services.index._refusing.clear()
     services.index._away = False
 
@@ -126,16 +127,9 @@ class Library:
         assert model is not None
         return await self._services.ledger.collections.ensure(self.tenant, name, embedding_model=model)
 
-    async def add(
-        self,
-        text: str,
-        external_id: str | None = None,
-        *,
-        questions: Sequence[str | ReadyQuestion] | None = None,
-        lane: int = 0,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Document:
-        new = await self.new(text, external_id, questions=questions, lane=lane, metadata=metadata)
+    async def add(self, text: str, external_id: str | None = None, **options: Any) -> Document:
+        """Hand in a document; the options are those of `new`."""
+        new = await self.new(text, external_id, **options)
         return (await self._services.ledger.documents.submit(new)).document
 
     async def new(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.collection_cache import require_served
 from api.deps import CollectionCacheDep, ServicesDep
 from api.http import paging
 from api.http.auth import Tenant
@@ -26,6 +27,7 @@ from api.schemas.collections import (
 from api.schemas.common import CollectionName
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.records import Collection, CollectionOptions, DocumentState
+from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.vectors.index import Index
 
@@ -66,16 +68,21 @@ async def put(
 ) -> Response:
     """Make a collection, or replace its options; they apply to documents that are parsed from then on.
 
-    `filterable` fields are added before the first document; those that are declared stay.
+    `filterable` fields are added before the first document; those that are declared stay. The `embedding` is chosen
+    before the first document too; where it is absent a collection keeps its own.
     """
     change = await read_json(request, CollectionChange)
     require_sizes_fit(change, services.settings)
-    before = await collection_cache.find(tenant, name)
+    chosen = _embedding(change, services)
+    before = await services.ledger.collections.find(tenant, name)
+    if before and chosen in (None, before.embedding_model):
+        require_served(before, services.embeddings)
     collection = await services.ledger.collections.ensure(
         tenant,
         name,
-        embedding_model=services.settings.embedding_model or "",
+        embedding_model=chosen or services.settings.embedding_model or "",
         options=_options(change),
+        replace_embedding=chosen is not None,
     )
     collection_cache.remember(collection)
     (view,) = await _views(tenant, [collection], services)
@@ -99,7 +106,20 @@ async def reindex(
 
 
 def _options(change: CollectionChange) -> CollectionOptions:
-    return CollectionOptions(**change.model_dump() | {"filterable": tuple((change.filterable or {}).items())})
+    options = change.model_dump(exclude={"embedding"})
+    return CollectionOptions(**options | {"filterable": tuple((change.filterable or {}).items())})
+
+
+def _embedding(change: CollectionChange, services: ApiServices) -> str | None:
+    """Return the name of the embedding that the caller chose.
+
+    Raises:
+        InvalidInput: the settings describe none of that name.
+    """
+    if change.embedding is not None and change.embedding not in services.embeddings:
+        names = ", ".join(services.embeddings)
+        raise InvalidInput(f"There is no embedding '{change.embedding}'. There are: {names}.", field="embedding")
+    return change.embedding
 
 
 def _options_view(options: CollectionOptions) -> CollectionOptionsView:

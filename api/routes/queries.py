@@ -93,10 +93,12 @@ async def query(
     stopwatch = _Stopwatch()
     retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
     if body.stream:
-        events = _answer_events(body, retrieval, services.answerer_for(tenant), stopwatch)
+        events = _answer_events(body, retrieval, services.answerer_for(tenant, retrieval.collection), stopwatch)
         return event_stream(end_with_error(events, request.url.path))
     with retrieval.trace.timed("answer"):
-        answer = await services.answerer_for(tenant).answer(body.question, _passages(retrieval.chunks))
+        answer = await services.answerer_for(tenant, retrieval.collection).answer(
+            body.question, _passages(retrieval.chunks)
+        )
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 

@@ -29,8 +29,8 @@ router = APIRouter(prefix="/v1", tags=["status"])
 async def status(tenant: Tenant, services: ServicesDep) -> Response:
     """Show the tenant's open work by stage, its dead letters, its rate, what it has spent, and the limits that slow it.
 
-    `unserved` counts the chunks that wait for an index worker with another embedding model than the API's: nothing dies
-    of it, but nothing happens to them either until a worker has that `FOREASK_EMBEDDING_MODEL`.
+    `unserved` counts the chunks that wait to be indexed with an embedding that the API's settings do not describe:
+    nothing dies of it, but nothing happens to them either until a worker has it in `FOREASK_EMBEDDINGS`.
 
     `usage` counts every call of the ingest that was billed: also of attempts that failed, of replaced versions and of
     deleted documents. What a query costs is in its reply.
@@ -39,7 +39,7 @@ async def status(tenant: Tenant, services: ServicesDep) -> Response:
     tenants.
     """
     counts = await services.ledger.documents.counts(tenant)
-    backlog = await services.ledger.backlogs.measure(tenant, services.settings.embedding_model)
+    backlog = await services.ledger.backlogs.measure(tenant, services.embeddings)
     return JsonReply(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},

@@ -38,7 +38,7 @@ QuestionCount = Annotated[
 
 
 class CollectionChange(BodyModel):
-    """A collection's options; an option that is absent or null follows the server's settings."""
+    """A collection's options and embedding; an option that is absent or null follows the server's settings."""
 
     model_config = example(
         questions_per_chunk=5, chunk_max_chars=2000, chunk_overlap_chars=100, filterable={"department": "keyword"}
@@ -58,6 +58,13 @@ class CollectionChange(BodyModel):
         ge=200,
         le=100_000,
         description="divide documents into sections of so many characters, and sections into chunks",
+    )
+    embedding: str | None = Field(
+        None,
+        min_length=1,
+        max_length=500,
+        description="the name of the embedding for its texts and questions, of those that the server's settings"
+        " describe; it is chosen before the first document, and where absent stays as it is",
     )
     filterable: dict[str, FieldType] | None = Field(
         None,
@@ -96,7 +103,7 @@ class CollectionView(ReplyModel):
     )
 
     name: str
-    embedding_model: str
+    embedding_model: str = Field(description="the name of its embedding")
     options: CollectionOptionsView = Field(description="null: the server's setting applies")
     created_at: datetime
     documents: dict[DocumentState, int] = Field(

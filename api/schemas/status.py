@@ -20,7 +20,7 @@ class StageView(ReplyModel):
 
 
 class UnservedView(ReplyModel):
-    """Chunks that wait for an index worker with this embedding model, which is not the API's."""
+    """Chunks that wait for an index worker that serves this embedding, which the API's settings do not describe."""
 
     embedding_model: str
     chunks: int
@@ -46,7 +46,7 @@ class UsageView(ReplyModel):
     completion_tokens: int
     calls: int = Field(description="an embedding request for several collections counts for one of them")
     cost: float | None = Field(
-        description="by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and FOREASK_EMBEDDING_PRICE, else by the list"
+        description="by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the embedding's price, else by the list"
         " price in dollars; null: no price is known"
     )
 
@@ -90,7 +90,7 @@ class StatusView(ReplyModel):
 
     documents: dict[str, int] = Field(description="how many are in each state")
     stages: dict[Literal["parse", "generate", "index"], StageView]
-    unserved: list[UnservedView] = Field(description="what waits for a worker with another embedding model")
+    unserved: list[UnservedView] = Field(description="what waits for a worker that serves its embedding")
     dead: int = Field(description="documents that failed and chunks that are dead: GET /v1/dead lists them")
     chunks_per_minute: float = Field(description="chunks that ended in the last minute")
     eta_seconds: int | None = Field(description="how long the open chunks take at that rate")

@@ -296,6 +296,7 @@ class ChunkToIndex:
     document_id: UUID
     tenant: str
     collection_id: UUID
+    embedding_model: str
     index_name: str
     options: CollectionOptions
     external_id: str

@@ -19,7 +19,7 @@ def price(settings: Settings, kind: CostKind, usage: Usage, model: str | None = 
         settings: have prices, and the address of the provider.
         kind: what the calls were for.
         usage: what was billed.
-        model: who was called; default: the model of the settings.
+        model: who was called, an embedding by its name; default: the model of the settings.
     """
     prices = _prices(settings, kind, model)
     if prices is None:
@@ -30,7 +30,8 @@ def price(settings: Settings, kind: CostKind, usage: Usage, model: str | None = 
 def _prices(settings: Settings, kind: CostKind, model: str | None) -> tuple[float, float] | None:
     """The prices of a million prompt tokens and of a million completion tokens."""
     if kind == "embed":
-        return None if settings.embedding_price is None else (settings.embedding_price, 0.0)
+        embedding = settings.served_embeddings().get(model or settings.embedding_model or "")
+        return None if embedding is None or embedding.price is None else (embedding.price, 0.0)
     if settings.llm_input_price is None and settings.llm_output_price is None:
         return _listed(settings.llm_url, model or settings.llm_model or "")
     return settings.llm_input_price or 0.0, settings.llm_output_price or 0.0

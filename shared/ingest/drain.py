@@ -110,7 +110,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._stopping = stopping
         self._free = stage.slots
         self._freed = asyncio.Event()
-        self._in_work: dict[asyncio.Task[None], ItemT] = {}
+        self._in_work: dict[asyncio.Task[OutcomeT], ItemT] = {}
         self._held: dict[int, HeldLeases] = {}  # by the identity of the item, until it is committed
         self._deadline = time.monotonic() + limits.budget.total_seconds()
         self._finished: asyncio.Queue[tuple[ItemT, OutcomeT]] = asyncio.Queue()
@@ -205,10 +205,10 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._in_work[task] = item
         task.add_done_callback(self._ended)
 
-    async def _work(self, item: ItemT, held: HeldLeases) -> None:
-        self._finished.put_nowait((item, await self._stage.work(item, held.require)))
+    async def _work(self, item: ItemT, held: HeldLeases) -> OutcomeT:
+        return await self._stage.work(item, held.require)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[OutcomeT]) -> None:
         item = self._in_work.pop(task)
         if task.cancelled():
             return
@@ -217,6 +217,8 @@ class Drain(Generic[ItemT, OutcomeT]):
             # A bug, or memory. The lease ends by itself, and an item that raises again becomes poison.
             log.error("work.raised", **self._named([item]), exc_info=error)
             self._release(item)
+        else:
+            self._finished.put_nowait((item, task.result()))
 
     def _release(self, item: ItemT) -> None:
         del self._held[id(item)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -77,11 +77,11 @@ _ENDED = text(f"""
             AND change > 0 AND at > now() - CAST(:window AS interval)) ended
 """)
 
-# Count the chunks that wait for a worker with another embedding model, by that model.
+# Count the chunks that wait for a worker that serves their embedding, by its name.
 _UNSERVED = text(f"""
     {_TALLIES}
     SELECT model, sum(rows)::bigint AS chunks FROM chunks_tally
-    WHERE {states.is_in(states.TO_INDEX)} AND model <> :embedding_model
+    WHERE {states.is_in(states.TO_INDEX)} AND model <> ALL(CAST(:embeddings AS text[]))
     GROUP BY model HAVING sum(rows) > 0 ORDER BY model
 """)
 
@@ -112,7 +112,7 @@ class Backlog:
         dead: documents that failed and chunks that are dead.
         rate: chunks that ended in the last minute, in chunks a minute.
         eta: how long the open chunks take at that rate; None while nothing ends, or nothing is open.
-        unserved: chunks that wait to be indexed by a worker with another embedding model, by that model.
+        unserved: chunks that wait to be indexed by a worker that serves their embedding, by its name.
     """
 
     stages: Mapping[WorkQueue, Waiting]
@@ -126,13 +126,13 @@ class Backlogs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def measure(self, tenant: str, embedding_model: str | None) -> Backlog:
-        """Count a tenant's open work and estimate when it ends; `embedding_model` is the model that workers have."""
+    async def measure(self, tenant: str, embeddings: Iterable[str]) -> Backlog:
+        """Count a tenant's open work and estimate when it ends; `embeddings` names those that are served."""
         async with self._database.begin() as connection:
             stages = (await connection.execute(_STAGES, {"tenant": tenant})).all()
             parameters = {"tenant": tenant, "window": tallies.RATE_WINDOW, "most_dead": _MOST_DEAD}
             ended = (await connection.execute(_ENDED, parameters)).one()
-            unserved = await connection.execute(_UNSERVED, {"tenant": tenant, "embedding_model": embedding_model})
+            unserved = await connection.execute(_UNSERVED, {"tenant": tenant, "embeddings": list(embeddings)})
             models = {row.model: row.chunks for row in unserved}
         waiting = {row.queue: Waiting(row.due, row.in_flight, row.later, row.oldest) for row in stages}
         minutes = max(ended.since or _SHORTEST, _SHORTEST) / timedelta(minutes=1)

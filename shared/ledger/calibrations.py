@@ -7,7 +7,7 @@ the engines from the ingest. The claim of a dead worker ends by itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -47,10 +47,11 @@ _LIVE = f"""
 # See whether a collection may be claimed.
 _DUE = text(f"SELECT EXISTS (SELECT 1 {_CLAIMABLE})")
 
-# Claim the collection that has waited longest.
+# Claim the collection that has waited longest, of those whose embedding the process serves.
 _CLAIM = text(f"""
     UPDATE collections SET calibration_due_at = now() + :every, calibrating_until = now() + :lease
-    WHERE id = (SELECT id {_CLAIMABLE} ORDER BY calibration_due_at LIMIT 1)
+    WHERE id = (SELECT id {_CLAIMABLE} AND embedding_model = ANY(CAST(:embeddings AS text[]))
+                ORDER BY calibration_due_at LIMIT 1)
     RETURNING *
 """)
 
@@ -103,8 +104,8 @@ class Calibrations:
         async with self._database.begin() as connection:
             return bool((await connection.execute(_DUE)).scalar())
 
-    async def claim(self, *, every: timedelta, lease: timedelta) -> CalibrationClaim | None:
-        """Claim the collection that has waited longest; it is due again after `every`.
+    async def claim(self, embeddings: Sequence[str], *, every: timedelta, lease: timedelta) -> CalibrationClaim | None:
+        """Claim the collection of one of these embeddings that has waited longest; it is due again after `every`.
 
         Returns:
             None where no collection is due, or another one is being calibrated. A collection that was calibrated by
@@ -112,7 +113,11 @@ class Calibrations:
         """
         async with self._database.begin() as connection:
             await lock(connection, AdvisoryLock.CALIBRATION)
-            row = (await connection.execute(_CLAIM, {"every": every, "lease": lease})).mappings().one_or_none()
+            row = (
+                (await connection.execute(_CLAIM, {"embeddings": list(embeddings), "every": every, "lease": lease}))
+                .mappings()
+                .one_or_none()
+            )
         return CalibrationClaim(collection_of(row), row["calibrating_until"]) if row else None
 
     async def release(self, claim: CalibrationClaim) -> None:

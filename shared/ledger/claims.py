@@ -35,10 +35,11 @@ def _places(table: str, is_open: str) -> str:
         )"""
 
 
-def _fair(table: str, is_open: str, columns: str, only: str = "TRUE") -> str:
+def _fair(table: str, is_open: str, columns: str, only: str = "TRUE", parts: str = "") -> str:
     """Return the common table expressions that end in `due`: rows that may be claimed now, locked, the fairest first.
 
     With many tenants no tenant yields more rows than four times its share, so that few rows are locked in vain.
+    `parts` joins what else divides the index of open rows, so that each part is read in the order of its due times.
     """
     return f"""
     WITH RECURSIVE {_places(table, is_open)},
@@ -47,7 +48,7 @@ def _fair(table: str, is_open: str, columns: str, only: str = "TRUE") -> str:
         WHERE {is_open} AND w.leased_by IS NOT NULL AND w.due_at > now() GROUP BY w.tenant
     ), candidates AS (
         SELECT p.tenant, w.*
-        FROM places p CROSS JOIN LATERAL (
+        FROM places p {parts} CROSS JOIN LATERAL (
             SELECT {columns}, w.lane, w.due_at FROM {table} w
             WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND w.due_at <= now()
               AND {_LOST_LEASES} < {SUSPECT_AFTER} AND {only}
@@ -138,7 +139,10 @@ _ACCEPTED = f"""
     FROM accepted_questions a
     WHERE a.chunk_id = w.id AND a.state IN ('{AcceptedState.WAITING}', '{AcceptedState.INDEXED}') ORDER BY a.id"""
 
-_OF_OWN_MODEL = "w.embedding_model = :embedding_model"
+# The index of chunks to be indexed is divided by the embedding. A worker claims those that it serves.
+_SERVED = "CROSS JOIN unnest(CAST(:embeddings AS text[])) AS m(name)"
+_OF_EMBEDDING = "w.embedding_model = m.name"
+_OF_SERVED = "w.embedding_model = ANY(CAST(:embeddings AS text[]))"
 
 # A chunk's questions are still to be written: its text goes first.
 _TEXT_ONLY = """
@@ -146,19 +150,15 @@ _TEXT_ONLY = """
     AND NOT EXISTS (SELECT 1 FROM completions p WHERE p.content_key = w.content_key OFFSET 0)"""
 
 # Claim chunks to be indexed, with their questions, where these are there, and those that users asked. A worker takes
-# none whose collection has another embedding model than its own. While an older version is live, every point of the
+# none whose collection has an embedding that it does not serve. While an older version is live, every point of the
 # newest one stays hidden.
 _TEXTS_TO_INDEX = (
-    "chunks",
     _TO_INDEX_TEXT,
     f"w.id, w.version, w.may_have_points, {_TEXT_ONLY} AS text_only",
-    _OF_OWN_MODEL,
 )
 _QUESTIONS_TO_INDEX = (
-    "chunks",
     _TO_INDEX_QUESTIONS,
     "w.id, w.version, w.may_have_points, false AS text_only",
-    _OF_OWN_MODEL,
 )
 _CLAIM_TO_INDEX = f"""
     UPDATE chunks w
@@ -166,8 +166,9 @@ _CLAIM_TO_INDEX = f"""
     FROM due, documents d JOIN collections l ON l.id = d.collection_id, document_versions v
     WHERE w.id = due.id AND w.version = due.version AND d.id = w.document_id
       AND v.document_id = w.document_id AND v.version = w.version
-    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.index_name,
-              l.options, d.external_id, v.filename, v.metadata, w.ordinal, {_CONTENT} AS content,
+    RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id,
+              w.embedding_model, l.index_name, l.options, d.external_id, v.filename, v.metadata, w.ordinal,
+              {_CONTENT} AS content,
               coalesce(d.live_version <> w.version, false) AS hidden,
               w.ready_made,
               coalesce((SELECT t.ready_questions {_OF_CHUNK} AND w.ready_made),
@@ -185,10 +186,18 @@ def _both(of: tuple[str, ...], update: str) -> dict[bool, TextClause]:
     return {False: text(_fair(*of) + update), True: text(_suspect(*of) + update)}
 
 
+def _both_of_served(is_open: str, columns: str) -> dict[bool, TextClause]:
+    """Return the same for chunks whose embedding the worker serves."""
+    return {
+        False: text(_fair("chunks", is_open, columns, _OF_EMBEDDING, _SERVED) + _CLAIM_TO_INDEX),
+        True: text(_suspect("chunks", is_open, columns, _OF_SERVED) + _CLAIM_TO_INDEX),
+    }
+
+
 CLAIM_DOCUMENTS = _both(_DOCUMENTS, _CLAIM_DOCUMENTS)
 CLAIM_TO_GENERATE = _both(_CHUNKS_TO_GENERATE, _CLAIM_TO_GENERATE)
-CLAIM_TEXTS_TO_INDEX = _both(_TEXTS_TO_INDEX, _CLAIM_TO_INDEX)
-CLAIM_QUESTIONS_TO_INDEX = _both(_QUESTIONS_TO_INDEX, _CLAIM_TO_INDEX)
+CLAIM_TEXTS_TO_INDEX = _both_of_served(*_TEXTS_TO_INDEX)
+CLAIM_QUESTIONS_TO_INDEX = _both_of_served(*_QUESTIONS_TO_INDEX)
 
 
 def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> str:
@@ -205,15 +214,13 @@ def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> s
                 ORDER BY w.due_at LIMIT 1) w))"""
 
 
-# The index of chunks to be indexed is divided by the embedding model. Chunks of a model that no worker has wake one in
-# vain: it claims nothing.
+# Chunks of an embedding that no worker serves wake one in vain: it claims nothing.
 _MODELS = "CROSS JOIN (SELECT DISTINCT embedding_model AS name FROM collections) m"
-_OF_MODEL = "w.embedding_model = m.name"
 
 
 # See which stages have rows that may be claimed.
 DUE = text(f"""
     SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_GENERATE)} AS generate,
-           {_is_due("chunks", _TO_INDEX_TEXT, _MODELS, _OF_MODEL)}
-           OR {_is_due("chunks", _TO_INDEX_QUESTIONS, _MODELS, _OF_MODEL)} AS index
+           {_is_due("chunks", _TO_INDEX_TEXT, _MODELS, _OF_EMBEDDING)}
+           OR {_is_due("chunks", _TO_INDEX_QUESTIONS, _MODELS, _OF_EMBEDDING)} AS index
 """)

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import with_more
-from shared.domain.places import index_name
+from shared.domain.places import IndexNames
 from shared.domain.records import Collection, CollectionOptions
 from shared.ledger import states, tallies
 from shared.ledger.database import Database
@@ -31,6 +31,18 @@ _LOCK_OPTIONS = text("SELECT options FROM collections WHERE id = :id FOR UPDATE"
 
 # Look whether a collection has documents, those that are being deleted too.
 _HAS_DOCUMENTS = text("SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)")
+
+# Look whether a collection has anything in Qdrant, or may still have.
+_HAS_POINTS = text("""
+    SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
+           OR EXISTS (SELECT 1 FROM sweeps WHERE collection_id = :id)
+""")
+
+# Give a locked collection another embedding; what was measured with the one before says nothing of it.
+_SET_EMBEDDING = text("""
+    UPDATE collections SET embedding_model = :embedding_model, index_name = :index_name, calibration = NULL
+    WHERE id = :id RETURNING *
+""")
 
 # Replace the options of a locked collection.
 _SET_OPTIONS = text("UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING *")
@@ -56,35 +68,49 @@ class Collections:
 
     Args:
         database: has them.
-        prefix: begins the names of Qdrant's collections.
-        dimensions: the size that embedding models are asked for, where one is.
+        index_names: names Qdrant's collections.
     """
 
-    def __init__(self, database: Database, prefix: str, dimensions: int | None) -> None:
+    def __init__(self, database: Database, index_names: IndexNames) -> None:
         self._database = database
-        self._prefix = prefix
-        self._dimensions = dimensions
+        self._index_names = index_names
 
     async def ensure(
-        self, tenant: str, name: str, *, embedding_model: str, options: CollectionOptions | None = None
+        self,
+        tenant: str,
+        name: str,
+        *,
+        embedding_model: str,
+        options: CollectionOptions | None = None,
+        replace_embedding: bool = False,
     ) -> Collection:
         """Return the collection, made if there is none; `options` replace those of an older one.
 
         Filterable fields are added to those that are declared already.
 
+        Args:
+            tenant: whose it is.
+            name: of the collection.
+            embedding_model: the name of the embedding that a new collection has.
+            options: those to set; None leaves them.
+            replace_embedding: an older collection without documents takes the embedding too.
+
         Raises:
             InvalidInput: a field cannot be declared, or there are too many.
-            Conflict: a field is declared with another type, or there are documents without it.
+            Conflict: a field is declared with another type, there are documents without it, or there are documents and
+                the embedding would change.
         """
         parameters = {
             "id": uuid4(),
             "tenant": tenant,
             "name": name,
             "embedding_model": embedding_model,
-            "index_name": index_name(self._prefix, embedding_model, self._dimensions),
+            "index_name": self._index_names.of(embedding_model),
         }
         async with self._database.begin() as connection:
             row = (await connection.execute(_ENSURE, parameters)).mappings().one()
+            if replace_embedding and row["embedding_model"] != embedding_model:
+                row = await _set_embedding(connection, parameters | {"id": row["id"]})
             if options is not None:
                 row = await _set_options(connection, row["id"], options)
         return collection_of(row)
@@ -137,6 +163,18 @@ def collection_of(row: RowMapping) -> Collection:
         created_at=row["created_at"],
         calibration=row["calibration"],
     )
+
+
+async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+    await connection.execute(_LOCK_OPTIONS, {"id": parameters["id"]})
+    if (await connection.execute(_HAS_POINTS, {"id": parameters["id"]})).scalar_one():
+        raise Conflict(
+            "The embedding is chosen before the first document, and this collection has documents, or deletions that"
+            " have not ended: migrate it, or use a new collection.",
+            field="embedding",
+        )
+    row: RowMapping = (await connection.execute(_SET_EMBEDDING, parameters)).mappings().one()
+    return row
 
 
 async def _set_options(connection: AsyncConnection, collection_id: UUID, options: CollectionOptions) -> RowMapping:

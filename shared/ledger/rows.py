@@ -95,6 +95,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         document_id=row["document_id"],
         tenant=row["tenant"],
         collection_id=row["collection_id"],
+        embedding_model=row["embedding_model"],
         index_name=row["index_name"],
         options=options_of(row["options"]),
         external_id=row["external_id"],

@@ -8,7 +8,6 @@ leased" is one comparison with one index.
 from __future__ import annotations
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -24,7 +23,6 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
-    event,
     func,
     text,
 )
@@ -82,7 +80,7 @@ collections = Table(
     Column("tenant", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("options", JSONB, nullable=False),
-    Column("embedding_model", Text, nullable=False),
+    Column("embedding_model", Text, nullable=False),  # the name of its embedding
     Column("index_name", Text, nullable=False),  # the collection in Qdrant, which others share
     Column("calibration", JSONB),  # its channels' weights and their measurements; null while equal
     Column("calibration_due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -172,7 +170,7 @@ chunks = Table(
     Column("tenant", Text, nullable=False),
     Column("ordinal", Integer, nullable=False),
     Column("content_key", LargeBinary, nullable=False),
-    Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what its own model serves
+    Column("embedding_model", Text, nullable=False),  # its collection's: a worker takes what it serves
     Column("ready_made", Boolean, nullable=False, server_default="false"),  # its questions came with its document
     _lane(),
     Column("state", Text, nullable=False),
@@ -288,6 +286,7 @@ spent = Table(
 )
 
 # What rows of `spent` have added: each goes into `spent_by_day` soon.
+# Triggers write them; they are in migration 0001 alone.
 spent_changes = Table(
     "spent_changes",
     metadata,
@@ -388,6 +387,7 @@ sweeps = Table(
 )
 
 # How many documents and chunks are in each state: sums of changes, and the changes that came since.
+# Triggers write the changes; they are in migration 0001 alone.
 tallies = Table(
     "tallies",
     metadata,
@@ -409,52 +409,3 @@ tally_changes = Table(
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Index("ix_tally_changes_at", "at"),
 )
-
-
-def _count(table: str, write: str, *operations: str) -> None:
-    """Have changes of a table's rows added up by triggers.
-
-    They are called once a statement: a settlement of many rows writes few changes.
-
-    Args:
-        table: the table.
-        write: the statement that writes the changes, with `{rows}` for the new rows, whose `sign` is 1, and the old
-            ones, whose `sign` is -1.
-        operations: what is counted.
-    """
-    rows = {"insert": "SELECT *, 1 AS sign FROM new_rows", "delete": "SELECT *, -1 AS sign FROM old_rows"}
-    rows["update"] = " UNION ALL ".join(rows.values())
-    names = {"insert": "NEW TABLE AS new_rows", "delete": "OLD TABLE AS old_rows"}
-    names["update"] = " ".join(names.values())
-    for operation in operations:
-        function = f"""
-            CREATE FUNCTION count_{table}_{operation}() RETURNS trigger LANGUAGE plpgsql AS $$
-            BEGIN
-                {write.format(rows=rows[operation])};
-                RETURN NULL;
-            END $$"""
-        trigger = (
-            f"CREATE TRIGGER count_{operation} AFTER {operation} ON {table} REFERENCING {names[operation]}"
-            f" FOR EACH STATEMENT EXECUTE FUNCTION count_{table}_{operation}()"
-        )
-        for statement in (function, trigger):
-            event.listen(metadata, "after_create", DDL(statement))  # type: ignore[no-untyped-call]
-
-
-def _count_states(table: str, part: str) -> None:
-    write = f"""
-    INSERT INTO tally_changes (tenant, counted, part, state, change)
-    SELECT tenant, TG_TABLE_NAME, {part}::text, state, sum(sign) FROM ({{rows}}) r
-    GROUP BY tenant, {part}, state HAVING sum(sign) <> 0"""
-    _count(table, write, "insert", "update", "delete")
-
-
-_count_states("documents", "collection_id")
-_count_states("chunks", "embedding_model")
-_COUNT_COSTS = """
-    INSERT INTO spent_changes (tenant, collection_id, kind, model, prompt_tokens, completion_tokens, calls)
-    SELECT tenant, collection_id, kind, model, sum(sign * prompt_tokens), sum(sign * completion_tokens),
-           sum(sign * calls)
-    FROM ({rows}) r GROUP BY tenant, collection_id, kind, model
-    HAVING (sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * calls)) <> (0, 0, 0)"""
-_count("spent", _COUNT_COSTS, "insert", "update")

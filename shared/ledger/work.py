@@ -64,7 +64,7 @@ class Work:
         weights: how much of the free slots tenants get; 1 is an equal share, and the default.
         limits: how much tenants may call the language model; none holds more chunks than these let begin soon.
         other_limits: the limits of all other tenants.
-        embedding_model: the model of the worker; chunks of other models are never claimed to be indexed.
+        embeddings: the names of those that the worker serves; chunks of others are never claimed to be indexed.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Work:
         weights: Mapping[str, float] | None = None,
         limits: Mapping[str, Rates] | None = None,
         other_limits: Rates = NO_LIMITS,
-        embedding_model: str | None = None,
+        embeddings: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._worker = worker
         self._weights = weights or {}
         self._limits = limits or {}
         self._other_limits = other_limits
-        self._embedding_model = embedding_model
+        self._embeddings = list(embeddings)
         self.lease = lease
 
     # Parsing
@@ -215,15 +215,21 @@ class Work:
     # Indexing
 
     @again_after_collision
-    async def claim_to_index(self, limit: int, *, suspects: bool = False) -> list[ChunkToIndex]:
-        """Claim chunks to be indexed whose collection has this worker's embedding model; others wait for theirs.
+    async def claim_to_index(
+        self, limit: int, *, embeddings: Sequence[str] | None = None, suspects: bool = False
+    ) -> list[ChunkToIndex]:
+        """Claim chunks to be indexed whose collection has an embedding that this worker serves; others wait for theirs.
 
         Texts that nobody finds yet go first, but a quarter is for chunks whose questions are there: a corpus that is
         being uploaded must not hold these up.
 
-        With `suspects` suspects alone, for a worker that holds nothing else.
+        Args:
+            limit: the most chunks.
+            embeddings: names of those that are wanted now; None: all that the worker serves.
+            suspects: claim suspects alone, for a worker that holds nothing else.
         """
-        parameters = self._claim(limit, suspects=suspects) | {"embedding_model": self._embedding_model}
+        served = self._embeddings if embeddings is None else list(embeddings)
+        parameters = self._claim(limit, suspects=suspects) | {"embeddings": served}
         async with self._database.begin() as connection:
 
             async def claim(statement: TextClause, limit: int) -> list[ChunkToIndex]:

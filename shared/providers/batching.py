@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from shared.domain.errors import Refused
 from shared.domain.vectors import Vectors
-from shared.providers.embedding import Bill, Embedder, estimated_tokens, free
+from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
 
 _UNDER_WAY = 2  # requests, before the next texts wait for company
 _WAIT_SECONDS = 0.05  # for company, at most: a slow provider could embed them beside what is under way
@@ -37,10 +37,14 @@ class BatchingEmbedder:
     def name(self) -> str:
         return self._embedder.name
 
+    @property
+    def prefixes(self) -> Prefixes:
+        return self._embedder.prefixes
+
     async def dimensions(self) -> int:
         return await self._embedder.dimensions()
 
-    async def embed(self, texts: Sequence[str], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
         """As `Embedder.embed`. Who wants a bill has a request of its own."""
         if billed is not free:
             return await self._embedder.embed(texts, billed)
@@ -57,7 +61,7 @@ class BatchingEmbedder:
             request.leave()
         return vectors[first : first + len(texts)]
 
-    def _with_room_for(self, texts: Sequence[str]) -> _Request:
+    def _with_room_for(self, texts: Sequence[Input]) -> _Request:
         if self._gathering is None or self._gathering.is_abandoned or not self._gathering.has_room_for(texts):
             request = _Request()
             request.answer = asyncio.create_task(self._send(request))
@@ -84,7 +88,7 @@ class _Request:
     """Texts that go to the provider together, for as long as somebody waits for their vectors."""
 
     answer: asyncio.Task[Vectors] = field(init=False)
-    texts: list[str] = field(default_factory=list)
+    texts: list[Input] = field(default_factory=list)
     tokens: int = 0
     callers: int = 0
     waiting: int = 0
@@ -97,10 +101,10 @@ class _Request:
     def is_abandoned(self) -> bool:
         return not self.waiting
 
-    def has_room_for(self, texts: Sequence[str]) -> bool:
+    def has_room_for(self, texts: Sequence[Input]) -> bool:
         return len(self.texts) + len(texts) <= _MAX_INPUTS and self.tokens + _tokens(texts) <= _MAX_TOKENS
 
-    def add(self, texts: Sequence[str]) -> None:
+    def add(self, texts: Sequence[Input]) -> None:
         self.texts += texts
         self.tokens += _tokens(texts)
         self.callers += 1
@@ -113,5 +117,5 @@ class _Request:
             self.answer.cancel()
 
 
-def _tokens(texts: Sequence[str]) -> int:
+def _tokens(texts: Sequence[Input]) -> int:
     return sum(map(estimated_tokens, texts))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NewType, Protocol
 
 import numpy as np
 
-from shared.domain.errors import Permanent, Refused, Unavailable
+from shared.domain.errors import Conflict, Permanent, Refused, Unavailable
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 
@@ -25,11 +26,47 @@ def free(_: Usage) -> None:
     """Stand for a bill that nobody counts."""
 
 
+Input = NewType("Input", str)
+"""A text as the model reads it: with the prefix of its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What a model wants in front of a question and of a text, as E5's "query: " and "passage: ".
+
+    Stored questions are embedded as queries too. Users' questions are compared with them, and models that have
+    prefixes want the same one on both sides of such a comparison.
+    """
+
+    of_query: str = ""
+    of_passage: str = ""
+
+    def query(self, question: str) -> Input:
+        """Whatever is searched with, and every question that is stored."""
+        return Input(self.of_query + question)
+
+    def passage(self, text: str) -> Input:
+        """A text that answers questions: a chunk's, or one of its sentences."""
+        return Input(self.of_passage + text)
+
+    def queries(self, questions: Iterable[str]) -> list[Input]:
+        return [self.query(question) for question in questions]
+
+    def passages(self, texts: Iterable[str]) -> list[Input]:
+        return [self.passage(text) for text in texts]
+
+
+NO_PREFIXES = Prefixes()
+
+
 class Embedder(Protocol):
-    """A model that embeds texts."""
+    """A model that embeds texts; `name` is the name by which collections choose it."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def prefixes(self) -> Prefixes: ...
 
     async def dimensions(self) -> int:
         """The length of the vectors; the first call embeds a text to learn it.
@@ -39,11 +76,11 @@ class Embedder(Protocol):
         """
         ...
 
-    async def embed(self, texts: Sequence[str], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
         """Embed at most one request's worth of texts.
 
         Args:
-            texts: what to embed.
+            texts: what to embed, each with its prefix.
             billed: is told what the provider says it billed, also where its reply holds no vectors.
 
         Returns:
@@ -56,26 +93,78 @@ class Embedder(Protocol):
         ...
 
 
-class OpenAIEmbedder:
-    """An `Embedder` behind `/embeddings`."""
+class Embedders:
+    """The embedding models of this process, by the names under which collections choose them."""
 
-    def __init__(self, provider: Provider, model: str, dimensions: int | None = None) -> None:
+    def __init__(self, embedders: Iterable[Embedder]) -> None:
+        self._embedders = {embedder.name: embedder for embedder in embedders}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._embedders)
+
+    def of(self, name: str) -> Embedder:
+        """The embedder of that name.
+
+        Raises:
+            Conflict: the settings of this process describe none.
+        """
+        try:
+            return self._embedders[name]
+        except KeyError:
+            raise Conflict(unserved(name), field="collection") from None
+
+
+def unserved(name: str) -> str:
+    """Say what to do about an embedding that nobody serves."""
+    return (
+        f"No setting describes the embedding '{name}': name it in FOREASK_EMBEDDINGS, or set FOREASK_EMBEDDING_MODEL to"
+        " it."
+    )
+
+
+class OpenAIEmbedder:
+    """An `Embedder` behind `/embeddings`.
+
+    Args:
+        provider: the server.
+        model: the model as the server calls it.
+        dimensions: the size to ask for; None: the model's own.
+        name: by which collections choose it; default: the model.
+        prefixes: what the model wants in front of questions and texts.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        dimensions: int | None = None,
+        *,
+        name: str | None = None,
+        prefixes: Prefixes = NO_PREFIXES,
+    ) -> None:
         self._provider = provider
         self._model = model
         self._shortened = dimensions
+        self._name = name or model
+        self._prefixes = prefixes
         self._seen: int | None = None
 
     @property
     def name(self) -> str:
-        return self._model
+        return self._name
+
+    @property
+    def prefixes(self) -> Prefixes:
+        return self._prefixes
 
     async def dimensions(self) -> int:
         if self._seen is None:
-            await self.embed(["How long are the vectors of this model?"])
+            await self.embed([Input("How long are the vectors of this model?")])
         assert self._seen is not None
         return self._seen
 
-    async def embed(self, texts: Sequence[str], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
         body: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "base64"}
         if self._shortened is not None:
             body["dimensions"] = self._shortened
@@ -132,7 +221,7 @@ def pack(texts: Sequence[str], *, max_inputs: int, max_tokens: int) -> Iterator[
         yield range(start, len(texts))
 
 
-async def embed_each(embedder: Embedder, texts: Sequence[str], billed: Bill = free) -> list[Vectors | Permanent]:
+async def embed_each(embedder: Embedder, texts: Sequence[Input], billed: Bill = free) -> list[Vectors | Permanent]:
     """Embed one request's worth of texts; a text that the provider refuses fails alone, found by bisection.
 
     Returns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from shared.ingest.generate.stage import Generator
@@ -17,9 +18,14 @@ from shared.services.parts import Parts
 class AllServices(api.ApiServices):
     parser: Parser
     generator: Generator
-    indexer: Indexer
+    indexers: Mapping[str, Indexer]
     cleaner: Cleaner
     orphans: Orphans
+
+    @property
+    def indexer(self) -> Indexer:
+        """The indexer of the default embedding."""
+        return next(iter(self.indexers.values()))
 
 
 def assemble(parts: Parts) -> AllServices:
@@ -28,7 +34,7 @@ def assemble(parts: Parts) -> AllServices:
         **{field.name: getattr(served, field.name) for field in fields(served)},
         parser=parse.parser_of(parts),
         generator=generate.generator_of(parts),
-        indexer=index.indexer_of(parts),
+        indexers=index.indexers_of(parts),
         cleaner=scheduler.cleaner_of(parts),
         orphans=parts.orphans,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from shared.broker.wakeups import Wakeups
+from shared.domain.records import Collection
 from shared.estimates.estimator import Estimator
 from shared.ledger import Ledger
 from shared.ledger.database import Database
@@ -16,7 +17,7 @@ from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
 from shared.services.parts import Parts
 from shared.services.query import answerer_of, calibrator_of, retriever_of
-from shared.settings import Settings
+from shared.settings import Embedding, Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
 
@@ -26,24 +27,28 @@ class Limiters:
     """The limits of each provider, shared with the whole pool."""
 
     llm: Limiter
-    embedding: Limiter
-    embedding_name: str
+    embeddings: Mapping[str, Limiter]
 
     async def usage(self, tenant: str) -> list[LimitUse]:
-        """How much of every limit is used, as the tenant may see it.
+        """How much of every limit is used, as the tenant may see it. Where there are several embeddings they are named.
 
         Raises:
             Unavailable: the broker is away.
         """
-        return await self.llm.usage(tenant) + await self.embedding.usage(tenant)
+        uses = await self.llm.usage(tenant)
+        for name, limiter in self.embeddings.items():
+            prefix = f"{name}: " if len(self.embeddings) > 1 else ""
+            uses += [replace(use, name=prefix + use.name) for use in await limiter.usage(tenant)]
+        return uses
 
     async def of_load(self, tenant: str, embedding: str) -> list[LimitUse]:
-        """The limits of a load that is embedded with this model.
+        """The limits of a load with this embedding; one that no setting describes has none that are known.
 
         Raises:
             Unavailable: the broker is away.
         """
-        return await self.usage(tenant) if embedding == self.embedding_name else await self.llm.usage(tenant)
+        limiter = self.embeddings.get(embedding)
+        return await self.llm.usage(tenant) + (await limiter.usage(tenant) if limiter else [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +56,7 @@ class ApiServices:
     """What the routes use.
 
     Args:
-        answerer_for: the answerer of a tenant, on whose account it calls the language model.
+        answerer_for: the answerer for a tenant, on whose account it calls the language model, and for a collection.
     """
 
     settings: Settings
@@ -64,11 +69,16 @@ class ApiServices:
     estimator: Estimator
     retriever: Retriever
     calibrator: Calibrator
-    answerer_for: Callable[[str], Answerer]
+    answerer_for: Callable[[str, Collection | None], Answerer]
+
+    @property
+    def embeddings(self) -> Mapping[str, Embedding]:
+        """Those that the settings describe, by their names."""
+        return self.settings.served_embeddings()
 
 
 def assemble(parts: Parts) -> ApiServices:
-    limiters = Limiters(parts.llm_limiter, parts.embedding_limiter, parts.embedder.name)
+    limiters = Limiters(llm=parts.llm_limiter, embeddings=parts.embedding_limiters)
     ledger = parts.ledger
     estimator = Estimator(parts.settings, ledger.collections, ledger.estimates, parts.chat.name, limiters.of_load)
     return ApiServices(

@@ -14,22 +14,29 @@ def assemble(parts: Parts) -> WorkerServices:
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
-        stage=index_stage(indexer_of(parts)),
-        limiters=(parts.embedding_limiter,),
+        stage=index_stage(*indexers_of(parts).values()),
+        limiters=tuple(parts.embedding_limiters.values()),
         calibrator=calibrator_of(parts),
     )
 
 
-def indexer_of(parts: Parts) -> Indexer:
+def indexers_of(parts: Parts) -> dict[str, Indexer]:
+    """The indexer of each embedding, by its name, the default one first."""
+    return {name: _indexer(parts, name) for name in parts.embedders}
+
+
+def _indexer(parts: Parts, name: str) -> Indexer:
+    limiter, embedding = parts.embedding_limiters[name], parts.embeddings[name]
     floor = parts.settings.tuning.similarity_floor
     return Indexer(
         settings=parts.settings,
         work=parts.ledger.work,
-        embedder=LimitedEmbedder(parts.embedder, parts.embedding_limiter),
-        limiter=parts.embedding_limiter,
+        embedder=LimitedEmbedder(parts.embedders[name], limiter),
+        limiter=limiter,
         index=parts.index,
         wakeups=parts.wakeups,
         policy=parts.retries,
-        floor=floor_for(parts.embedder.name) if floor is None else floor,
+        floor=floor_for(embedding.model) if floor is None else floor,
+        space=embedding.space,
         finisher=parts.finisher,
     )

@@ -7,7 +7,7 @@ from datetime import timedelta
 from shared.domain.rates import Rates
 from shared.providers.limiter.limiter import ProviderLimits
 from shared.providers.limiter.script import provider_id
-from shared.settings import Settings
+from shared.settings import Embedding, Settings
 
 _PROBE_TIMEOUT = timedelta(seconds=30)  # a server that must load its model first takes a while
 
@@ -24,13 +24,13 @@ def llm_limits(settings: Settings, model: str) -> ProviderLimits:
     )
 
 
-def embedding_limits(settings: Settings, model: str) -> ProviderLimits:
+def embedding_limits(settings: Settings, embedding: Embedding) -> ProviderLimits:
     return ProviderLimits(
         component="embedding",
-        provider=provider_id("embedding", settings.embedding_url, model),
-        rates=Rates(settings.embedding_requests_per_minute, settings.embedding_tokens_per_minute),
+        provider=provider_id("embedding", embedding.base_url or "", embedding.model),
+        rates=Rates(embedding.requests_per_minute, embedding.tokens_per_minute),
         in_flight=settings.tuning.embedding_max_in_flight,
-        probe_timeout=min(settings.embedding_timeout, _PROBE_TIMEOUT),
+        probe_timeout=min(embedding.timeout, _PROBE_TIMEOUT),
     )
 
 

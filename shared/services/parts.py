@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shared.broker.wakeups import Wakeups
+from shared.domain.places import IndexNames
 from shared.domain.retry import RetryPolicy
 from shared.ledger import (
     Audit,
@@ -29,7 +30,7 @@ from shared.ledger import (
 )
 from shared.ledger.database import Database
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
-from shared.settings import Settings, require
+from shared.settings import Embedding, Settings, require
 from shared.storage.opening import open_uploads
 from shared.storage.uploads import Uploads
 
@@ -71,7 +72,7 @@ class Parts:
         database = self.database
         return Ledger(
             deployment=DeploymentIdentity(database),
-            collections=Collections(database, self.settings.qdrant_prefix, self.settings.embedding_dimensions),
+            collections=Collections(database, self.index_names),
             documents=Documents(database),
             work=self._work,
             backlogs=Backlogs(database),
@@ -84,6 +85,15 @@ class Parts:
             estimates=Estimates(database),
             tallies=Tallies(database),
         )
+
+    @cached_property
+    def embeddings(self) -> dict[str, Embedding]:
+        return self.settings.served_embeddings()
+
+    @cached_property
+    def index_names(self) -> IndexNames:
+        spaces = {name: embedding.space for name, embedding in self.embeddings.items()}
+        return IndexNames(self.settings.qdrant_prefix, spaces)
 
     @cached_property
     def wakeups(self) -> Wakeups:
@@ -142,10 +152,10 @@ class Parts:
         return chat_of(self.settings, self.stack)
 
     @cached_property
-    def embedder(self) -> OpenAIEmbedder:
-        from shared.services.providers import embedder_of
+    def embedders(self) -> dict[str, OpenAIEmbedder]:
+        from shared.services.providers import embedders_of
 
-        return embedder_of(self.settings, self.stack)
+        return embedders_of(self.settings, self.stack)
 
     @cached_property
     def llm_limiter(self) -> Limiter:
@@ -154,10 +164,14 @@ class Parts:
         return llm_limiter_of(self.settings, self.chat, self.stack)
 
     @cached_property
-    def embedding_limiter(self) -> Limiter:
+    def embedding_limiters(self) -> dict[str, Limiter]:
+        """The limiter of each embedding's provider, by the embedding's name."""
         from shared.services.providers import embedding_limiter_of
 
-        return embedding_limiter_of(self.settings, self.embedder, self.stack)
+        return {
+            name: embedding_limiter_of(self.settings, self.embeddings[name], embedder, self.stack)
+            for name, embedder in self.embedders.items()
+        }
 
     @cached_property
     def _work(self) -> Work:
@@ -169,5 +183,5 @@ class Parts:
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),
             other_limits=limits_of_a_tenant(settings),
-            embedding_model=settings.embedding_model,
+            embeddings=list(self.embeddings),
         )

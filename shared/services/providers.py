@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from shared.providers.chat import ChatModel, OpenAIChat
-from shared.providers.embedding import Embedder, OpenAIEmbedder
+from shared.providers.embedding import Embedder, OpenAIEmbedder, Prefixes
 from shared.providers.limiter.limiter import Limiter, ProviderLimits, connect
 from shared.providers.limiter.models import NEUTRAL, PING
 from shared.providers.provider import Provider
 from shared.providers.reranking import Reranker
 from shared.services.limits import embedding_limits, llm_limits
-from shared.settings import Settings, require
+from shared.settings import Embedding, Settings, require
 
 
 def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
@@ -32,21 +32,36 @@ def chat_of(settings: Settings, stack: AsyncExitStack) -> OpenAIChat:
     return OpenAIChat(provider, require(settings.llm_model, "FOREASK_LLM_MODEL"))
 
 
-def embedder_of(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
-    """Make the embedding model; the stack closes its connections.
+def embedders_of(settings: Settings, stack: AsyncExitStack) -> dict[str, OpenAIEmbedder]:
+    """Make the embedding models that the settings describe, by their names; the stack closes their connections.
 
     Raises:
-        InvalidInput: no model is named.
+        InvalidInput: no model is named for new collections.
     """
+    require(settings.embedding_model, "FOREASK_EMBEDDING_MODEL")
+    return {name: _embedder(name, entry, stack) for name, entry in settings.served_embeddings().items()}
+
+
+def embedder_of(settings: Settings, stack: AsyncExitStack) -> OpenAIEmbedder:
+    """Make the embedding model of new collections alone.
+
+    Raises:
+        InvalidInput: none is named.
+    """
+    name = require(settings.embedding_model, "FOREASK_EMBEDDING_MODEL")
+    return _embedder(name, settings.served_embeddings()[name], stack)
+
+
+def _embedder(name: str, embedding: Embedding, stack: AsyncExitStack) -> OpenAIEmbedder:
     provider = Provider(
         component="embedding",
-        base_url=settings.embedding_url,
-        api_key=settings.embedding_api_key or settings.llm_api_key,
-        timeout=settings.embedding_timeout,
+        base_url=embedding.base_url or "",
+        api_key=embedding.api_key,
+        timeout=embedding.timeout,
     )
     stack.push_async_callback(provider.aclose)
-    model = require(settings.embedding_model, "FOREASK_EMBEDDING_MODEL")
-    return OpenAIEmbedder(provider, model, settings.embedding_dimensions)
+    prefixes = Prefixes(embedding.query_prefix, embedding.passage_prefix)
+    return OpenAIEmbedder(provider, embedding.model, embedding.dimensions, name=name, prefixes=prefixes)
 
 
 def reranker_of(settings: Settings, stack: AsyncExitStack) -> Reranker | None:
@@ -69,8 +84,10 @@ def llm_limiter_of(settings: Settings, chat: ChatModel, stack: AsyncExitStack) -
     return _limiter(settings, limits, partial(chat.complete, NEUTRAL), stack)
 
 
-def embedding_limiter_of(settings: Settings, embedder: Embedder, stack: AsyncExitStack) -> Limiter:
-    limits = embedding_limits(settings, embedder.name)
+def embedding_limiter_of(
+    settings: Settings, embedding: Embedding, embedder: Embedder, stack: AsyncExitStack
+) -> Limiter:
+    limits = embedding_limits(settings, embedding)
     return _limiter(settings, limits, partial(embedder.embed, [PING]), stack)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shared.domain.records import Collection
 from shared.providers.batching import BatchingEmbedder
-from shared.providers.embedding import Embedder
+from shared.providers.embedding import Embedders
 from shared.providers.limiter.limiter import QUERY
 from shared.providers.limiter.models import LimitedChat, LimitedEmbedder
 from shared.providers.tokens import token_counter
-from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer
+from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
 from shared.query.rewrite import Rewriter
@@ -20,7 +21,7 @@ from shared.settings import EMBEDDED_LLM
 
 def retriever_of(parts: Parts) -> Retriever:
     return Retriever(
-        query_embedder(parts),
+        query_embedders(parts),
         parts.index,
         rewriter=_rewriter(parts),
         reranker=reranker_of(parts.settings, parts.stack),
@@ -29,24 +30,33 @@ def retriever_of(parts: Parts) -> Retriever:
 
 
 def calibrator_of(parts: Parts) -> Calibrator:
-    embedder = query_embedder(parts)
+    embedders = query_embedders(parts)
     return Calibrator(
-        parts.ledger.calibrations, parts.ledger.feedback, Retriever(embedder, parts.index), embedder, parts.index
+        parts.ledger.calibrations, parts.ledger.feedback, Retriever(embedders, parts.index), embedders, parts.index
     )
 
 
-def answerer_of(parts: Parts) -> Callable[[str], Answerer]:
-    """The answerer of a tenant, on whose account it calls the language model."""
+def answerer_of(parts: Parts) -> Callable[[str, Collection | None], Answerer]:
+    """The answerer for a tenant, who pays for the language model, and a collection, whose embedding finds quotes."""
     default = "extractive" if parts.chat.name == EMBEDDED_LLM else "generative"
     if (parts.settings.answering or default) == "extractive":
-        extractive = ExtractiveAnswerer(query_embedder(parts))
-        return lambda _: extractive
-    return lambda tenant: GenerativeAnswerer(_chat_of_a_query(parts, tenant))
+        embedders = query_embedders(parts)
+        extractive = {
+            name: ExtractiveAnswerer(embedders.of(name), answer_floor(embedding.model))
+            for name, embedding in parts.embeddings.items()
+        }
+        of_none = next(iter(extractive.values()))
+        return lambda _, collection: extractive[collection.embedding_model] if collection else of_none
+    return lambda tenant, _: GenerativeAnswerer(_chat_of_a_query(parts, tenant))
 
 
-def query_embedder(parts: Parts) -> Embedder:
-    """The embedder of requests that somebody waits for."""
-    return BatchingEmbedder(LimitedEmbedder(parts.embedder, parts.embedding_limiter, patience=QUERY))
+def query_embedders(parts: Parts) -> Embedders:
+    """The embedders of requests that somebody waits for."""
+    limiters = parts.embedding_limiters
+    return Embedders(
+        BatchingEmbedder(LimitedEmbedder(embedder, limiters[name], patience=QUERY))
+        for name, embedder in parts.embedders.items()
+    )
 
 
 def _rewriter(parts: Parts) -> Rewriter | None:

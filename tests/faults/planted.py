@@ -81,7 +81,7 @@ BUGS = (
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
         "shared/ledger/claims.py",
-        (('"w.embedding_model = :embedding_model"', '"w.embedding_model = :embedding_model AND w.leased_by IS NULL"'),),
+        (('"w.embedding_model = m.name"', '"w.embedding_model = m.name AND w.leased_by IS NULL"'),),
     ),
     Bug(
         "nobody repeats the sweep that a killed worker began",
@@ -274,9 +274,9 @@ BUGS = (
     ),
     Bug(
         "a worker claims chunks of another embedding model",
-        "tests/faults/test_settings_differ.py::test_workers_have_another_embedding_model",
+        "tests/integration/test_embeddings.py::test_a_worker_of_one_embedding_takes_its_own_alone",
         "shared/ledger/claims.py",
-        (('"w.embedding_model = :embedding_model"', '"TRUE"'),),
+        (('"w.embedding_model = m.name"', '"TRUE"'),),
     ),
     Bug(
         "questions stand under the key of the prompt that was read when their document was parsed",

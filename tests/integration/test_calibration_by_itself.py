@@ -191,7 +191,7 @@ async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(se
     await grow(0, FEW)
     await services.ledger.collections.ensure("default", "other", embedding_model="scripted-embedding")
     day = timedelta(days=1)
-    claimed = await services.ledger.calibrations.claim(every=timedelta(), lease=day)
+    claimed = await services.ledger.calibrations.claim(["scripted-embedding"], every=timedelta(), lease=day)
     assert claimed.collection.name == "default"
     await grown(services)
     assert await calibration(library) is None
@@ -205,8 +205,10 @@ async def test_one_is_calibrated_at_a_time_and_a_dead_worker_costs_time_alone(se
 async def test_a_worker_whose_claim_has_ended_does_not_end_the_next_workers(services, library):
     await library.collection()
     await due(services)
-    late = await services.ledger.calibrations.claim(every=timedelta(), lease=timedelta())
-    now = await services.ledger.calibrations.claim(every=timedelta(), lease=timedelta(minutes=5))
+    late = await services.ledger.calibrations.claim(["scripted-embedding"], every=timedelta(), lease=timedelta())
+    now = await services.ledger.calibrations.claim(
+        ["scripted-embedding"], every=timedelta(), lease=timedelta(minutes=5)
+    )
 
     await services.ledger.calibrations.release(late)
     assert await claims(services) == 1

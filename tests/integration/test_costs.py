@@ -31,6 +31,10 @@ class Interrupted:
     def name(self):
         return self.embedder.name
 
+    @property
+    def prefixes(self):
+        return self.embedder.prefixes
+
     async def dimensions(self):
         return await self.embedder.dimensions()
 

@@ -35,10 +35,11 @@ async def settle(client, what, **wanted):
 
 async def let_die(services):
     """Index into a collection of Qdrant that has vectors of another size, which no attempt can mend."""
-    await services.index.ensure_collection("smaller", 3)
+    smaller = f"smaller-{services.indexer.space}"
+    await services.index.ensure_collection(smaller, 3)
     async with services.database.begin() as connection:
         index_name = (await connection.exec_driver_sql("SELECT index_name FROM collections")).scalar_one()
-        await connection.exec_driver_sql("UPDATE collections SET index_name = 'smaller'")
+        await connection.exec_driver_sql(f"UPDATE collections SET index_name = '{smaller}'")
     await work(services)
     async with services.database.begin() as connection:
         await connection.exec_driver_sql(f"UPDATE collections SET index_name = '{index_name}'")

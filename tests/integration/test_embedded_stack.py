@@ -17,11 +17,11 @@ import pytest
 import redis
 from pydantic import SecretStr
 
-from embedded import postgres
+from embedded import embeddings, postgres
 from embedded.ports import free_port
 from embedded.stack import Stack
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.settings import Settings
+from shared.settings import OPENAI_URL, Embedding, Settings
 
 STORES = ("postgres", "valkey", "qdrant")
 
@@ -132,6 +132,17 @@ def test_only_what_has_no_url_is_started(tmp_path):
     with Stack(given, tmp_path) as stack:
         assert stack.pids() == {}
         assert stack.settings == given.model_copy(update={"data_dir": tmp_path.resolve()})
+
+
+def test_a_named_embedding_never_goes_to_the_embedded_model(tmp_path):
+    given = settings(embeddings={"large": Embedding(model="large")}, llm_api_key=SecretStr("secret"))
+    stack = Stack(given, tmp_path, engines=("embedding",))
+
+    served = given.model_copy(update=stack._urls({"embedding": 4711})).served_embeddings()
+
+    assert list(served) == [embeddings.MODEL, "large"]
+    assert served[embeddings.MODEL].base_url == embeddings.url(4711)
+    assert (served["large"].base_url, served["large"].api_key) == (OPENAI_URL, SecretStr("secret"))
 
 
 def test_the_environment_rebuilds_the_settings(tmp_path, monkeypatch):

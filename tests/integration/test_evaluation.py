@@ -17,6 +17,7 @@ from cli.evaluation import EvaluationRequest, run_served
 from embedded.stack import Stack
 from evaluation import EvaluationCache, EvaluationServices, evaluate, markdown, read_set, select_strategies
 from evaluation.vectors import embed_all
+from shared.domain.places import vector_space
 from shared.services.providers import embedder_of
 from shared.vectors.index import Index
 from tests.api import serving, work
@@ -190,7 +191,7 @@ def test_what_was_embedded_before_a_stop_is_kept(provider, tmp_path):
         asyncio.run(embed(cache, stopping))
     provider.reset()
     with EvaluationCache(tmp_path / "cache.sqlite") as cache:
-        missing = cache.missing_vectors("scripted-embedding/all", texts)
+        missing = cache.missing_vectors(vector_space("scripted-embedding"), texts)
         name, refused = asyncio.run(embed(cache, lambda *_: None))
         assert cache.missing_vectors(name, texts) == []
 

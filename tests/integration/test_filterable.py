@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from shared.domain.chunks import ChunkContent
@@ -118,6 +118,20 @@ async def found(index, place, filter_, fields):
     documents=st.lists(metadata(FIELDS), min_size=3, max_size=8),
     others=st.lists(metadata(OTHER_FIELDS), max_size=4),
     filters=st.lists(FILTERS, min_size=6, max_size=10),
+)
+@example(
+    documents=[{"department": ["1", "true"], "year": 1, "draft": True, "at": "2024-01-01"}],
+    others=[],
+    # Values whose text is the text of a value of the field's own type.
+    filters=[
+        {"department": 1},
+        {"department": True},
+        {"department": {"any": [1]}},
+        {"year": "1"},
+        {"year": {"none": ["1"]}},
+        {"draft": "true"},
+        {"at": "2024-01-01"},
+    ],
 )
 async def test_a_declared_field_finds_what_it_finds_undeclared(
     session_services, shared_collection, documents, others, filters

@@ -26,21 +26,15 @@ async def states(services, table):
         return [tuple(row) for row in found]
 
 
-def of_model(services, name):
-    """An indexer whose worker has this embedding model."""
-    ledger = Work(services.database, worker="other", lease=timedelta(seconds=30), embedding_model=name)
-    return replace(services.indexer, work=ledger)
-
-
 async def test_a_worker_with_another_embedding_model_takes_nothing(services, provider, settings):
     library = Library(services, "alice")
     for number in range(5):
         await library.add(f"Text number {number}.", questions=["Which number?"])
     await work(services, "parse")
 
-    other = of_model(services, "other-model")
+    other = Work(services.database, worker="other", lease=timedelta(seconds=30), embeddings=["other-model"])
     for suspects in (False, True):
-        assert await other.work.claim_to_index(10, suspects=suspects) == []
+        assert await other.claim_to_index(10, suspects=suspects) == []
     assert await states(services, "chunks") == [("parsed", 5)]
     assert "index" in await services.ledger.work.due()
 
@@ -119,13 +113,15 @@ async def test_a_collection_that_takes_no_write_holds_up_no_other(services, prov
         await Library(services, tenant).add("The keeper lives alone.", questions=["Who lives alone?"])
     await work(services, "parse")
     async with services.database.begin() as connection:
-        await connection.execute(text("UPDATE collections SET index_name = 'no/such/path' WHERE tenant = 'refused'"))
+        change = text("UPDATE collections SET index_name = :name WHERE tenant = 'refused'")
+        await connection.execute(change, {"name": f"no/such/path-{services.indexer.space}"})
 
     outcomes = await index_batch(services.indexer, await services.ledger.work.claim_to_index(10))
 
     (refused,) = [outcome for outcome in outcomes if isinstance(outcome, FailedAttempt)]
     (taken,) = [outcome for outcome in outcomes if isinstance(outcome, IndexOutcome)]
     assert not refused.decision.burns_attempt
+    assert "Qdrant" in refused.decision.reason
     assert taken.chunk.tenant == "taken"
 
 
@@ -135,6 +131,7 @@ class OddEmbedder:
     def __init__(self, embedder, odd):
         self.embedder = embedder
         self.name = embedder.name
+        self.prefixes = embedder.prefixes
         self.odd = odd
 
     async def dimensions(self):

@@ -11,6 +11,7 @@ import pytest
 from api.progress_feeds import ProgressFeeds
 from shared.domain.outcomes import IndexOutcome
 from shared.ledger.documents import Documents
+from shared.providers.embedding import Embedders
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.query import CHANNELS
@@ -85,8 +86,9 @@ class MadeUpHits:
 
 async def test_a_calibration_with_as_many_questions_as_there_may_be(services, library):
     collection, ledger, found = await library.collection(), services.ledger, MadeUpHits(1_000)
-    calibrator = Calibrator(ledger.calibrations, ledger.feedback, found, services.indexer.embedder, services.index)
-    await services.index.ensure_collection(collection.index_name, await services.indexer.embedder.dimensions())
+    embedder = services.indexer.embedder
+    calibrator = Calibrator(ledger.calibrations, ledger.feedback, found, Embedders([embedder]), services.index)
+    await services.index.ensure_collection(collection.index_name, await embedder.dimensions())
 
     async with watched_loop() as watch:
         changed = await calibrator.calibrate_labelled(collection, [("Why?", answer) for answer in found.answers])

@@ -42,7 +42,7 @@ def forget_sessions(database):
 async def pooled(services, settings):
     """Services over a pooler in transaction mode."""
     async with build("all", settings.model_copy(update={"database_pooler": "transaction"})) as pooled:
-        pooled.ledger.collections._prefix = services.ledger.collections._prefix
+        pooled.ledger.collections._index_names = services.ledger.collections._index_names
         forget_sessions(pooled.database)
         yield pooled
 

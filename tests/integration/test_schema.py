@@ -25,20 +25,13 @@ DEFINITIONS = text("""
     SELECT relname, array_to_string(reloptions, ' ') FROM pg_class
     WHERE relnamespace = CAST(:schema AS regnamespace) AND relkind = 'r' AND reloptions IS NOT NULL
     UNION ALL
-    SELECT tgrelid::regclass || '.' || tgname, pg_get_triggerdef(t.oid)
-    FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-    WHERE c.relnamespace = CAST(:schema AS regnamespace) AND tgname LIKE 'count_%'
-    UNION ALL
-    SELECT proname, prosrc FROM pg_proc
-    WHERE pronamespace = CAST(:schema AS regnamespace) AND proname LIKE 'count_%'
-    UNION ALL
     SELECT sequencename, concat_ws(' ', data_type, start_value, increment_by, cycle) FROM pg_sequences
     WHERE schemaname = :schema
 """)
 
 
 async def definitions(connection, schema):
-    """The definition of each column, index, constraint, trigger and sequence of a schema, without the schema's name."""
+    """The definition of each column, index, constraint and sequence of a schema, without the schema's name."""
     await connection.execute(text("SET LOCAL search_path TO pg_catalog"))  # every name comes with its schema
     rows = await connection.execute(DEFINITIONS, {"schema": schema})
     return sorted(tuple(value.replace(f"{schema}.", "") for value in row) for row in rows)

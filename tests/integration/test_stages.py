@@ -20,6 +20,7 @@ from shared.vectors.points import Point
 from tests.api import work
 from tests.conftest import Library
 
+HARBOUR = "The harbour opens at seven in the morning for all ships."
 TWO_SECTIONS = "\n\n".join(
     f"# {name}\n\n" + " ".join(f"{name}{number} is about {name} number {number}." for number in range(20))
     for name in ("alpha", "beta")
@@ -113,15 +114,21 @@ async def test_an_edit_pays_for_the_changed_chunk_alone_and_removes_what_it_repl
     assert len(after) == found.progress.indexed + found.progress.questions
 
 
-async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services, library, provider):
-    await library.add("The harbour opens at seven in the morning for all ships.", "a.md")
+async def edited_by_a_worker_that_died(services, library):
+    """A ready document, and the chunk of its edit: it is in Qdrant, and its worker died before it could say so."""
+    await library.add(HARBOUR, "a.md")
     await work(services)
     await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
     await work(services, "parse")
     (chunk,) = await services.ledger.work.claim_to_index(10)
-    assert chunk.hidden
-    await index_batch(services.indexer, [chunk])  # written to Qdrant, and the worker dies before it can say so
+    await index_batch(services.indexer, [chunk])
+    return chunk
 
+
+async def test_a_query_sees_the_old_version_until_the_new_one_is_whole(services, library, provider):
+    chunk = await edited_by_a_worker_that_died(services, library)
+
+    assert chunk.hidden
     assert len({p["version"] for p in (await points(services, library)).values()}) == 2
     assert ["seven" in t for t in await texts_found(services, library, "When does the harbour open?")] == [True]
     await services.ledger.work.give_back("chunks", [chunk.lease])
@@ -202,12 +209,7 @@ async def test_questions_that_come_together_are_embedded_together(services, libr
 
 
 async def test_a_hidden_chunk_is_not_read_by_its_id(services, library, provider):
-    await library.add("The harbour opens at seven in the morning for all ships.", "a.md")
-    await work(services)
-    await library.add("The harbour opens at nine in the morning for all boats.", "a.md")
-    await work(services, "parse")
-    (chunk,) = await services.ledger.work.claim_to_index(10)
-    await index_batch(services.indexer, [chunk])
+    chunk = await edited_by_a_worker_that_died(services, library)
     stored = {(p["chunk_id"], p["version"]): p for p in (await points(services, library)).values()}
     hidden = {chunk: version for (chunk, version), payload in stored.items() if payload.get("hidden")}
     shown = {chunk: version for (chunk, version), payload in stored.items() if not payload.get("hidden")}
@@ -462,9 +464,6 @@ async def test_a_changed_prompt_replaces_the_questions_of_every_chunk(services, 
     assert provider.stats()["calls"] == 2 * paid
     assert len(after) < len(before)
     assert {p["version"] for p in after.values()} == {2}
-
-
-HARBOUR = "The harbour opens at seven in the morning for all ships."
 
 
 async def prepending(services):

@@ -28,6 +28,7 @@ from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
+from shared.domain.places import vector_space
 from shared.domain.records import CollectionOptions, Document, NewDocument
 from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
@@ -40,7 +41,7 @@ from shared.ledger.dead_letters import Choice
 from shared.ledger.query_log import QueryLogEntry
 from shared.ledger.rows import QUESTIONS
 from shared.ledger.schema import migrate
-from shared.ledger.work import Work
+from shared.providers.embedding import OpenAIEmbedder
 from shared.services import build
 from shared.services.all import AllServices
 from shared.vectors.points import accepted_point_id, chunk_point_id, question_point_id
@@ -59,7 +60,8 @@ SECTIONS = tuple(
 UNREADABLE = "%PDF-1.4 broken \x00\x01"
 PROMPTS = (None, "ALPHA {title} {headings} {text}", "BETA {title} {headings} {text}")
 QUESTION = "When may one go there?"
-INDEX_NAME = "histories"  # of all histories: to make a collection in Qdrant takes longer than to empty it
+# Of all histories: to make a collection in Qdrant takes longer than to empty it.
+INDEX_NAME = f"histories-{vector_space('scripted-embedding')}"
 HISTORIES = {"short": 100, "full": 2_000, "soak": 2_000}
 
 
@@ -99,7 +101,7 @@ class World:
         return {
             "parse": parse_stage(s.parser),
             "generate": generate_stage(s.generator),
-            "index": index_stage(s.indexer),
+            "index": index_stage(*s.indexers.values()),
         }
 
     async def sql(self, statement: str, **parameters: object) -> Sequence[Any]:
@@ -381,9 +383,10 @@ class Histories(RuleBasedStateMachine):
     def serve_another_model(self, another: bool) -> None:
         """Let those who index have another embedding model from now on, which no collection has, or theirs again."""
         indexer = self.services.indexer
-        model = "another-model" if another else self.services.settings.embedding_model
-        work = Work(self.services.database, worker="indexer", lease=indexer.work.lease, embedding_model=model)
-        self.stages["index"] = index_stage(replace(indexer, work=work))
+        embedder = indexer.embedder
+        if another:
+            embedder = replace(embedder, embedder=OpenAIEmbedder(embedder.embedder._provider, "another-model"))
+        self.stages["index"] = index_stage(replace(indexer, embedder=embedder))
 
     @rule(place=st.integers(0, len(STAGES) - 1))
     def claim(self, place: int) -> None:

@@ -4,6 +4,7 @@ import pytest
 from shared.domain.errors import BadReply
 from shared.domain.usage import Usage
 from shared.providers.chat import Completion
+from shared.providers.embedding import Prefixes
 from shared.query.answer import NOTHING_FOUND, Answer, ExtractiveAnswerer, GenerativeAnswerer, Passage
 from shared.query.answer.extractive import LEAD, MAX_SENTENCES, answer_floor
 
@@ -36,6 +37,7 @@ class WordEmbedder:
     """Vectors by the words that texts share."""
 
     name = "all-minilm-l6-v2-int8"
+    prefixes = Prefixes()
 
     def __init__(self):
         self.batches = []

@@ -268,6 +268,15 @@ async def test_outcomes_that_are_a_moment_apart_are_settled_together():
     assert len(shop.groups) <= 3  # each by itself they would be nine
 
 
+async def test_the_last_outcome_waits_for_no_other(monkeypatch):
+    monkeypatch.setattr("shared.ingest.drain._GATHER_SECONDS", 60)
+    shop = Shop(1)
+
+    await asyncio.wait_for(drain(shop), timeout=1)
+
+    assert shop.settled == [0]
+
+
 async def test_a_bug_in_settling_ends_the_drain_instead_of_hanging_it():
     shop = Shop(100, slots=4)
     stage = shop.stage()

@@ -12,6 +12,7 @@ class Chunk:
 
     tenant: str
     token: int
+    embedding_model: str = "model"
     collection_id: UUID = field(default_factory=uuid4)
     document_id: UUID = field(default_factory=uuid4)
 
@@ -22,7 +23,7 @@ class Chunk:
 
 def test_the_shares_of_a_request_add_up_to_what_was_billed():
     chunks = [Chunk("alice", 1), Chunk("alice", 1), Chunk("bob", 2), Chunk("carol", 3)]
-    costs = EmbeddingCosts("model")
+    costs = EmbeddingCosts()
 
     costs.bill(chunks, ["a" * 300, "b" * 30, "c" * 600, ""], Usage(1001))
     first, second, third = costs.of([chunk.lease for chunk in chunks])
@@ -35,7 +36,7 @@ def test_the_shares_of_a_request_add_up_to_what_was_billed():
 
 def test_the_requests_of_a_chunk_are_added_up():
     chunk = Chunk("alice", 1)
-    costs = EmbeddingCosts("model")
+    costs = EmbeddingCosts()
 
     for tokens in (10, 20):
         costs.bill([chunk], ["text"], Usage(tokens))

@@ -112,7 +112,8 @@ def test_texts_with_their_questions_in_front_are_embedded_once_more():
 
 
 def test_prices_of_the_settings_come_first():
-    own = settings(llm_model="gpt-5-mini", llm_input_price=2.0, llm_output_price=8.0, embedding_price=0.5)
+    prices = {"llm_input_price": 2.0, "llm_output_price": 8.0, "embedding_price": 0.5}
+    own = settings(llm_model="gpt-5-mini", embedding_model="e", **prices)
     assert price(own, "generate", Usage(1_000_000, 500_000)) == 6.0
     assert price(own, "embed", Usage(1_000_000)) == 0.5
     assert price(settings(llm_model="m", llm_input_price=0.0), "generate", Usage(1_000, 1_000)) == 0.0

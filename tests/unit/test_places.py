@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from shared.domain.places import index_name
+from shared.domain.places import IndexNames, is_in_space, vector_space
 
 
 @pytest.mark.parametrize("model", ["text-embedding-3-small", "org/Model v2:latest", "модель", "../..", "x" * 500])
 def test_a_name_is_safe_in_a_folder_and_in_an_address(model):
-    name = index_name("foreask", model, 384)
+    name = IndexNames("foreask", {"name": vector_space(model, 384)}).of("name")
 
     assert re.fullmatch(r"foreask-[A-Za-z0-9.-]+-384", name)
     assert len(name) < 100
@@ -18,9 +18,22 @@ def test_a_name_is_safe_in_a_folder_and_in_an_address(model):
 def test_models_that_are_alike_in_safe_characters_have_their_own():
     models = ["a/b", "a b", "a-b", "-a-b", "x" * 61, "x" * 62]
 
-    assert len({index_name("foreask", model, None) for model in models}) == len(models)
+    assert len({vector_space(model) for model in models}) == len(models)
 
 
 def test_a_model_that_is_asked_for_a_size_has_a_collection_for_it():
-    assert len({index_name("foreask", "m", dimensions) for dimensions in (None, 256, 512)}) == 3
-    assert index_name("a", "m", None) != index_name("b", "m", None)
+    assert len({vector_space("m", dimensions) for dimensions in (None, 256, 512)}) == 3
+    assert IndexNames("a").of("m") != IndexNames("b").of("m")
+
+
+def test_a_model_has_a_collection_for_each_pair_of_prefixes():
+    prefixes = [("", ""), ("query: ", ""), ("", "query: "), ("query: ", "passage: ")]
+
+    assert len({vector_space("m", None, *pair) for pair in prefixes}) == 4
+
+
+def test_the_space_of_a_collection_is_seen_by_its_name_whatever_the_deployment():
+    name = IndexNames("acme", {"e5": vector_space("e5", 384, "query: ", "passage: ")}).of("e5")
+
+    assert is_in_space(name, vector_space("e5", 384, "query: ", "passage: "))
+    assert not any(is_in_space(name, space) for space in (vector_space("e5", 384), vector_space("e5")))

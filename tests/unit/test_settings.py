@@ -1,4 +1,5 @@
 import hashlib
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +9,7 @@ from pydantic import ValidationError
 
 from shared.domain.errors import InvalidInput
 from shared.ledger.database import Database
-from shared.settings import Settings, Tuning, load
+from shared.settings import OPENAI_URL, Settings, Tuning, load
 from shared.settings_sources import secrets
 
 KEY = "k" * 22
@@ -169,7 +170,9 @@ def test_keys_may_come_from_a_file_that_the_env_file_names(monkeypatch, tmp_path
 
 
 def test_every_secret_may_come_from_a_file():
-    assert sorted(name for name, _ in secrets(Settings)) == sorted([*SECRETS, "api_keys", "store_options"])
+    assert sorted(name for name, _ in secrets(Settings)) == sorted(
+        [*SECRETS, "api_keys", "embeddings", "store_options"]
+    )
 
 
 def test_a_secret_that_is_given_twice_or_whose_file_cannot_be_read_is_refused(monkeypatch, tmp_path):
@@ -255,3 +258,80 @@ def test_addresses_of_qdrant_that_are_none_are_told(monkeypatch, tmp_path, value
 
     with pytest.raises(InvalidInput, match="FOREASK_QDRANT_URL"):
         load()
+
+
+E5 = {"model": "e5", "base_url": "http://tei:8080/v1", "query_prefix": "query: ", "passage_prefix": "passage: "}
+
+
+def test_embeddings_are_named_as_the_guide_says(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    guide = (ROOT / "docs/how-to/choose-the-embedding.md").read_text()
+    (tmp_path / ".env").write_text("\n".join(re.findall(r"^    (FOREASK_\w+=.*)$", guide, re.MULTILINE)))
+
+    served = load().served_embeddings()
+
+    assert list(served) == ["text-embedding-3-small", "e5"]
+    assert served["text-embedding-3-small"].base_url == OPENAI_URL
+    assert (served["e5"].base_url, served["e5"].query_prefix) == ("http://tei:8080/v1", "query: ")
+
+
+def test_a_key_goes_to_its_own_server_alone(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "theirs")
+    monkeypatch.setenv("FOREASK_EMBEDDING_MODEL", "small")
+    entries = {"large": {"model": "large"}, "e5": E5, "own": E5 | {"api_key": "mine"}}
+    monkeypatch.setenv("FOREASK_EMBEDDINGS", json.dumps(entries))
+
+    served = load().served_embeddings()
+
+    keys = {name: entry.api_key and entry.api_key.get_secret_value() for name, entry in served.items()}
+    assert keys == {"small": "theirs", "large": "theirs", "e5": None, "own": "mine"}
+
+
+def test_the_default_embedding_may_be_one_that_has_a_name(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_EMBEDDING_MODEL", "e5")
+    monkeypatch.setenv("FOREASK_EMBEDDINGS", json.dumps({"small": {"model": "small"}, "e5": E5}))
+
+    served = load().served_embeddings()
+
+    assert list(served) == ["e5", "small"]
+    assert served["e5"].passage_prefix == "passage: "
+
+
+def test_the_names_of_embeddings_reach_another_process_and_their_keys_no_screen(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    url = "http://me:secret-two@tei:8080/v1"
+    (tmp_path / "embeddings").write_text(json.dumps({"e5": E5 | {"api_key": "secret-one", "base_url": url}}))
+    monkeypatch.setenv("FOREASK_EMBEDDINGS_FILE", "embeddings")
+    settings = load()
+
+    described = {setting.variable: setting for setting in settings.described()}
+    shown = json.loads(described["FOREASK_EMBEDDINGS"].value)
+    assert shown["e5"] == E5 | {"api_key": "***", "base_url": "http://me:***@tei:8080/v1"}
+    assert described["FOREASK_EMBEDDINGS"].origin == "file embeddings"
+
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert load().embeddings == settings.embeddings
+    assert load().embeddings["e5"].api_key.get_secret_value() == "secret-one"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ('{"e5": {"model": "secret"', "FOREASK_EMBEDDINGS: .*no JSON: .* at character"),
+        ('["secret"]', "names of A-Z"),
+        ('{"e 5": {"model": "secret"}}', "names of A-Z"),
+        ('{"e5": {"base_url": "secret"}}', r"FOREASK_EMBEDDINGS \(e5 model\): Field required"),
+        ('{"e5": {"model": "m", "prefix": "secret"}}', r"FOREASK_EMBEDDINGS \(e5 prefix\): Extra inputs"),
+        ('{"e5": {"model": "m", "dimensions": 0, "api_key": "secret"}}', r"FOREASK_EMBEDDINGS \(e5 dimensions\)"),
+    ],
+)
+def test_embeddings_that_cannot_be_used_are_refused_without_their_values(monkeypatch, tmp_path, value, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_EMBEDDINGS", value)
+
+    with pytest.raises(InvalidInput, match=says) as caught:
+        load()
+    assert "secret" not in str(caught.value)

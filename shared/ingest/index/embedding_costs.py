@@ -12,14 +12,9 @@ from shared.providers.embedding import estimated_tokens
 
 
 class EmbeddingCosts:
-    """What chunks in work have cost: until their outcomes bear it, or they are given back.
+    """What chunks in work have cost: until their outcomes bear it, or they are given back."""
 
-    Args:
-        model: the embedding model.
-    """
-
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self) -> None:
         self._costs: dict[int, Cost] = {}  # by the token of the lease
 
     def bill(self, chunks: Sequence[ChunkToIndex], texts: Sequence[str], usage: Usage) -> None:
@@ -41,7 +36,7 @@ class EmbeddingCosts:
     def _add(self, chunk: ChunkToIndex, usage: Usage, *, calls: int) -> None:
         token = chunk.lease.token
         cost = self._costs.get(token) or Cost(
-            token, chunk.tenant, chunk.collection_id, chunk.document_id, "embed", self._model, Usage(), 0
+            token, chunk.tenant, chunk.collection_id, chunk.document_id, "embed", chunk.embedding_model, Usage(), 0
         )
         self._costs[token] = replace(cost, usage=cost.usage + usage, calls=cost.calls + calls)
 

@@ -3,15 +3,16 @@
 Nobody waits for a language model to find a text: a chunk whose questions are still to be written goes through twice.
 The second time its text's vector comes from Qdrant. A chunk whose questions are there goes through once.
 
-A batch holds chunks of many documents and collections and goes through as one: one round of embedding requests, one
-upsert for each collection, one settlement. `prepend_questions` needs two rounds of embedding: the plain text first,
-because the similarity filter compares questions with it, then questions and text together.
+A batch holds chunks of many documents and collections of one embedding and goes through as one: one round of embedding
+requests, one upsert for each collection, one settlement. `prepend_questions` needs two rounds of embedding: the plain
+text first, because the similarity filter compares questions with it, then questions and text together.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -23,8 +24,9 @@ import structlog
 
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
-from shared.domain.errors import ForeaskError, Permanent
+from shared.domain.errors import ForeaskError, Misconfigured, Permanent, Transient
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
+from shared.domain.places import is_in_space
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, Lease
 from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.vectors import Vectors
@@ -34,20 +36,28 @@ from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher
 from shared.ingest.index.writer import PointWriter
 from shared.ledger.work import Work
-from shared.providers.embedding import Embedder, embed_each, pack
+from shared.providers.embedding import Embedder, Input, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.settings import Settings
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, chunk_point_id, points_of, with_questions
 
 _BATCH_CHUNKS = 32
+_MISCONFIGURED_PAUSE = timedelta(minutes=1)
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Indexer:
-    """What the stage needs."""
+    """What the stage needs for the chunks of one embedding.
+
+    Args:
+        embedder: the embedding's.
+        limiter: of its provider.
+        floor: the lowest similarity of a question and its text that passes.
+        space: of its vectors, which a collection must have.
+    """
 
     settings: Settings
     work: Work
@@ -57,7 +67,12 @@ class Indexer:
     wakeups: Wakeups
     policy: RetryPolicy
     floor: float | None
+    space: str
     finisher: Finisher
+
+    @property
+    def slots(self) -> int:
+        return self.settings.tuning.embedding_max_in_flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,48 +102,86 @@ IndexBatch = Sequence[ChunkToIndex]
 Outcomes = Sequence[IndexOutcome | FailedAttempt]
 
 
-def index_stage(indexer: Indexer) -> Stage[IndexBatch, Outcomes]:
-    work = indexer.work
-    costs = EmbeddingCosts(indexer.embedder.name)
+def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
+    """The stage of a worker that serves these embeddings, over one ledger and one index."""
+    any_indexer = indexers[0]
+    costs = EmbeddingCosts()
+    shares = _Shares(indexers, costs)
     return Stage(
         name="index",
-        slots=indexer.settings.tuning.embedding_max_in_flight,
+        slots=sum(indexer.slots for indexer in indexers),
         linger=timedelta(milliseconds=200),
-        claim=partial(_claim, indexer),
-        claim_suspect=partial(_claim_suspect, indexer),
-        work=partial(index_batch, indexer, costs=costs),
-        settle=partial(_settle, indexer),
+        claim=shares.claim,
+        claim_suspect=shares.claim_suspect,
+        work=shares.work,
+        settle=partial(_settle, any_indexer),
         leases_of=lambda batch: [chunk.lease for chunk in batch],
         describe=_describe,
-        extend=partial(work.extend, "chunks"),
-        give_back=partial(_give_back, indexer, costs),
-        full=lambda: indexer.wakeups.wake("index"),
+        extend=partial(any_indexer.work.extend, "chunks"),
+        give_back=partial(_give_back, any_indexer, costs),
+        full=lambda: any_indexer.wakeups.wake("index"),
     )
+
+
+class _Shares:
+    """Shares the slots out between embeddings: a provider that is slow or away holds up no other's chunks."""
+
+    def __init__(self, indexers: Sequence[Indexer], costs: EmbeddingCosts) -> None:
+        self._indexers = {indexer.embedder.name: indexer for indexer in indexers}
+        self._any = indexers[0]
+        self._costs = costs
+        self._in_work = Counter[str]()
+
+    async def claim(self, slots: int) -> list[IndexBatch]:
+        """Claim up to so many batches, of each embedding no more than its share."""
+        served = await self._served_now()
+        batches: list[IndexBatch] = []
+        for name in served:
+            free = min(slots - len(batches), self._indexers[name].slots - self._in_work[name])
+            try:
+                batches += await self._claim(name, free)
+            except Transient:
+                if not batches:  # else those that are claimed would wait for the end of their leases
+                    raise
+                break
+        return batches
+
+    async def claim_suspect(self) -> list[IndexBatch]:
+        served = await self._served_now()
+        chunks = await self._any.work.claim_to_index(1, embeddings=served, suspects=True) if served else []
+        return [chunks] if chunks else []
+
+    async def work(self, batch: IndexBatch, require_lease: Callable[[], None]) -> Outcomes:
+        name = batch[0].embedding_model
+        self._in_work[name] += 1
+        try:
+            return await index_batch(self._indexers[name], batch, require_lease, self._costs)
+        finally:
+            self._in_work[name] -= 1
+
+    async def _served_now(self) -> list[str]:
+        """The embeddings whose providers are not left alone. No vector is paid for while Qdrant is away."""
+        served = [name for name, indexer in self._indexers.items() if not await indexer.limiter.paused()]
+        if served:
+            await self._any.index.require()
+        return served
+
+    async def _claim(self, name: str, slots: int) -> list[IndexBatch]:
+        if slots <= 0:
+            return []
+        chunks = await self._any.work.claim_to_index(slots * _BATCH_CHUNKS, embeddings=[name])
+        if len(self._indexers) > 1 and len(chunks) == slots * _BATCH_CHUNKS:
+            self._any.wakeups.wake("index")  # the share is full, which the drain sees only where all shares are
+        # Texts alone are quick, and must not wait for questions to be embedded. A batch may hold chunks of many
+        # collections; few batches hold each.
+        chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
+        return [chunks[start : start + _BATCH_CHUNKS] for start in range(0, len(chunks), _BATCH_CHUNKS)]
 
 
 def _describe(batch: IndexBatch) -> dict[str, object]:
     first = batch[0]
     ids = {"chunk_id": str(first.lease.id), "document_id": str(first.document_id), "tenant": first.tenant}
     return {"chunks": len(batch), **ids}
-
-
-async def _claim(indexer: Indexer, slots: int) -> list[IndexBatch]:
-    if await indexer.limiter.paused():
-        return []
-    await indexer.index.require()
-    chunks = await indexer.work.claim_to_index(slots * _BATCH_CHUNKS)
-    # Texts alone are quick, and must not wait for questions to be embedded. A batch may hold chunks of many
-    # collections, for all have the same embedding model; few batches hold each.
-    chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
-    return [chunks[start : start + _BATCH_CHUNKS] for start in range(0, len(chunks), _BATCH_CHUNKS)]
-
-
-async def _claim_suspect(indexer: Indexer) -> list[IndexBatch]:
-    if await indexer.limiter.paused():
-        return []
-    await indexer.index.require()
-    chunks = await indexer.work.claim_to_index(1, suspects=True)
-    return [chunks] if chunks else []
 
 
 def _held() -> None:
@@ -141,13 +194,13 @@ async def index_batch(
     require_lease: Callable[[], None] = _held,
     costs: EmbeddingCosts | None = None,
 ) -> Outcomes:
-    """Embed and upsert chunks; a chunk that cannot be indexed fails alone, and so does a collection.
+    """Embed and upsert chunks of the indexer's embedding; one that cannot be indexed fails alone, and so a collection.
 
     Qdrant may have written points of a request that it refused, so a chunk that ends dead loses its points first.
     `require_lease` ends the attempt where the leases may have ended. `costs` learns at once what was paid for: a batch
     that is given back is counted too.
     """
-    costs = costs or EmbeddingCosts(indexer.embedder.name)
+    costs = costs or EmbeddingCosts()
     return costs.charge(await _index_batch(indexer, batch, require_lease, costs))
 
 
@@ -188,17 +241,32 @@ async def _try_batch(
 
 
 def _sound(indexer: Indexer, batch: IndexBatch) -> tuple[list[ChunkToIndex], list[IndexOutcome | FailedAttempt]]:
-    """Fail chunks that are poison."""
+    """Fail chunks that are poison, or whose collection has vectors that this worker's cannot be compared with."""
     sound: list[ChunkToIndex] = []
     failed: list[IndexOutcome | FailedAttempt] = []
     for chunk in batch:
         try:
             poison.check(chunk.lost_leases)
+            _require_space(indexer, chunk)
         except ForeaskError as error:
             failed.append(_failed(indexer, chunk, error))
         else:
             sound.append(chunk)
     return sound, failed
+
+
+def _require_space(indexer: Indexer, chunk: ChunkToIndex) -> None:
+    """Refuse a chunk whose collection was made while the embedding's name stood for something else.
+
+    Raises:
+        Misconfigured: it waits for a worker with the settings of then.
+    """
+    if not is_in_space(chunk.index_name, indexer.space):
+        raise Misconfigured(
+            f"the embedding '{chunk.embedding_model}' had another model, size or prefix when its collection was made",
+            component="embedding",
+            retry_after=_MISCONFIGURED_PAUSE,
+        )
 
 
 def _filter(chunk: ChunkToIndex) -> list[FilteredQuestion]:
@@ -221,12 +289,12 @@ async def _embed(
         For each chunk, in order: the vector of its text, of each passed question and of each accepted question; an
         error in the place of a vector that the provider refuses.
     """
-    stored = await _stored_texts(indexer, chunks)
+    stored, prefixes = await _stored_texts(indexer, chunks), indexer.embedder.prefixes
     inputs = [
         [
-            *([] if c.lease in stored else [c.content.text]),
-            *(q.text for q in qs if q.passed),
-            *(accepted.question for accepted in c.accepted),
+            *prefixes.passages([] if c.lease in stored else [c.content.text]),
+            *prefixes.queries(q.text for q in qs if q.passed),
+            *prefixes.queries(accepted.question for accepted in c.accepted),
         ]
         for c, qs in zip(chunks, filtered, strict=True)
     ]
@@ -267,7 +335,7 @@ async def _stored_vectors(indexer: Indexer, name: str, points: Sequence[str]) ->
 
 
 async def _embed_all(
-    indexer: Indexer, of_chunks: Sequence[tuple[ChunkToIndex, str]], costs: EmbeddingCosts
+    indexer: Indexer, of_chunks: Sequence[tuple[ChunkToIndex, Input]], costs: EmbeddingCosts
 ) -> list[Vectors | Permanent]:
     """Embed texts, each of a chunk; an error of one request waits for the others, which are billed."""
     chunks, texts = [chunk for chunk, _ in of_chunks], [text for _, text in of_chunks]
@@ -312,8 +380,8 @@ async def _text_vectors(
 
     The provider may refuse a text only with its questions in front, as too long: then the plain text's vector stands.
     """
-    longer = [chunk for chunk in judged if chunk.prepends]
-    texts = [(c.chunk, with_questions(c.chunk.content.text, c.questions)) for c in longer]
+    longer, passage = [chunk for chunk in judged if chunk.prepends], indexer.embedder.prefixes.passage
+    texts = [(c.chunk, passage(with_questions(c.chunk.content.text, c.questions))) for c in longer]
     vectors = iter(await _embed_all(indexer, texts, costs))
     prepended = [next(vectors) if chunk.prepends else chunk.text for chunk in judged]
     chosen = [chunk.text if isinstance(v, Permanent) else v for chunk, v in zip(judged, prepended, strict=True)]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.chat import ChatModel, ChatRequest, Completion, Message
-from shared.providers.embedding import Bill, Embedder, estimated_tokens, free
+from shared.providers.embedding import Bill, Embedder, Input, Prefixes, estimated_tokens, free
 from shared.providers.limiter.limiter import INGEST, Limiter, Patience
 
-PING = "ping"
+PING = Input("ping")
 NEUTRAL = ChatRequest((Message("user", "Reply with OK."),), max_tokens=16)  # quotes no document
 
 _TOKENS_A_MESSAGE = 4  # what the chat format adds
@@ -67,13 +67,17 @@ class LimitedEmbedder:
     def name(self) -> str:
         return self.embedder.name
 
+    @property
+    def prefixes(self) -> Prefixes:
+        return self.embedder.prefixes
+
     async def dimensions(self) -> int:
         if self.seen is None:
             await self.embed([PING])
         assert self.seen is not None
         return self.seen
 
-    async def embed(self, texts: Sequence[str], billed: Bill = free) -> Vectors:
+    async def embed(self, texts: Sequence[Input], billed: Bill = free) -> Vectors:
         async with self.limiter.call(self.tenant, sum(map(estimated_tokens, texts)), 0, self.patience):
             vectors = await self.embedder.embed(texts, billed)
         self.seen = vectors.shape[1]

@@ -1,7 +1,7 @@
 """Answering: from numbered passages alone, with citations, in a generative and an extractive form."""
 
 from shared.query.answer.answer import NOTHING_FOUND, Answer, Answerer, Form, Passage, nothing_found
-from shared.query.answer.extractive import ExtractiveAnswerer
+from shared.query.answer.extractive import ExtractiveAnswerer, answer_floor
 from shared.query.answer.generative import GenerativeAnswerer
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "Form",
     "GenerativeAnswerer",
     "Passage",
+    "answer_floor",
     "nothing_found",
 ]

@@ -62,7 +62,9 @@ class ExtractiveAnswerer:
         quotes = candidates(passages)
         if not quotes:
             return nothing_found(self.form)
-        vectors = await self._embedder.embed([question, *(quote.text for quote in quotes)])
+        prefixes = self._embedder.prefixes
+        texts = [prefixes.query(question), *prefixes.passages(quote.text for quote in quotes)]
+        vectors = await self._embedder.embed(texts)
         chosen = _nearest((vectors[1:] @ vectors[0]).tolist(), self._floor)
         return _answer([quotes[index] for index in chosen]) if chosen else nothing_found(self.form)
 

@@ -23,7 +23,7 @@ from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.records import Collection
 from shared.ledger.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback import Feedback
-from shared.providers.embedding import Embedder
+from shared.providers.embedding import Embedders
 from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
 from shared.query.calibrate.weights import WeightChoice, choose_weights, measure_equal_weights
 from shared.query.retrieve.retriever import Retriever
@@ -69,12 +69,12 @@ class Calibrator:
     """Calibrates collections; it calls no language model."""
 
     def __init__(
-        self, calibrations: Calibrations, feedback: Feedback, retriever: Retriever, embedder: Embedder, index: Index
+        self, calibrations: Calibrations, feedback: Feedback, retriever: Retriever, embedders: Embedders, index: Index
     ) -> None:
         self._calibrations = calibrations
         self._feedback = feedback
         self._retriever = retriever
-        self._embedder = embedder
+        self._embedders = embedders
         self._index = index
 
     async def calibrate_labelled(self, collection: Collection, questions: Sequence[AnsweredQuestion]) -> Collection:
@@ -120,7 +120,7 @@ class Calibrator:
             Transient: the ledger is not available.
         """
         for _ in range(_MAX_CLAIMS):
-            claim = await self._calibrations.claim(every=_EVERY, lease=_LEASE)
+            claim = await self._calibrations.claim(self._embedders.names, every=_EVERY, lease=_LEASE)
             if claim is None:
                 return False
             try:
@@ -161,7 +161,8 @@ class Calibrator:
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) < MIN_PAIRS:
             return 0.0
-        questions = await self._embedder.embed([passed.question for passed in pairs])
+        embedder = self._embedders.of(collection.embedding_model)
+        questions = await embedder.embed(embedder.prefixes.queries(passed.question for passed in pairs))
         return measure_baseline_similarity(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
 
     async def _choose(

@@ -11,7 +11,7 @@ from uuid import UUID
 from shared.domain.records import Collection, Weights
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
-from shared.providers.embedding import Embedder, pack
+from shared.providers.embedding import Embedders, pack
 from shared.providers.reranking import Reranker
 from shared.providers.tokens import Estimate, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
@@ -54,6 +54,7 @@ class Retrieval:
         matched_questions: points of questions that the question itself found.
         unique_chunks: chunks that any channel found.
         query_id: the name of the query for feedback; None while it has none.
+        collection: what was searched; None where there is none of that name.
     """
 
     chunks: list[RetrievedChunk] = field(default_factory=list)
@@ -64,6 +65,7 @@ class Retrieval:
     usage: Usage = field(default_factory=Usage)
     trace: Trace = field(default_factory=Trace)
     query_id: UUID | None = None
+    collection: Collection | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class Retriever:
     """Finds chunks.
 
     Args:
-        embedder: embeds questions, and sentences where the query returns those.
+        embedders: embed questions, and sentences where the query returns those, as their collection wants it.
         index: holds the chunks.
         rewriter: rewrites questions; None: rewriting is skipped.
         reranker: orders the best chunks; None: they stay as fused.
@@ -100,13 +102,13 @@ class Retriever:
 
     def __init__(
         self,
-        embedder: Embedder,
+        embedders: Embedders,
         index: Index,
         rewriter: Rewriter | None = None,
         reranker: Reranker | None = None,
         tokens: TokenCounter | None = None,
     ) -> None:
-        self._embedder = embedder
+        self._embedders = embedders
         self._index = index
         self._searcher = Searcher(index)
         self._rewriter = rewriter
@@ -122,9 +124,10 @@ class Retriever:
 
         Raises:
             InvalidInput: the filter is malformed.
+            Conflict: no setting describes the collection's embedding.
             Transient: the embedding provider or Qdrant is not available.
         """
-        retrieval = Retrieval()
+        retrieval = Retrieval(collection=collection)
         fields = collection.options.filterable if collection else ()
         conditions = caller_conditions(query.filter, query.document_ids, fields)
         if collection is None:
@@ -163,9 +166,10 @@ class Retriever:
             Transient: the embedding provider or Qdrant is not available.
         """
         results: list[dict[Channel, ChannelHits]] = []
+        embedder = self._embedders.of(collection.embedding_model)
         for part in pack(questions, max_inputs=_BATCH_INPUTS, max_tokens=_BATCH_TOKENS):
             batch = [questions[i] for i in part]
-            for question, vector in zip(batch, await self._embedder.embed(batch), strict=True):
+            for question, vector in zip(batch, await embedder.embed(embedder.prefixes.queries(batch)), strict=True):
                 excluded = held_out_points[len(results)] if held_out_points else []
                 where = visible_points(collection.place, [held_out(excluded)])
                 channel_query = ChannelQuery(vector, query_vector(question))
@@ -187,7 +191,7 @@ class Retriever:
     async def _search_original(self, search: _Search) -> dict[Channel, ChannelHits]:
         question, retrieval = search.query.question, search.retrieval
         with search.trace.timed("embed"):
-            search.vector = (await self._embedder.embed([question]))[0]
+            search.vector = (await self._embed_queries([question], search))[0]
         search.trace.record("embed", EmbedFacts(1))
         channel_query = ChannelQuery(search.vector, query_vector(question))
         with search.trace.timed("search"):
@@ -196,6 +200,10 @@ class Retriever:
             retrieval.matched_questions = channels["questions"].points
         search.trace.record("search", SearchFacts({channel: len(hits.scores) for channel, hits in channels.items()}))
         return channels
+
+    async def _embed_queries(self, texts: Sequence[str], search: _Search) -> Vectors:
+        embedder = self._embedders.of(search.collection.embedding_model)
+        return await embedder.embed(embedder.prefixes.queries(texts))
 
     async def _search_rewritten(self, search: _Search) -> Sequence[Mapping[Channel, ChannelHits]]:
         """What the rewritten question finds; nothing where that fails or takes too long."""
@@ -228,7 +236,7 @@ class Retriever:
         search.trace.record("rewrite", RewriteFacts(len(texts)))
         if not texts:
             return []
-        vectors = await self._embedder.embed(texts)
+        vectors = await self._embed_queries(texts, search)
         queries = [ChannelQuery(vector, query_vector(text)) for vector, text in zip(vectors, texts, strict=True)]
         return await self._searcher.search_all(queries, search.where, query, retrieval.weights)
 
@@ -272,7 +280,9 @@ class Retriever:
         chunks = distinct.chunks
         if query.unit == "sentences" and chunks and search.vector is not None:
             with trace.timed("sentences"):
-                chunks = await windows_of(self._embedder, search.vector, chunks, query.window)
+                chunks = await windows_of(
+                    self._embedders.of(search.collection.embedding_model), search.vector, chunks, query.window
+                )
         trace.record("return", ReturnFacts(len(chunks), query.unit, min(start, len(matches)), distinct.duplicates))
         return chunks
 

@@ -98,7 +98,8 @@ async def windows_of(
         Transient: the embedding provider is not available.
     """
     spans = [list(sentences(chunk.body)) for chunk in chunks]
-    texts = [chunk.body[s.start : s.end] for chunk, of_chunk in zip(chunks, spans, strict=True) for s in of_chunk]
+    bodies = [chunk.body[s.start : s.end] for chunk, of_chunk in zip(chunks, spans, strict=True) for s in of_chunk]
+    texts = embedder.prefixes.passages(bodies)
     cosines: list[float] = []
     for part in pack(texts, max_inputs=_MAX_INPUTS, max_tokens=_MAX_TOKENS):
         cosines += (await embedder.embed(texts[part.start : part.stop]) @ question).tolist()

@@ -448,7 +448,16 @@ def _count_states(table: str, part: str) -> None:
 
 
 def _count(table: str, write: str, *operations: str) -> None:
-    """Have changes of a table's rows added up by triggers."""
+    """Have triggers write down how a statement changes what is counted of a table.
+
+    A trigger is called once a statement: a settlement of many rows writes few changes.
+
+    Args:
+        table: the table.
+        write: the statement that writes the changes. `{rows}` stands for the new rows, whose `sign` is 1, and the old
+            ones, whose `sign` is -1.
+        operations: what is counted, of `insert`, `update` and `delete`.
+    """
     rows = {"insert": "SELECT *, 1 AS sign FROM new_rows", "delete": "SELECT *, -1 AS sign FROM old_rows"}
     rows["update"] = " UNION ALL ".join(rows.values())
     names = {"insert": "NEW TABLE AS new_rows", "delete": "OLD TABLE AS old_rows"}
