@@ -13,6 +13,7 @@ from shared.ledger.costs import Costs
 from shared.ledger.dead_letters import DeadLetters
 from shared.ledger.deployment import DeploymentIdentity
 from shared.ledger.documents import Documents
+from shared.ledger.estimates import Estimates
 from shared.ledger.feedback import Feedback
 from shared.ledger.query_log import QueryLog
 from shared.ledger.tallies import Tallies
@@ -33,6 +34,7 @@ class Ledger:
     feedback: Feedback
     calibrations: Calibrations
     costs: Costs
+    estimates: Estimates
     tallies: Tallies
 
 
@@ -46,6 +48,7 @@ __all__ = [
     "DeadLetters",
     "DeploymentIdentity",
     "Documents",
+    "Estimates",
     "Feedback",
     "Ledger",
     "QueryLog",

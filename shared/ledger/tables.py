@@ -336,6 +336,16 @@ spent_by_day = Table(
     Column("calls", BigInteger, nullable=False),
 )
 
+# The estimate with which the last load of a collection began, and what had been billed for the collection by then.
+estimates = Table(
+    "estimates",
+    metadata,
+    Column("collection_id", Uuid, ForeignKey("collections.id", ondelete="CASCADE"), primary_key=True),
+    Column("estimate", JSONB, nullable=False),
+    Column("spent", JSONB, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
 # Calls that were under way when their chunk's version was given up: whoever needs the same content waits for the reply.
 abandoned_calls = Table(
     "abandoned_calls",

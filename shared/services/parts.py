@@ -22,6 +22,7 @@ from shared.ledger import (
     DeadLetters,
     DeploymentIdentity,
     Documents,
+    Estimates,
     Feedback,
     Ledger,
     QueryLog,
@@ -84,6 +85,7 @@ class Parts:
             feedback=Feedback(database),
             calibrations=Calibrations(database),
             costs=Costs(database),
+            estimates=Estimates(database),
             tallies=Tallies(database),
         )
 
