@@ -306,6 +306,7 @@ class Documents:
         Returns:
             What became of each, in their order.
         """
+        # One that is new takes one statement. Those of a pack need one transaction: see `Uploads.store_pack`.
         if len(documents) == 1 and (alone := await self._insert_alone(documents[0])):
             return [alone]
         while True:
@@ -503,8 +504,9 @@ class _OtherIsLive(Exception):
 async def _write(connection: AsyncConnection, documents: Sequence[NewDocument]) -> list[tuple[RowMapping, bool]]:
     """Write documents of one collection; return the row of each, and whether its content is new.
 
-    Every submission writes its rows here. Whoever writes inserts first and locks then, in the order of external ids
-    both times: of two who write the same documents none waits for the other in a ring.
+    Every submission writes its rows here, but for one document that is new. Whoever writes inserts first and locks
+    then, in the order of external ids both times: of two who write the same documents none waits for the other in a
+    ring.
     """
     collection, ids = documents[0].collection, [uuid4() for _ in documents]
     found = await connection.execute(_INSERT, _new_rows(ids, documents))
