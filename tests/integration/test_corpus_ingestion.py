@@ -1,6 +1,7 @@
 """A corpus goes in once, whatever breaks off: rows are handed in in batches over the API."""
 
 import asyncio
+import time
 
 import orjson
 import pytest
@@ -86,11 +87,24 @@ async def test_bad_rows_are_refused_by_number_and_the_others_go_in(server, servi
     assert "last" in await there(services)
 
 
-async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corpus):
+async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corpus, monkeypatch):
+    send, running, together = server._batch, [], []
+
+    def watched(*args):
+        running.append(args)
+        together.append(len(running))
+        time.sleep(0.02)
+        try:
+            return send(*args)
+        finally:
+            running.remove(args)
+
+    monkeypatch.setattr(server, "_batch", watched)
     same = [{"_id": "same", "text": f"Version {n}.", "lang": "en"} for n in range(7)]
     load = await taken(server, corpus(same))
 
     assert load.accepted == 7
+    assert together == [1] * 7
     (document,) = await services.ledger.documents.page("default", external_id="same")
     assert document.version == 7
 
