@@ -281,6 +281,28 @@ async def test_a_deletion_and_a_fill_wait_for_each_other(services, library):
     assert await rows_of(services, build) == []
 
 
+async def test_a_deletion_waits_for_the_copy_of_its_document(services, library):
+    document = await library.add("A text.", "a.md")
+    build = await begun(services)
+    hindrance = (
+        "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
+        " VALUES (gen_random_uuid(), gen_random_uuid(), 'default', :id, 'a.md', 'queued')"
+    )
+
+    async with services.database.engine.connect() as connection:
+        await connection.execute(text(hindrance), {"id": build.id})
+        filling = asyncio.create_task(services.ledger.builds.fill())
+        await asyncio.sleep(0.2)
+        deleting = asyncio.create_task(services.ledger.documents.delete("default", document.id))
+        await asyncio.sleep(0.2)
+        assert not filling.done()
+        assert not deleting.done()
+        await connection.rollback()
+    await asyncio.gather(filling, deleting)
+
+    assert await rows_of(services, build) == []
+
+
 @pytest.mark.parametrize("round_", range(5))
 async def test_edits_and_deletions_during_a_fill_reach_the_build(services, library, monkeypatch, round_):
     monkeypatch.setattr("shared.ledger.builds._SLICE", 2)
