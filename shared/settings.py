@@ -146,7 +146,7 @@ class Embedding(BaseModel):
     query_prefix: str = ""
     passage_prefix: str = ""
     timeout: Duration = timedelta(seconds=120)
-    price: float = Field(0.0, ge=0, description="price of a million tokens")
+    price: float | None = Field(None, ge=0, description="price of a million tokens")
     requests_per_minute: PositiveInt | None = None
     tokens_per_minute: PositiveInt | None = None
 
@@ -288,8 +288,12 @@ class Settings(BaseSettings):
     )
     llm_timeout: Duration = timedelta(seconds=120)
     llm_max_in_flight: PositiveInt = Field(64, description="calls in flight per generate worker")
-    llm_input_price: float = Field(0.0, ge=0, description="price of a million prompt tokens")
-    llm_output_price: float = Field(0.0, ge=0, description="price of a million completion tokens")
+    llm_input_price: float | None = Field(
+        None,
+        ge=0,
+        description="price of a million prompt tokens; default: the list price in dollars",
+    )
+    llm_output_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
     llm_requests_per_minute: PositiveInt | None = Field(None, description="kept by the whole pool")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="prompts and replies")
     answering: Literal["generative", "extractive"] | None = Field(
@@ -316,7 +320,7 @@ class Settings(BaseSettings):
     embedding_query_prefix: str = ""
     embedding_passage_prefix: str = ""
     embedding_timeout: Duration = timedelta(seconds=120)
-    embedding_price: float = Field(0.0, ge=0, description="price of a million tokens")
+    embedding_price: float | None = Field(None, ge=0, description="price of a million tokens")
     embedding_requests_per_minute: PositiveInt | None = None
     embedding_tokens_per_minute: PositiveInt | None = None
     embeddings: Annotated[Mapping[str, Embedding], NoDecode] = Field(

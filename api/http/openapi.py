@@ -15,6 +15,7 @@ from api.schemas.calibration import CalibrateBody
 from api.schemas.collections import CollectionChange
 from api.schemas.dead_letters import DeadLetterFilter
 from api.schemas.documents import BatchLine, BatchResult, DocumentBody
+from api.schemas.estimates import EstimateBody
 from api.schemas.feedback import FeedbackBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody
@@ -33,6 +34,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         RetrieveBody,
         QueryBody,
         FeedbackBody,
+        EstimateBody,
         ProblemDetails,
     )
 ]

@@ -16,9 +16,9 @@ from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import json_body, problems, replies
 from api.http.replies import JsonReply
-from api.routes.collections import options_view, require_embedding, require_sizes_fit
+from api.routes.collections import options_view
+from api.routes.estimates import migrated
 from api.schemas.builds import (
-    BuildChange,
     BuildList,
     BuildView,
     GateBody,
@@ -27,6 +27,7 @@ from api.schemas.builds import (
     SwitchBody,
 )
 from api.schemas.common import CollectionName
+from api.schemas.estimates import MigrationBody
 from shared.domain.builds import Build
 from shared.domain.errors import Conflict
 from shared.maintenance.gate import Gate, GateReport
@@ -58,19 +59,16 @@ async def get(name: CollectionName, number: BuildNumber, tenant: Tenant, service
     status_code=201,
     response_model=BuildView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
-    openapi_extra=json_body(BuildChange),
+    openapi_extra=json_body(MigrationBody),
 )
 async def begin(request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
     """Begin a build: the documents of the collection are parsed, generated and indexed beside the live build.
 
     Queries see the live build alone. Questions of chunks whose text and prompt stay the same are not paid for again.
     """
-    change = await read_json(request, BuildChange)
+    change = await read_json(request, MigrationBody)
     live = await services.ledger.collections.get(tenant, name)
-    options = dataclasses.replace(live.options, **change.options())
-    require_sizes_fit(options, services.settings)
-    embedding = change.embedding or live.embedding_model
-    require_embedding(embedding, services)
+    options, embedding = migrated(live, change, services)
     build = await services.ledger.builds.begin(tenant, name, options=options, embedding_model=embedding)
     services.wakeups.wake("parse")
     return JsonReply(await _view(build, services), 201)
@@ -100,7 +98,7 @@ async def drop(name: CollectionName, number: BuildNumber, tenant: Tenant, servic
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
     openapi_extra=json_body(SwitchBody),
 )
-async def switch(
+async def switch(  # noqa: PLR0917  each is a dependency
     request: Request,
     name: CollectionName,
     number: BuildNumber,

@@ -72,7 +72,7 @@ async def put(
     before the first document too; where it is absent a collection keeps its own.
     """
     change = await read_json(request, CollectionChange)
-    require_sizes_fit(_options(change), services.settings)
+    require_sizes_fit(change, services.settings)
     chosen = _embedding(change, services)
     before = await services.ledger.collections.find(tenant, name)
     if before and chosen in (None, before.embedding_model):
@@ -132,7 +132,7 @@ def options_view(options: CollectionOptions) -> CollectionOptionsView:
     return CollectionOptionsView(**dataclasses.asdict(options) | {"filterable": dict(options.filterable)})
 
 
-def require_sizes_fit(change: CollectionOptions, settings: Settings) -> None:
+def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Settings) -> None:
     """Raise `InvalidInput` where chunks, their overlap and sections cannot be of these sizes."""
     most = change.chunk_max_chars or settings.chunk_max_chars
     overlap = settings.chunk_overlap_chars if change.chunk_overlap_chars is None else change.chunk_overlap_chars

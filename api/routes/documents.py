@@ -17,7 +17,6 @@ from api.http.lines import LineStream, read_lines
 from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
-from api.prices import price
 from api.schemas.common import CollectionName
 from api.schemas.documents import (
     AcceptedDocument,
@@ -36,6 +35,7 @@ from api.schemas.documents import (
 from shared.domain.errors import Transient
 from shared.domain.records import ChunkDetail, Document, DocumentState
 from shared.domain.usage import Usage
+from shared.estimates.prices import price
 from shared.settings import Settings
 
 _MOST_IDS = 100  # of one request: proxies take addresses of 8 KB

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -9,10 +11,12 @@ from api.deps import ServicesDep
 from api.http.auth import Tenant
 from api.http.openapi import problems
 from api.http.replies import JsonReply
-from api.prices import price
+from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
 from api.schemas.status import LimitView, StageView, StatusView, UnservedView, UsageView
 from shared.domain.errors import Transient
+from shared.domain.estimates import KeptEstimate
 from shared.domain.records import DocumentState
+from shared.estimates.prices import price
 from shared.ledger.backlog import Waiting
 from shared.ledger.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
@@ -45,6 +49,7 @@ async def status(tenant: Tenant, services: ServicesDep) -> Response:
             chunks_per_minute=round(backlog.rate, 1),
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
             usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
+            estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
             limits=await _limits(services, tenant),
         )
     )
@@ -67,7 +72,16 @@ def _usage(services: ApiServices, spent: CostSum) -> UsageView:
         prompt_tokens=spent.usage.prompt_tokens,
         completion_tokens=spent.usage.completion_tokens,
         calls=spent.calls,
-        cost=price(services.settings, spent.kind, spent.usage, services.embeddings.get(spent.model)),
+        cost=price(services.settings, spent.kind, spent.usage, spent.model),
+    )
+
+
+def _kept(kept: KeptEstimate) -> KeptEstimateView:
+    return KeptEstimateView(
+        collection=kept.collection,
+        at=kept.at,
+        estimate=EstimateView.model_validate(kept.estimate),
+        since=SpentView(**dataclasses.asdict(kept.since)),
     )
 
 

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from api.schemas.calibration import NDCG
-from api.schemas.collections import CollectionOptionsView, QuestionCount, checked_template
+from api.schemas.collections import CollectionOptionsView
 from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.builds import BuildState
 from shared.domain.records import DocumentState
-
-
-class BuildChange(BodyModel):
-    """What a build has otherwise than the live one; null follows the server's settings, as in a collection."""
-
-    model_config = example(embedding="e5", chunk_max_chars=1200)
-
-    embedding: str | None = Field(None, min_length=1, description="an embedding that the server's settings name")
-    questions_per_chunk: QuestionCount | None = None
-    prompt: Annotated[str, AfterValidator(checked_template)] | None = None
-    chunk_max_chars: int | None = Field(None, ge=200, le=100_000)
-    chunk_overlap_chars: int | None = Field(None, ge=0, le=10_000)
-    prepend_questions: bool | None = None
-    section_max_chars: int | None = Field(None, ge=200, le=100_000)
-
-    def options(self) -> dict[str, Any]:
-        """The options that are given, null ones too; those that are absent stay as the live build has them."""
-        return {name: getattr(self, name) for name in self.model_fields_set - {"embedding"}}
 
 
 class BuildView(ReplyModel):
@@ -136,4 +118,4 @@ class GateReply(ReplyModel):
 class SwitchBody(BodyModel):
     model_config = example(despite=False)
 
-    despite: bool = Field(False, description="switch though the gate is closed, or was never tried")
+    despite: bool = Field(default=False, description="switch though the gate is closed, or was never tried")

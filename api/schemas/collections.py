@@ -17,7 +17,7 @@ from shared.ingest.generate import validate_template
 _QUESTIONS_MAX = 20
 
 
-def checked_template(value: str) -> str:
+def _template(value: str) -> str:
     try:
         validate_template(value)
     except InvalidInput as error:
@@ -45,7 +45,7 @@ class CollectionChange(BodyModel):
     )
 
     questions_per_chunk: QuestionCount | None = Field(None, description="auto: by the length of the chunk, 3 to 10")
-    prompt: Annotated[str, AfterValidator(checked_template)] | None = Field(
+    prompt: Annotated[str, AfterValidator(_template)] | None = Field(
         None, description="the model's instructions, with {text} and optionally {title}, {headings} and {count}"
     )
     chunk_max_chars: int | None = Field(None, ge=200, le=100_000)

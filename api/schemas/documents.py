@@ -199,7 +199,10 @@ class IngestUsage(ReplyModel):
     prompt_tokens: int
     completion_tokens: int
     calls: int
-    cost: float = Field(description="by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE")
+    cost: float | None = Field(
+        description="by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, else by the list price in dollars;"
+        " null: no price is known"
+    )
 
 
 class DocumentView(ReplyModel):

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from api.schemas.common import ReplyModel, example
+from api.schemas.estimates import KeptEstimateView
 
 
 class StageView(ReplyModel):
@@ -44,7 +45,10 @@ class UsageView(ReplyModel):
     prompt_tokens: int
     completion_tokens: int
     calls: int = Field(description="an embedding request for several collections counts for one of them")
-    cost: float = Field(description="by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the embedding's price")
+    cost: float | None = Field(
+        description="by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the embedding's price, else by the list"
+        " price in dollars; null: no price is known"
+    )
 
 
 class StatusView(ReplyModel):
@@ -70,6 +74,7 @@ class StatusView(ReplyModel):
                 "cost": 0.0242,
             }
         ],
+        estimates=[],
         limits=[
             {
                 "name": "llm requests",
@@ -90,4 +95,7 @@ class StatusView(ReplyModel):
     chunks_per_minute: float = Field(description="chunks that ended in the last minute")
     eta_seconds: int | None = Field(description="how long the open chunks take at that rate")
     usage: list[UsageView] = Field(description="of the ingest, since the beginning")
+    estimates: list[KeptEstimateView] = Field(
+        description="of the last loads, at most a month old, and what was billed since each began"
+    )
     limits: list[LimitView] | None

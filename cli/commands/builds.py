@@ -36,9 +36,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def register(app: typer.Typer) -> None:
     app.command()(migrate)
     app.add_typer(builds_app, name="builds")
-    for name, command in (("list", list_builds), ("gate", gate), ("switch", switch), ("rollback", rollback)):
-        builds_app.command(name)(command)
-    for command in (pause, resume, drop):
+    builds_app.command("list")(list_builds)
+    for command in (gate, switch, rollback, pause, resume, drop):
         builds_app.command()(command)
 
 
@@ -57,6 +56,7 @@ def migrate(
     labelled: Questions = None,
     accept_failures: AcceptedFailures = 0,
     despite: Despite = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nobody before it begins.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
@@ -78,12 +78,12 @@ def migrate(
     console = console_of()
     with client_of(url, key) as client:
         try:
-            number = _begun(client, collection, change)
+            number = _begun(client, console, collection, change, yes=yes)
             _follow(client, console, collection, number)
         except KeyboardInterrupt:
             console.print(f"The server goes on: `foreask migrate {collection}` follows it again.")
             raise typer.Exit(INTERRUPTED) from None
-        report = _gate(client, console, collection, number, labelled, accept_failures)
+        report = _gate(client, console, collection, number, labelled=labelled, accept_failures=accept_failures)
         if not report["open"] and not despite:
             console.print(f"Build {number} stays beside the live one: foreask builds drop {collection} {number}")
             raise typer.Exit(CLOSED)
@@ -91,11 +91,15 @@ def migrate(
     console.print(f"{collection} is answered by build {number}; back with: foreask builds rollback {collection}")
 
 
-def _begun(client: Client, collection: str, change: Json) -> int:
-    """Begin a build, or find the one that is being filled where nothing is to be changed."""
+def _begun(client: Client, console: Console, collection: str, change: Json, *, yes: bool) -> int:
+    """Say what a build will cost and begin it, or find the one that is being filled where nothing is to be changed."""
+    from cli import estimates
     from shared.domain.errors import InvalidInput
 
     if change:
+        body = {"collection": collection, "migrate": change}
+        if not estimates.agreed(client, console, body, "Begin?", yes=yes):
+            raise typer.Abort
         return int(client.begin_build(collection, change)["build"])
     open_builds = [b for b in client.builds(collection) if b["state"] in ("filling", "paused", "following")]
     if not open_builds:
@@ -123,7 +127,7 @@ def _states_of(client: Client, collection: str, number: int) -> Iterator[Json]:
 
 
 def _gate(
-    client: Client, console: Console, collection: str, number: int, labelled: Path | None, accepted_failures: int
+    client: Client, console: Console, collection: str, number: int, *, labelled: Path | None, accept_failures: int
 ) -> Json:
     from cli import output
     from cli.commands.calibrate import read_labelled
@@ -131,7 +135,7 @@ def _gate(
 
     questions = None if labelled is None else read_labelled(labelled)
     with console.status("comparing both builds") as status:
-        for event in client.gate_events(collection, number, questions, accepted_failures):
+        for event in client.gate_events(collection, number, questions, accept_failures):
             if event.name == "progress":
                 status.update(f"comparing: {event.data['documents']:,} documents, {event.data['points']:,} points")
             elif event.name == "error":
@@ -165,7 +169,7 @@ def gate(
 ) -> None:
     """Compare a build with the live one. Exit code: 0 when nothing speaks against the build, 4 otherwise."""
     with client_of(url, key) as client:
-        report = _gate(client, console_of(), collection, build, labelled, accept_failures)
+        report = _gate(client, console_of(), collection, build, labelled=labelled, accept_failures=accept_failures)
     if not report["open"]:
         raise typer.Exit(CLOSED)
 

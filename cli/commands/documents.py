@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands import accepted, ask, builds, calibrate, dead_letters, verify
-from cli.server import LOCAL, AnyCollection, Collection, Key, Url, client_of, console_of
+from cli.commands import accepted, ask, builds, calibrate, dead_letters, ingest, verify
+from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
     from cli.client import Client
-    from cli.files import Selection
-    from cli.ingestion import Until, UploadBatch
-
-# Exit codes of `ingest`; 2 is a usage error.
-NOT_TAKEN = 1
-FAILED = 3
-INTERRUPTED = 130
 
 documents_app = typer.Typer(help="List documents; `show`, `retry` or `delete` one.", invoke_without_command=True)
 
 
-class Lane(StrEnum):
-    INTERACTIVE = "interactive"
-    BULK = "bulk"
-
-
-class WaitFor(StrEnum):
-    READY = "ready"
-    SEARCHABLE = "searchable"
-    NO = "no"
-
-
 def register(app: typer.Typer) -> None:
-    app.command()(ingest)
+    ingest.register(app)
     ask.register(app)
     app.command()(status)
     app.command()(collections)
@@ -52,82 +33,6 @@ def register(app: typer.Typer) -> None:
     verify.register(app)
     calibrate.register(app)
     builds.register(app)
-
-
-def ingest(
-    paths: Annotated[list[str], typer.Argument(help="Files, folders (with everything in them) or globs.")],
-    *,
-    collection: Collection = "default",
-    lane: Annotated[Lane | None, typer.Option(help="`bulk` waits behind `interactive`.")] = None,
-    wait: Annotated[
-        WaitFor, typer.Option(help="Stay until each document is found with its questions, or by its text.")
-    ] = (WaitFor.READY),
-    include: Annotated[list[str] | None, typer.Option(help="Take only files like this, e.g. '*.pdf'.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Leave out files like this.")] = None,
-    url: Url = LOCAL,
-    key: Key = None,
-) -> None:
-    """Hand in files and follow them until their questions are written and searchable, too.
-
-    Documents are found by their texts long before that: `--wait searchable` stays until then.
-
-    Hidden files in folders are left out. A file's path from here is its name. An unchanged file costs nothing, and a
-    changed file replaces its document. Exit code: 0, 1 when a file was not taken, 3 when a document failed.
-    """
-    from cli import files, output
-    from cli.ingestion import UploadBatch
-
-    console = console_of()
-    selection = files.select(paths, include=include or (), exclude=exclude or ())
-    _print_selection(console, selection)
-    batch = UploadBatch(len(selection.files))
-    with client_of(url, key) as client:
-        try:
-            _ingest(client, console, selection, batch, collection=collection, lane=lane, wait=wait)
-        except KeyboardInterrupt:
-            output.print_batch(console, batch)
-            output.say(console, "The server goes on with what it has: see `foreask status`.")
-            raise typer.Exit(INTERRUPTED) from None
-    output.print_batch(console, batch)
-    if batch.refused:
-        raise typer.Exit(NOT_TAKEN)
-    if batch.states()["failed"]:
-        raise typer.Exit(FAILED)
-
-
-def _ingest(
-    client: Client,
-    console: Console,
-    selection: Selection,
-    batch: UploadBatch,
-    *,
-    collection: str,
-    lane: Lane | None,
-    wait: WaitFor,
-) -> None:
-    from cli.ingestion import follow, upload
-    from cli.meter import Meter
-
-    client.health()  # without a server this is one error, not one for each file
-    until: Until = "searchable" if wait is WaitFor.SEARCHABLE else "ready"
-    with Meter(console) as meter:
-        for _ in upload(client, selection.files, collection, lane.value if lane else None, batch):
-            meter.show(batch.count(until))
-        if wait is not WaitFor.NO and batch.documents:
-            for count in follow(client, batch, until):
-                meter.show(count)
-
-
-def _print_selection(console: Console, selection: Selection) -> None:
-    from cli import output
-
-    left_out = [
-        f"{count} {reason}"
-        for count, reason in ((selection.hidden, "hidden"), (selection.excluded, "by --include or --exclude"))
-        if count
-    ]
-    note = f" (left out: {', '.join(left_out)})" if left_out else ""
-    output.say(console, f"{len(selection.files)} files{note}")
 
 
 def status(

@@ -22,7 +22,7 @@ class WorkerQueue(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    for command in (up, demo, api, worker, scheduler, migrate, config, key):
+    for command in (up, demo, api, worker, scheduler, schema, config, key):
         app.command()(command)
 
 
@@ -71,7 +71,7 @@ def scheduler() -> NoReturn:
     _become("workers", "scheduler")
 
 
-def migrate() -> NoReturn:
+def schema() -> NoReturn:
     """Bring the database's schema up to date; safe to run again, and at the same time as others."""
     _become("shared.ledger")
 

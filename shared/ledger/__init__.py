@@ -13,6 +13,7 @@ from shared.ledger.costs import Costs
 from shared.ledger.dead_letters import DeadLetters
 from shared.ledger.deployment import DeploymentIdentity
 from shared.ledger.documents import Documents
+from shared.ledger.estimates import Estimates
 from shared.ledger.evidence import Evidence
 from shared.ledger.feedback import Feedback
 from shared.ledger.query_log import QueryLog
@@ -35,6 +36,7 @@ class Ledger:
     feedback: Feedback
     calibrations: Calibrations
     costs: Costs
+    estimates: Estimates
     tallies: Tallies
 
 
@@ -48,6 +50,7 @@ __all__ = [
     "DeadLetters",
     "DeploymentIdentity",
     "Documents",
+    "Estimates",
     "Evidence",
     "Feedback",
     "Ledger",

@@ -60,6 +60,13 @@ _ACCEPTED = text(f"""
     WHERE document_id = ANY(CAST(:ids AS uuid[])) AND {states.TAKE_BACK.applies()} ORDER BY created_at, id
 """)
 
+# Delete questions of documents whose chunk is in no version any more.
+_DELETE_WITHOUT_CHUNK = text("""
+    DELETE FROM accepted_questions a
+    WHERE a.document_id = ANY(CAST(:ids AS uuid[]))
+      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id)
+""")
+
 # Take questions back.
 _TAKE_BACK = text(f"""
     UPDATE accepted_questions SET {states.TAKE_BACK.sets()}
@@ -82,6 +89,11 @@ async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bo
             retry_after=timedelta(seconds=2),
         )
     return False
+
+
+async def delete_without_chunk(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Delete the questions of chunks that no version of these documents has any more; their points are gone."""
+    await connection.execute(_DELETE_WITHOUT_CHUNK, {"ids": list(documents)})
 
 
 async def lock_followers(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:

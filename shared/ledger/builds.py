@@ -18,9 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.builds import Build, BuildDifferences, BuildProgress, BuildState
 from shared.domain.errors import Conflict, NotFound
-from shared.domain.records import CollectionOptions, DocumentState
+from shared.domain.records import Collection, CollectionOptions, DocumentState
 from shared.ledger import following, states, tallies, versions
-from shared.ledger.collections import Collections, options_json, options_of
+from shared.ledger.collections import Collections, collection_of, options_json, options_of
 from shared.ledger.database import Database, again_after_collision
 
 _SLICE = 500  # documents of one transaction: a twentieth of a second
@@ -48,6 +48,14 @@ _BEGIN = text(f"""
     RETURNING *
 """)
 
+# Write down at the live build whether others follow it: who hands documents in reads no other row where none does.
+_MARK_FOLLOWED = text(f"""
+    UPDATE collections SET followed = EXISTS (
+        SELECT 1 FROM collections o
+        WHERE o.tenant = :tenant AND o.name = :name AND {states.build_is_in(states.FOLLOWERS, "o")})
+    WHERE tenant = :tenant AND name = :name AND {states.is_live()}
+""")
+
 # Stop the fill of a build.
 _PAUSE = text(f"UPDATE collections SET {states.PAUSE_FILL.sets()} WHERE id = :id RETURNING *")
 
@@ -64,11 +72,17 @@ _LOCK_FILLING = text(f"""
     SELECT filled_until FROM collections WHERE id = :id AND {states.END_FILL.applies()} FOR NO KEY UPDATE SKIP LOCKED
 """)
 
-# Lock the next documents of the live build. Nobody edits or deletes them until their copies are there.
-_LOCK_SOURCE = text(f"""
+# List the next documents of the live build.
+_SLICE_OF_LIVE = text(f"""
     SELECT d.id, d.external_id FROM documents d
     WHERE d.collection_id = :live AND {states.exists("d")} AND d.external_id > :after
-    ORDER BY d.external_id LIMIT :limit FOR SHARE
+    ORDER BY d.external_id LIMIT :limit
+""")
+
+# Lock those of them that are still there, in the order in which others lock documents. Nobody edits or deletes them
+# until their copies are there.
+_LOCK_SOURCE = text(f"""
+    SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.exists()} ORDER BY id FOR SHARE
 """)
 
 # Write down how far the fill of a build has come.
@@ -200,7 +214,9 @@ class Builds:
                 "embedding_model": embedding_model,
                 "index_name": self._collections.index_name(embedding_model),
             }
-            return build_of((await connection.execute(_BEGIN, parameters)).mappings().one())
+            row = (await connection.execute(_BEGIN, parameters)).mappings().one()
+            await connection.execute(_MARK_FOLLOWED, {"tenant": tenant, "name": name})
+            return build_of(row)
 
     async def list(self, tenant: str, name: str) -> Sequence[Build]:
         """Return the builds of a collection in order of their numbers.
@@ -226,6 +242,19 @@ class Builds:
         if row is None:
             raise _no_build(name, number)
         return build_of(row)
+
+    async def collection(self, build: Build) -> Collection:
+        """Return a build as the collection that it is, or would be: for searches in it and its verification.
+
+        Raises:
+            NotFound: the build is gone.
+        """
+        async with self._database.begin() as connection:
+            parameters = {"tenant": build.tenant, "name": build.name, "number": build.number}
+            row = (await connection.execute(_GET, parameters)).mappings().one_or_none()
+        if row is None or row["id"] != build.id:
+            raise _no_build(build.name, build.number)
+        return collection_of(row)
 
     @again_after_collision
     async def pause(self, tenant: str, name: str, number: int) -> Build:
@@ -271,6 +300,7 @@ class Builds:
             if row["build_state"] != BuildState.LIVE:
                 await connection.execute(_SWITCH_FROM, {"tenant": tenant, "name": name})
                 row = (await connection.execute(_SWITCH_TO, {"id": row["id"]})).mappings().one()
+                await connection.execute(_MARK_FOLLOWED, {"tenant": tenant, "name": name})
             return build_of(row)
 
     @again_after_collision
@@ -288,6 +318,7 @@ class Builds:
             row = _require(await _locked(connection, tenant, name), number, *wanted)
             if row["build_state"] != BuildState.DROPPING:
                 row = (await connection.execute(_DROP, {"id": row["id"]})).mappings().one()
+                await connection.execute(_MARK_FOLLOWED, {"tenant": tenant, "name": name})
             return build_of(row)
 
     async def save_gate(self, build: Build, report: Mapping[str, Any]) -> None:
@@ -379,11 +410,12 @@ async def _fill_slice(connection: AsyncConnection, build: Row[Any], limit: int) 
         return False
     live, *_ = await following.builds_of(connection, build.tenant, build.name)
     parameters = {"live": live["id"], "after": after, "limit": limit}
-    locked = (await connection.execute(_LOCK_SOURCE, parameters)).all()
-    if locked:
-        await following.follow(connection, build.id, [row.id for row in locked])
-    if len(locked) == limit:
-        await connection.execute(_FILLED_UNTIL, {"id": build.id, "until": locked[-1].external_id})
+    slice_ = (await connection.execute(_SLICE_OF_LIVE, parameters)).all()
+    if slice_:
+        locked = await connection.execute(_LOCK_SOURCE, {"ids": [row.id for row in slice_]})
+        await following.follow(connection, build.id, locked.scalars().all())
+    if len(slice_) == limit:
+        await connection.execute(_FILLED_UNTIL, {"id": build.id, "until": slice_[-1].external_id})
     else:
         await connection.execute(_END_FILL, {"id": build.id})
     return True

@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 from sqlalchemy import RowMapping, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.builds import Build
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.filterable import with_more
 from shared.domain.places import IndexNames
@@ -19,12 +18,11 @@ from shared.domain.records import Collection, CollectionOptions
 from shared.ledger import states, tallies
 from shared.ledger.database import Database
 
-# Write a collection, or read the one of that name: an update that changes nothing returns the row, whoever wrote it.
-_ENSURE = text(f"""
-    INSERT INTO collections AS c (id, tenant, name, build_state, options, embedding_model, index_name)
+# Write a collection, unless somebody has.
+_MAKE = text(f"""
+    INSERT INTO collections (id, tenant, name, build_state, options, embedding_model, index_name)
     VALUES (:id, :tenant, :name, {states.MAKE_COLLECTION.target()}, '{{}}', :embedding_model, :index_name)
-    ON CONFLICT (tenant, name) WHERE {states.is_live()} DO UPDATE SET options = c.options
-    RETURNING *
+    ON CONFLICT DO NOTHING
 """)
 
 # Lock a collection and read its options. Documents that come meanwhile wait: each refers to the row.
@@ -50,9 +48,6 @@ _SET_OPTIONS = text("UPDATE collections SET options = CAST(:options AS jsonb) WH
 
 # Read a collection by its name: its live build.
 _FIND = text(f"SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {states.is_live()}")
-
-# Read the row of a build.
-_GET = text("SELECT * FROM collections WHERE id = :id")
 
 # List a tenant's collections in order of name.
 _PAGE = text(f"""
@@ -114,7 +109,11 @@ class Collections:
             "index_name": self.index_name(embedding_model),
         }
         async with self._database.begin() as connection:
-            row = (await connection.execute(_ENSURE, parameters)).mappings().one()
+            row = await _found(connection, tenant, name)
+            if row is None:
+                await connection.execute(_MAKE, parameters)
+                row = await _found(connection, tenant, name)
+                assert row is not None, "a collection is never deleted"
             if replace_embedding and row["embedding_model"] != embedding_model:
                 row = await _set_embedding(connection, parameters | {"id": row["id"]})
             if options is not None:
@@ -123,7 +122,7 @@ class Collections:
 
     async def find(self, tenant: str, name: str) -> Collection | None:
         async with self._database.begin() as connection:
-            row = (await connection.execute(_FIND, {"tenant": tenant, "name": name})).mappings().one_or_none()
+            row = await _found(connection, tenant, name)
         return collection_of(row) if row else None
 
     async def get(self, tenant: str, name: str) -> Collection:
@@ -136,18 +135,6 @@ class Collections:
         if collection is None:
             raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists those that exist.")
         return collection
-
-    async def of_build(self, build: Build) -> Collection:
-        """Return a build as a collection that can be searched, whether it is live or not.
-
-        Raises:
-            NotFound: it was deleted meanwhile.
-        """
-        async with self._database.begin() as connection:
-            row = (await connection.execute(_GET, {"id": build.id})).mappings().one_or_none()
-        if row is None:
-            raise NotFound(f"Build {build.number} of '{build.name}' was dropped.")
-        return collection_of(row)
 
     async def page(self, tenant: str, *, after: str = "", limit: int = 50) -> list[Collection]:
         """Return a tenant's collections in order of name, from behind `after` on."""
@@ -185,6 +172,10 @@ def collection_of(row: RowMapping) -> Collection:
         created_at=row["created_at"],
         calibration=row["calibration"],
     )
+
+
+async def _found(connection: AsyncConnection, tenant: str, name: str) -> RowMapping | None:
+    return (await connection.execute(_FIND, {"tenant": tenant, "name": name})).mappings().one_or_none()
 
 
 async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.chunks import ChunkContent
@@ -44,16 +44,32 @@ _VISIBLE = f"""
     WHERE d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
 """
 
+
+def _insert(only: str = "") -> TextClause:
+    """Return the statement that writes new documents, and keeps their build as it is until the transaction ends.
+
+    Args:
+        only: a condition that the build `l` must hold for this, with AND before it.
+    """
+    return text(f"""
+        WITH l AS (
+            SELECT l.id FROM collections l WHERE l.id = :collection_id {only} FOR KEY SHARE
+        ), n AS MATERIALIZED ({versions.SUBMITTED}), d AS (
+            INSERT INTO documents (id, public_id, tenant, collection_id, external_id, lane, state)
+            SELECT n.id, n.id, :tenant, l.id, n.external_id, n.lane, {states.SUBMIT.target()} FROM l, n
+            ON CONFLICT (collection_id, external_id) WHERE {states.exists()} DO NOTHING
+            RETURNING *
+        ), v AS ({versions.INSERT_CONTENT})
+        SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
+    """)
+
+
 # Write new documents; return no row for one where its collection has one of that external id.
-_INSERT = text(f"""
-    WITH n AS MATERIALIZED ({versions.SUBMITTED}), d AS (
-        INSERT INTO documents (id, public_id, tenant, collection_id, external_id, lane, state)
-        SELECT id, id, :tenant, :collection_id, external_id, lane, {states.SUBMIT.target()} FROM n
-        ON CONFLICT (collection_id, external_id) WHERE {states.exists()} DO NOTHING
-        RETURNING *
-    ), v AS ({versions.INSERT_CONTENT})
-    SELECT {_SHOWN} FROM d JOIN v ON v.document_id = d.id
-""")
+_INSERT = _insert()
+
+# The same for a live build that no other follows; else return no row. PostgreSQL reads the build's row again where it
+# had to wait for it.
+_INSERT_ALONE = _insert(f"AND {states.is_live('l')} AND NOT l.followed")
 
 # Lock the documents that have external ids, and the builds that their collection has.
 _LOCK_SAME_NAMES = text(f"""
@@ -290,6 +306,9 @@ class Documents:
         Returns:
             What became of each, in their order.
         """
+        # One that is new takes one statement. Those of a pack need one transaction: see `Uploads.store_pack`.
+        if len(documents) == 1 and (alone := await self._insert_alone(documents[0])):
+            return [alone]
         while True:
             try:
                 return await self._submit(documents)
@@ -308,6 +327,11 @@ class Documents:
             for build in others if accepted else ():
                 await following.follow(connection, build["id"], accepted)
             return [Submission(_document(row, collection.name), accepted=is_new) for row, is_new in written]
+
+    async def _insert_alone(self, new: NewDocument) -> Submission | None:
+        """Write a new document by one statement; None where it is not new, or where other builds follow its own."""
+        inserted = await self._database.rows(_INSERT_ALONE, _new_rows([uuid4()], [new]))
+        return Submission(_document(inserted[0], new.collection.name), accepted=True) if inserted else None
 
     async def get(self, tenant: str, document_id: UUID) -> Document:
         """Return a document with its progress.
@@ -480,12 +504,13 @@ class _OtherIsLive(Exception):
 async def _write(connection: AsyncConnection, documents: Sequence[NewDocument]) -> list[tuple[RowMapping, bool]]:
     """Write documents of one collection; return the row of each, and whether its content is new.
 
-    Every submission writes its rows here. Whoever writes inserts first and locks then, in the order of external ids
-    both times: of two who write the same documents none waits for the other in a ring.
+    Every submission writes its rows here, but for one document that is new. Whoever writes inserts first and locks
+    then, in the order of external ids both times: of two who write the same documents none waits for the other in a
+    ring.
     """
     collection, ids = documents[0].collection, [uuid4() for _ in documents]
-    parameters = {"tenant": collection.tenant, "collection_id": collection.id, "rows": _rows(ids, documents)}
-    inserted = {row["id"]: row for row in (await connection.execute(_INSERT, parameters)).mappings()}
+    found = await connection.execute(_INSERT, _new_rows(ids, documents))
+    inserted = {row["id"]: row for row in found.mappings()}
     names = {new.external_id for document_id, new in zip(ids, documents, strict=True) if document_id not in inserted}
     rows = await _lock(connection, collection, names) if names else {}
     written, replaced = list[tuple[RowMapping, bool]](), list[UUID]()
@@ -517,6 +542,11 @@ async def _lock(connection: AsyncConnection, collection: Collection, external_id
         raise Collided("a document was deleted meanwhile", component="ledger")
     found = await connection.execute(_GET_LOCKED, {"ids": ids})
     return {row["external_id"]: row for row in found.mappings()}
+
+
+def _new_rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> dict[str, Any]:
+    collection = documents[0].collection
+    return {"tenant": collection.tenant, "collection_id": collection.id, "rows": _rows(ids, documents)}
 
 
 def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:

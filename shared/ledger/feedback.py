@@ -120,13 +120,6 @@ _WAIT_AGAIN = text(f"""
       AND {states.WAIT_AGAIN.applies("a")}
 """)
 
-# Delete questions of documents whose chunk is in no version any more.
-_DELETE_WITHOUT_CHUNK = text("""
-    DELETE FROM accepted_questions a
-    WHERE a.document_id = ANY(CAST(:ids AS uuid[]))
-      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id)
-""")
-
 # Have points removed that a late writer may have written after their questions were taken back and deleted, or while
 # these are removed: that claim ends.
 _TAKE_BACK_LATE = text(f"""
@@ -382,11 +375,6 @@ async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexO
 async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
     """Have the questions of dead chunks wait until the chunks are retried."""
     await connection.execute(_WAIT_AGAIN, {"chunks": list(chunks)})
-
-
-async def delete_without_chunk(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
-    """Delete the questions of chunks that no version of these documents has any more; their points are gone."""
-    await connection.execute(_DELETE_WITHOUT_CHUNK, {"ids": list(documents)})
 
 
 async def take_back_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:

@@ -26,11 +26,11 @@ async def require_current(database: Database) -> None:
     """
     found = await _revision(database)
     if found is None:
-        raise InvalidInput("The ledger has no schema: run `foreask migrate` (docker compose: the service `migrate`).")
+        raise InvalidInput("The ledger has no schema: run `foreask schema` (docker compose: the service `schema`).")
     if found < REVISION:
         raise InvalidInput(
-            f"The ledger's schema is at revision {found} and this code needs {REVISION}: run `foreask migrate`"
-            " (docker compose: the service `migrate`)."
+            f"The ledger's schema is at revision {found} and this code needs {REVISION}: run `foreask schema`"
+            " (docker compose: the service `schema`)."
         )
     if found > REVISION:
         raise InvalidInput(

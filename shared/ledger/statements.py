@@ -315,11 +315,16 @@ MAKE_LIVE = text(f"""
     RETURNING d.id, d.version
 """)
 
+# A document is one of a build that follows the live one.
+_FOLLOWS = f"""
+    EXISTS (SELECT 1 FROM collections l WHERE l.id = d.collection_id AND {states.build_is_in(states.FOLLOWERS, "l")})
+    AS follows"""
+
 # Record locked documents as searchable once Qdrant shows their live version: until then queries see the one before.
 SHOW = text(f"""
     UPDATE documents d SET {states.SHOW.sets()}, due_at = now(), updated_at = now()
     WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_IS_SHOWN}
-    RETURNING d.id
+    RETURNING d.id, {_FOLLOWS}
 """)
 
 # Of chunks that were written hidden, find the documents whose live version they belong to by now: their sweep may have
@@ -335,7 +340,7 @@ FINISH = text(f"""
     UPDATE documents d
     SET {states.FINISH.sets(_HAS_DEAD_CHUNK)}, updated_at = now()
     WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_HAS_ENDED}
-    RETURNING d.id
+    RETURNING d.id, {_FOLLOWS}
 """)
 
 # Have documents swept at once, and again when no lease on a version below can hold. This does what earlier sweeps of

@@ -83,6 +83,7 @@ collections = Table(
     Column("name", Text, nullable=False),
     Column("build", Integer, nullable=False, server_default="1"),  # its number within the name
     Column("build_state", Text, nullable=False, server_default=BuildState.LIVE),
+    Column("followed", Boolean, nullable=False, server_default=text("false")),  # a live one, by others
     Column("filled_until", Text),  # the external id to which its fill has come; null where it is whole
     Column("live_until", DateTime(timezone=True)),  # when another build took its place; null: none has
     Column("gate", JSONB),  # the last report of its gate; null: none was tried
@@ -334,6 +335,16 @@ spent_by_day = Table(
     Column("prompt_tokens", BigInteger, nullable=False),
     Column("completion_tokens", BigInteger, nullable=False),
     Column("calls", BigInteger, nullable=False),
+)
+
+# The estimate with which the last load of a collection began, and what had been billed for the collection by then.
+estimates = Table(
+    "estimates",
+    metadata,
+    Column("collection_id", Uuid, ForeignKey("collections.id", ondelete="CASCADE"), primary_key=True),
+    Column("estimate", JSONB, nullable=False),
+    Column("spent", JSONB, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
 
 # Calls that were under way when their chunk's version was given up: whoever needs the same content waits for the reply.

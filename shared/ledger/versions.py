@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.ledger import feedback, states
+from shared.ledger import acceptance, states
 from shared.ledger.database import Database
 from shared.ledger.rows import version_rows
 from shared.ledger.statements import INSERT_SWEEPS
@@ -210,7 +210,7 @@ async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], v
     deleted = (await connection.execute(_DELETE_CHUNKS, these | {"limit": _SLICE_CHUNKS})).all()
     if len(deleted) == _SLICE_CHUNKS:
         return []
-    await feedback.delete_without_chunk(connection, documents)
+    await acceptance.delete_without_chunk(connection, documents)
     stored = set((await connection.execute(_DELETE, these)).scalars())
     return sorted(stored - await stored_in_use(connection, list(stored)))
 

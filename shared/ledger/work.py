@@ -300,12 +300,14 @@ class Work:
             live = (await connection.execute(sql.MAKE_LIVE, {"ids": ended})).all()
             replacing = [(row.id, row.version) for row in live if row.version > 1]
             sweeps = await _replace_older(connection, replacing) if replacing else []
-            shown = (await connection.execute(sql.SHOW, {"ids": ended})).scalars().all()
-            finished = (await connection.execute(sql.FINISH, {"ids": ended})).scalars().all()
-            moved = sorted({*shown, *finished})
-            await acceptance.mirror(connection, moved)
-            await feedback.index_waiting(connection, moved)
-            await following.catch_up(connection, moved)
+            moved = [*await connection.execute(sql.SHOW, {"ids": ended})]
+            moved += await connection.execute(sql.FINISH, {"ids": ended})
+            followers = sorted({row.id for row in moved if row.follows})
+            if followers:
+                await acceptance.mirror(connection, followers)
+            await feedback.index_waiting(connection, sorted({row.id for row in moved}))
+            if followers:
+                await following.catch_up(connection, followers)
         return sweeps
 
     # Documents to delete, and points that are not what the ledger says

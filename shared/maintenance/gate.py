@@ -113,7 +113,7 @@ class Gate:
             Transient: the ledger, Qdrant or an embedding provider went away.
         """
         live = await self.ledger.collections.get(build.tenant, build.name)
-        other = await self.ledger.collections.of_build(build)
+        other = await self.ledger.builds.collection(build)
         documents = await self.ledger.evidence.compare(live.id, build.id)
         verification = Verification(self.ledger.audit, self.index, other, repair=False)
         async for item in verification.run():

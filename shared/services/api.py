@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from shared.broker.wakeups import Wakeups
 from shared.domain.records import Collection
+from shared.estimates.estimator import Estimator
 from shared.ledger import Ledger
 from shared.ledger.database import Database
 from shared.providers.limiter.limiter import Limiter
@@ -40,6 +41,15 @@ class Limiters:
             uses += [replace(use, name=prefix + use.name) for use in await limiter.usage(tenant)]
         return uses
 
+    async def of_load(self, tenant: str, embedding: str) -> list[LimitUse]:
+        """The limits of a load with this embedding; one that no setting describes has none that are known.
+
+        Raises:
+            Unavailable: the broker is away.
+        """
+        limiter = self.embeddings.get(embedding)
+        return await self.llm.usage(tenant) + (await limiter.usage(tenant) if limiter else [])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServices:
@@ -56,6 +66,7 @@ class ApiServices:
     index: Index
     wakeups: Wakeups
     limiters: Limiters
+    estimator: Estimator
     retriever: Retriever
     calibrator: Calibrator
     answerer_for: Callable[[str, Collection | None], Answerer]
@@ -67,14 +78,18 @@ class ApiServices:
 
 
 def assemble(parts: Parts) -> ApiServices:
+    limiters = Limiters(llm=parts.llm_limiter, embeddings=parts.embedding_limiters)
+    ledger = parts.ledger
+    estimator = Estimator(parts.settings, ledger.collections, ledger.estimates, parts.chat.name, limiters.of_load)
     return ApiServices(
         settings=parts.settings,
         database=parts.database,
-        ledger=parts.ledger,
+        ledger=ledger,
         uploads=parts.uploads,
         index=parts.index,
         wakeups=parts.wakeups,
-        limiters=Limiters(llm=parts.llm_limiter, embeddings=parts.embedding_limiters),
+        limiters=limiters,
+        estimator=estimator,
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),
         answerer_for=answerer_of(parts),

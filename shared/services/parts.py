@@ -22,6 +22,7 @@ from shared.ledger import (
     DeadLetters,
     DeploymentIdentity,
     Documents,
+    Estimates,
     Evidence,
     Feedback,
     Ledger,
@@ -86,6 +87,7 @@ class Parts:
             feedback=Feedback(database),
             calibrations=Calibrations(database),
             costs=Costs(database),
+            estimates=Estimates(database),
             tallies=Tallies(database),
         )
 

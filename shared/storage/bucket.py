@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import re
 import time
@@ -34,6 +35,7 @@ from shared.storage.uploads import (
 _PART_BYTES = 8 << 20  # of a multipart upload; what is smaller is sent in one request
 _PARTS_AT_ONCE = 2
 _OWN_SECONDS = 30.0  # so long a look at the marker holds: each upload would pay for another request
+_REFUSED_SECONDS = 5.0  # and a refusal, which took a request for each upload of a sample
 _STATUS = re.compile(r"status code: (\d{3})")
 _BEHIND_THE_END = 416
 _OFFER_SECONDS = 15 * 60
@@ -73,6 +75,8 @@ class UploadBucket(Uploads):
         super().__init__(owner)
         self._store = _open(url, options)
         self._own_until = 0.0
+        self._refused: Unavailable | None = None
+        self._refused_until = 0.0
         self._offer_headers = {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
 
     async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
@@ -178,7 +182,7 @@ class UploadBucket(Uploads):
     async def require_own(self) -> None:
         self._own_until = 0.0
         await super().require_own()
-        self._own_until = time.monotonic() + _OWN_SECONDS
+        self._own_until, self._refused = time.monotonic() + _OWN_SECONDS, None
 
     async def _begin(self, name: str) -> _Multipart:
         await self._require_own_lately()
@@ -190,8 +194,15 @@ class UploadBucket(Uploads):
             await obstore.put_async(self._store, name, content, mode="create")
 
     async def _require_own_lately(self) -> None:
-        if time.monotonic() >= self._own_until:
+        if time.monotonic() < self._own_until:
+            return
+        if self._refused is not None and time.monotonic() < self._refused_until:
+            raise copy.copy(self._refused)
+        try:
             await self.require_own()
+        except Unavailable as error:
+            self._refused, self._refused_until = error, time.monotonic() + _REFUSED_SECONDS
+            raise
 
     async def _read(self, name: str, offset: int, length: int) -> bytes:
         async with self._found():
@@ -244,11 +255,14 @@ class UploadBucket(Uploads):
 
     async def _holds_any(self, names: Sequence[str]) -> bool:
         with self._away_on_failure():
-            for name in names:
-                with suppress(FileNotFoundError):
-                    await obstore.head_async(self._store, name)
-                    return True
-        return False
+            return any(await asyncio.gather(*map(self._holds, names)))
+
+    async def _holds(self, name: str) -> bool:
+        try:
+            await obstore.head_async(self._store, name)
+        except FileNotFoundError:
+            return False
+        return True
 
     async def _is_empty(self) -> bool:
         async for names in self.pages():

@@ -65,7 +65,7 @@ class Composed(Deployment):
 
     def start(self):
         self.stack.start()
-        assert self.service("migrate").wait() == 0
+        assert self.service("schema").wait() == 0
         for name in ("api", *WORKERS):
             self.service(name)
         self._wait_for_api()
@@ -88,7 +88,7 @@ class Composed(Deployment):
     @contextmanager
     def alive(self):
         yield
-        ended = {name: process.poll() for name, process in self.processes.items() if not name.startswith("migrate")}
+        ended = {name: process.poll() for name, process in self.processes.items() if not name.startswith("schema")}
         assert not any(code is not None for code in ended.values()), (ended, self.logs())
 
 
@@ -161,12 +161,12 @@ def test_workers_can_be_scaled():
 
 def test_every_service_comes_back_after_a_crash_and_waits_for_its_engines():
     for name, service in SERVICES.items():
-        assert service["restart"] in (("on-failure:5",) if name in ("migrate", "uploads") else ("unless-stopped",))
+        assert service["restart"] in (("on-failure:5",) if name in ("schema", "uploads") else ("unless-stopped",))
         if name in ENGINES:
             assert "healthcheck" in service
             assert service["volumes"]
-        elif name not in ("migrate", "uploads"):
-            for first in ("migrate", "uploads"):
+        elif name not in ("schema", "uploads"):
+            for first in ("schema", "uploads"):
                 assert service["depends_on"][first] == {"condition": "service_completed_successfully"}
             assert all(service["depends_on"][engine] == {"condition": "service_healthy"} for engine in ENGINES)
 

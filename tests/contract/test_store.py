@@ -423,3 +423,23 @@ async def test_a_store_that_fails_while_a_stream_comes_ends_it(s3):
         await store.store(stream(), max_bytes=100 * LARGE)
 
     assert sum(came) < 5 * LARGE
+
+
+async def test_a_refusal_is_not_asked_for_again_with_each_upload(s3):
+    place, asked = Bucket(s3), []
+    await place.store(Deployment()).store_bytes(b"x", max_bytes=1)
+
+    class Counted(Deployment):
+        async def id(self):
+            asked.append(1)
+            return await super().id()
+
+    other = place.store(Counted())
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="belongs to another deployment"):
+            await other.store_bytes(b"x", max_bytes=1)
+    assert len(asked) == 1
+
+    await other.adopt()
+    await other.require_own()
+    assert await content(other, (await other.store_bytes(b"x", max_bytes=1)).name) == b"x"

@@ -301,10 +301,12 @@ class Fleet(Deployment):
                         self.assign(name, self._next[name])
 
     def _in_flight(self, pid: int) -> int:
+        """How many calls a worker had in flight or uncommitted. It may have claimed more, which wait for a commit."""
+        slots = self.stack.settings.llm_max_in_flight
         try:
-            return self.held_by(pid)
+            return min(self.held_by(pid), slots)
         except (OSError, asyncpg.PostgresError):
-            return self.stack.settings.llm_max_in_flight  # the ledger is away: as many as there can be
+            return slots  # the ledger is away: as many as there can be
 
 
 def role_of(name: str) -> str:

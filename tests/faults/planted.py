@@ -218,7 +218,7 @@ BUGS = (
         "a build that comes to an edit over what is seen stays behind it",
         HISTORIES,
         "shared/ledger/work.py",
-        (("            await following.catch_up(connection, moved)", "            pass"),),
+        (("                await following.catch_up(connection, followers)", "                pass"),),
     ),
     Bug(
         "a new version is left hidden",

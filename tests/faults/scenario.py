@@ -243,8 +243,6 @@ class Scenario:
         assert not row.lost, (len(row.lost), row.lost[:10])
         assert not row.unexpected, (len(row.unexpected), row.unexpected[:10])
         assert row.paid_twice <= row.in_flight, row
-        slots = self.fleet.stack.settings.llm_max_in_flight
-        assert all(death.in_flight <= slots for death in deaths), deaths
         return row
 
     def _stored(self) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from shared.domain.builds import Build, BuildDifferences
-from shared.domain.places import place_of
+from shared.domain.places import IndexNames, place_of
 from shared.domain.records import CollectionOptions
 from shared.ledger.builds import Builds
 from shared.ledger.collections import Collections
@@ -37,7 +37,8 @@ class BuildsOfScenario:
         assert settings.database_url is not None
         database = Database(settings.database_url.get_secret_value())
         try:
-            collections = Collections(database, settings.qdrant_prefix, settings.embedding_dimensions)
+            spaces = {name: embedding.space for name, embedding in settings.served_embeddings().items()}
+            collections = Collections(database, IndexNames(settings.qdrant_prefix, spaces))
             return await getattr(Builds(database, collections), method)(*arguments, **named)
         finally:
             await database.aclose()

@@ -242,6 +242,30 @@ async def blocked(services, statement, action, **parameters):
     return await task
 
 
+async def test_an_upload_that_waits_while_a_build_begins_is_in_the_build(services, library):
+    await library.add("A text.", "a.md")
+    new = await library.new("New.", "b.md")
+
+    async def meet():
+        beginning = asyncio.create_task(begun(services))
+        await asyncio.sleep(0.05)
+        submission = await services.ledger.documents.submit(new)
+        assert submission.accepted
+        return await beginning
+
+    build = await blocked(services, "SELECT 1 FROM collections FOR UPDATE", meet)
+
+    assert [row[0] for row in await rows_of(services, build)] == ["b.md"]
+
+
+async def test_many_make_a_collection_at_once(services):
+    made = await asyncio.gather(
+        *(services.ledger.collections.ensure(*NAME, embedding_model="model") for _ in range(20))
+    )
+
+    assert len({collection.id for collection in made}) == 1
+
+
 async def test_a_deletion_and_a_fill_wait_for_each_other(services, library):
     document = await library.add("A text.", "a.md")
     build = await begun(services)
@@ -254,6 +278,28 @@ async def test_a_deletion_and_a_fill_wait_for_each_other(services, library):
     await blocked(services, "SELECT 1 FROM documents FOR UPDATE", meet)
 
     assert await same(services, await services.ledger.builds.get(*NAME, build.number))
+    assert await rows_of(services, build) == []
+
+
+async def test_a_deletion_waits_for_the_copy_of_its_document(services, library):
+    document = await library.add("A text.", "a.md")
+    build = await begun(services)
+    hindrance = (
+        "INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)"
+        " VALUES (gen_random_uuid(), gen_random_uuid(), 'default', :id, 'a.md', 'queued')"
+    )
+
+    async with services.database.engine.connect() as connection:
+        await connection.execute(text(hindrance), {"id": build.id})
+        filling = asyncio.create_task(services.ledger.builds.fill())
+        await asyncio.sleep(0.2)
+        deleting = asyncio.create_task(services.ledger.documents.delete("default", document.id))
+        await asyncio.sleep(0.2)
+        assert not filling.done()
+        assert not deleting.done()
+        await connection.rollback()
+    await asyncio.gather(filling, deleting)
+
     assert await rows_of(services, build) == []
 
 
@@ -325,6 +371,11 @@ async def test_a_switch_shows_the_other_build_under_the_same_ids(services, libra
     (before,) = await searched(services, library, "When does the harbour open?")
     build = await filled(services, questions_per_chunk=3)
     await work(services)
+
+    tried = await services.retriever.retrieve(
+        await services.ledger.builds.collection(build), Query("When does the harbour open?")
+    )
+    assert [chunk.document_id for chunk in tried.chunks] == [str(document.id)]
 
     switched = await services.ledger.builds.switch(*NAME, build.number)
 

@@ -13,7 +13,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict
 from shared.domain.places import Place
 from shared.domain.records import CollectionOptions, DocumentState
-from shared.ledger.documents import _insert
+from shared.ledger.documents import _write
 from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of
@@ -319,7 +319,7 @@ async def declare(services, *fields):
 async def test_a_declaration_waits_for_the_document_that_is_being_written(services, library):
     await library.collection()
     async with services.database.begin() as connection:
-        await _insert(connection, await library.new("The text."))
+        await _write(connection, [await library.new("The text.")])
         declaring = asyncio.create_task(declare(services, ("year", "integer")))
         await asyncio.sleep(0.2)
         assert not declaring.done()

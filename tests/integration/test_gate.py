@@ -34,6 +34,7 @@ class Shuffled:
     def __init__(self, embedder):
         self.embedder = embedder
         self.name = embedder.name
+        self.prefixes = embedder.prefixes
 
     async def dimensions(self):
         return await self.embedder.dimensions()

@@ -65,7 +65,7 @@ def test_the_code_names_the_newest_migration():
     ("known", "said"),
     [
         ("0000", "at revision 0001 and this code knows 0000: run the release that migrated it"),
-        ("0002", "at revision 0001 and this code needs 0002: run `foreask migrate`"),
+        ("0002", "at revision 0001 and this code needs 0002: run `foreask schema`"),
     ],
 )
 async def test_a_schema_of_another_release_is_told(services, monkeypatch, known, said):
@@ -78,5 +78,5 @@ async def test_a_schema_of_another_release_is_told(services, monkeypatch, known,
 
 async def test_a_ledger_without_a_schema_is_told(services, monkeypatch):
     monkeypatch.setattr(revision, "_REVISION", text("SELECT version_num FROM nowhere.alembic_version"))
-    with pytest.raises(InvalidInput, match="has no schema: run `foreask migrate`"):
+    with pytest.raises(InvalidInput, match="has no schema: run `foreask schema`"):
         await revision.require_current(services.database)

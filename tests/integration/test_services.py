@@ -76,7 +76,7 @@ async def test_a_program_says_that_the_ledger_has_no_schema(services, forks, tmp
 
     log = (tmp_path / "log").read_text()
     assert code == 1, log
-    assert "The ledger has no schema: run `foreask migrate`" in log
+    assert "The ledger has no schema: run `foreask schema`" in log
     assert "Traceback" not in log
 
 

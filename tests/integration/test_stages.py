@@ -271,12 +271,13 @@ async def test_a_collection_that_qdrant_refuses_holds_up_no_other(services, libr
 
     async def rename(index_name):
         async with services.database.begin() as connection:
-            await connection.execute(
-                text("UPDATE collections SET index_name = :name WHERE id = :id"),
-                {"name": index_name, "id": collection.id},
-            )
+            for statement in (
+                "UPDATE collections SET index_name = :name WHERE id = :id",
+                "UPDATE sweeps SET index_name = :name WHERE collection_id = :id",
+            ):
+                await connection.execute(text(statement), {"name": index_name, "id": collection.id})
 
-    await rename("no/such/path")  # to whatever is asked of this Qdrant says 501
+    await rename(f"no/such/path-{services.indexer.space}")  # to whatever is asked of this Qdrant says 501
     await services.ledger.documents.delete("default", (await library.add("Another.")).id)
     await services.ledger.documents.delete("other", gone.id)
     await settle_indexed(services.indexer, outcomes)

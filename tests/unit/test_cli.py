@@ -48,7 +48,7 @@ COMMANDS = [
         "verify",
         "eval",
     ),
-    *("accepted", "verify", "eval", "worker", "scheduler", "api", "migrate", "key"),
+    *("accepted", "verify", "eval", "worker", "scheduler", "api", "schema", "key"),
 ]
 
 

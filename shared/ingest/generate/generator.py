@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import orjson
 
@@ -26,8 +27,13 @@ def content_key(tenant: str, model: str, content: ChunkContent, options: Generat
 
     `PROMPT_VERSION` stands for what the requests do not show: how replies are read and repaired.
     """
-    calls = [request.body(model) for request in requests(content, options)]
-    return hashlib.sha256(orjson.dumps([tenant, PROMPT_VERSION, options.strategy, calls])).digest()
+    return key_of(tenant, model, options.strategy, requests(content, options))
+
+
+def key_of(tenant: str, model: str, strategy: Strategy, calls: Sequence[ChatRequest]) -> bytes:
+    """The content key of a chunk whose calls are these, as `requests` returns them."""
+    bodies = [call.body(model) for call in calls]
+    return hashlib.sha256(orjson.dumps([tenant, PROMPT_VERSION, strategy, bodies])).digest()
 
 
 def requests(content: ChunkContent, options: GenerationOptions) -> list[ChatRequest]:

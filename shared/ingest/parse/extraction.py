@@ -13,12 +13,11 @@ import kreuzberg
 
 from shared.domain.errors import Unreadable
 from shared.ingest.parse import feeds, kinds, pages
-from shared.ingest.parse.blocks import TITLE_CHARS, scan
 from shared.ingest.parse.document import ExtractedText
 from shared.ingest.parse.markup import nesting, page_text, page_title
 from shared.ingest.parse.text import clean, decode
+from shared.ingest.parse.titles import title_of
 
-_FRONT_TITLE = re.compile(r"^title:[ \t]*(\S[^\n]*)$", re.MULTILINE)
 MAX_NESTING = 60
 
 _MIN_KEPT_WORDS = 0.8
@@ -55,7 +54,7 @@ def _charset(media_type: str | None) -> str | None:
 
 def _text(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     text = decode(path.read_bytes(), charset=charset)
-    return ExtractedText(text, _title(text, None), kind.media_type)
+    return ExtractedText(text, title_of(text, None), kind.media_type)
 
 
 def _code(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
@@ -65,7 +64,7 @@ def _code(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedTex
 def _html(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     html = decode(path.read_bytes(), charset=charset)
     text = html_to_markdown(html)
-    return ExtractedText(text, _title(text, page_title(html)), kind.media_type)
+    return ExtractedText(text, title_of(text, page_title(html)), kind.media_type)
 
 
 def _feed(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
@@ -73,7 +72,7 @@ def _feed(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedTex
     if not feed:
         return _converted(path, kinds.XML, charset)
     text = html_to_markdown(feed.html)
-    return ExtractedText(text, feed.title or _title(text, None), kind.media_type)
+    return ExtractedText(text, feed.title or title_of(text, None), kind.media_type)
 
 
 def _converted(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
@@ -86,7 +85,7 @@ def _converted(path: Path, kind: kinds.FileKind, charset: str | None) -> Extract
     text = clean(result.content)
     if len(text) < len(plain) // 20:
         return ExtractedText(plain, None, kind.media_type, markdown=False)
-    return ExtractedText(text, _title(text, result.metadata.get("title")), kind.media_type)
+    return ExtractedText(text, title_of(text, result.metadata.get("title")), kind.media_type)
 
 
 def _native(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
@@ -96,7 +95,7 @@ def _native(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedT
     else:
         text, starts = pages.of_markers(clean(result.content))
     title = result.metadata.get("title") or result.metadata.get("subject" if kind in (kinds.EML, kinds.MSG) else "")
-    return ExtractedText(text, _title(text, title), kind.media_type, page_starts=starts)
+    return ExtractedText(text, title_of(text, title), kind.media_type, page_starts=starts)
 
 
 _ROUTES = {
@@ -120,16 +119,6 @@ def html_to_markdown(html: str) -> str:
     if text.startswith("---\n\n## title:"):  # metadata that it took for a heading
         text = text.split("\n", 3)[3].lstrip("\n")
     return text
-
-
-def _title(text: str, stated: object) -> str | None:
-    """What the metadata say, else the first heading near the top."""
-    if isinstance(stated, str) and stated.strip():
-        return " ".join(stated.split())[:TITLE_CHARS]
-    if text.startswith("---\n") and (found := _FRONT_TITLE.search(text[:4096].partition("\n---")[0])):
-        return found[1].strip("\"' ")[:TITLE_CHARS]
-    headings = (block.title for block in scan(text[:4096]) if block.kind == "heading")
-    return next((title for title in headings if title), None)
 
 
 def _why_empty(kind: kinds.FileKind, page_count: int) -> str:

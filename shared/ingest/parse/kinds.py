@@ -127,6 +127,18 @@ _MAIL_MUST = re.compile(r"^(?:From|Message-ID|MIME-Version):", re.IGNORECASE | r
 _MARKUP = re.compile(r"<(\?xml|!doctype html|html|head|body|rss|feed|rdf:RDF)\b", re.IGNORECASE)
 
 
+def is_text_file(filename: str) -> bool:
+    """Whether a file of this name is text as it stands."""
+    kind = _BY_SUFFIX.get(PurePath(filename).suffix[1:].lower())
+    return kind is not None and kind.route in ("text", "code")
+
+
+def is_code(filename: str | None, media_type: str | None) -> bool:
+    """Whether text of this name and media type has no markup."""
+    kind = _BY_MEDIA_TYPE.get(media_type or "") or _BY_SUFFIX.get(PurePath(filename or "").suffix[1:].lower())
+    return kind is CODE
+
+
 def detect(path: Path, head: bytes, *, filename: str | None, media_type: str | None) -> FileKind:
     """The kind of the file at `path`.
 

@@ -18,12 +18,13 @@ from shared.domain.errors import ForeaskError, Unreadable
 from shared.domain.filterable import require_fit
 from shared.domain.ids import chunk_id
 from shared.domain.outcomes import FailedAttempt, ParseOutcome
-from shared.domain.records import CollectionOptions, DocumentToParse, NewChunk
+from shared.domain.records import DocumentToParse, NewChunk
 from shared.domain.retry import RetryPolicy, decide
 from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ingest.generate.options import generation_options
-from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
+from shared.ingest.parse.document import ParsedDocument
+from shared.ingest.parse.options import chunking_options
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work import Work
 from shared.settings import Settings
@@ -92,7 +93,7 @@ async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
             path,
             filename=document.filename,
             media_type=document.media_type,
-            options=_chunking(parser.settings, document.options),
+            options=chunking_options(parser.settings, document.options),
             questions=document.ready_questions or (),
         )
 
@@ -115,17 +116,6 @@ async def _settle(parser: Parser, outcomes: Sequence[ParseOutcome | FailedAttemp
     if parsed:
         await parser.work.settle_parsed(parsed)
         parser.wakeups.wake("index")
-
-
-def _chunking(settings: Settings, options: CollectionOptions) -> ChunkingOptions:
-    most = options.chunk_max_chars or settings.chunk_max_chars
-    overlap, sections = options.chunk_overlap_chars, options.section_max_chars
-    return ChunkingOptions(
-        max_chars=most,
-        overlap_chars=settings.chunk_overlap_chars if overlap is None else overlap,
-        # The settings may have changed since the collection's options were checked against them.
-        section_max_chars=None if sections is None else max(sections, most),
-    )
 
 
 def new_chunks(

@@ -154,6 +154,7 @@ for _, e in ipairs(input.ended) do
   local held = redis.call('ZREM', flight, e[1]) == 1
   if held and call.tokens >= 0 then settle(call) end
   if outcome == 'ok' then
+    s.took = s.took and s.took + 0.1 * (now - call.at - s.took) or now - call.at
     succeeded(call, held)
     close(call.probe)
   elseif outcome == 'limited' then

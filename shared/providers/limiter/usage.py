@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -16,6 +16,8 @@ from shared.providers.limiter.script import Breaker, LimiterScript
 
 _SLOT_SECONDS = 10  # as in limiter.lua
 _SLOTS = 7
+
+Unit = Literal["requests", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,9 @@ class LimitUse:
         in_flight_limit: how many there may be, None where a rate is declared instead.
         breaker: `closed`, `open` or `half-open`.
         cooldown: for how long the provider asked everyone to wait.
+        component: `llm` or `embedding`.
+        unit: what `limit` and `used` count.
+        latency: how long calls have taken lately, None before the first.
     """
 
     name: str
@@ -39,6 +44,9 @@ class LimitUse:
     in_flight_limit: int | None
     breaker: str
     cooldown: timedelta
+    component: str
+    unit: Unit
+    latency: timedelta | None
 
 
 async def read(
@@ -64,7 +72,7 @@ async def read(
     in_flight = sum(ends > now * 1000 for _, ends in flight)
     limit = None if rates.requests is not None else int(shared["limit"]) if "limit" in shared else None
 
-    def use(kind: str, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
+    def use(kind: Unit, declared: int | None, values: Mapping[str, float], prefix: str = "") -> LimitUse:
         return LimitUse(
             name=f"{prefix}{component} {kind}",
             limit=declared,
@@ -73,6 +81,9 @@ async def read(
             in_flight_limit=limit,
             breaker=_breaker(shared, now).name.lower().replace("_", "-"),
             cooldown=timedelta(seconds=max(0.0, shared.get("cooldown", 0) / 1000 - now)),
+            component=component,
+            unit=kind,
+            latency=timedelta(milliseconds=shared["took"]) if "took" in shared else None,
         )
 
     uses = [use("requests", rates.requests, shared), use("tokens", rates.tokens, shared)]

@@ -26,6 +26,7 @@ def upgrade() -> None:
     _completions()
     _paid_replies()
     _spent()
+    _estimates()
     _abandoned_calls()
     _queries()
     _accepted_questions()
@@ -69,6 +70,7 @@ def _collections() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("build", sa.Integer(), server_default="1", nullable=False),
         sa.Column("build_state", sa.Text(), server_default="live", nullable=False),
+        sa.Column("followed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("filled_until", sa.Text()),
         sa.Column("live_until", TIME),
         sa.Column("gate", JSONB()),
@@ -352,6 +354,20 @@ def _spent() -> None:
     FROM ({rows}) r GROUP BY tenant, collection_id, kind, model
     HAVING (sum(sign * prompt_tokens), sum(sign * completion_tokens), sum(sign * calls)) <> (0, 0, 0)"""
     _count("spent", write, "insert", "update")
+
+
+def _estimates() -> None:
+    op.create_table(
+        "estimates",
+        sa.Column("collection_id", sa.Uuid(), nullable=False),
+        sa.Column("estimate", JSONB(), nullable=False),
+        sa.Column("spent", JSONB(), nullable=False),
+        sa.Column("at", TIME, server_default=NOW, nullable=False),
+        sa.ForeignKeyConstraint(
+            ["collection_id"], ["collections.id"], name="fk_estimates_collection_id", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("collection_id", name="pk_estimates"),
+    )
 
 
 def _abandoned_calls() -> None:

@@ -1,0 +1,78 @@
+"""The route that says what a load or a rebuild will cost."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.deps import CollectionCacheDep, ServicesDep
+from api.http.auth import Tenant
+from api.http.bodies import read_json
+from api.http.openapi import json_body, problems
+from api.http.replies import JsonReply
+from api.routes.collections import require_embedding, require_sizes_fit
+from api.schemas.estimates import EstimateBody, EstimateView, LoadBody, MigrationBody
+from shared.domain.errors import InvalidInput
+from shared.domain.estimates import Estimate
+from shared.domain.records import Collection, CollectionOptions
+from shared.estimates.estimator import Load, SampleText
+from shared.services.api import ApiServices
+
+router = APIRouter(prefix="/v1/estimates", tags=["estimates"])
+
+
+@router.post(
+    "",
+    response_model=EstimateView,
+    responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
+    openapi_extra=json_body(EstimateBody),
+)
+async def estimate(
+    request: Request, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
+) -> Response:
+    """Say what documents will cost that are to be handed in, or a collection that is to be made anew.
+
+    For `migrate` the calls are exact: the questions of each chunk are looked up among those that are paid for. Tokens
+    follow from what the last chunks were billed, else from 4.2 characters a token.
+    """
+    settings = services.settings
+    body = await read_json(request, EstimateBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
+    if body.migrate is not None:
+        collection = await services.ledger.collections.get(tenant, body.collection)
+        made = await _of_rebuild(collection, body.migrate, services)
+    else:
+        assert body.documents is not None
+        made = await _of_load(tenant, body.collection, body.documents, services)
+    if body.keep:
+        collection = await collection_cache.ensure(tenant, body.collection)
+        await services.ledger.estimates.keep(collection.id, made)
+    return JsonReply(EstimateView(**dataclasses.asdict(made)))
+
+
+async def _of_rebuild(collection: Collection, migration: MigrationBody, services: ApiServices) -> Estimate:
+    options, embedding = migrated(collection, migration, services)
+    return await services.estimator.estimate_rebuild(collection, options, embedding)
+
+
+def migrated(collection: Collection, migration: MigrationBody, services: ApiServices) -> tuple[CollectionOptions, str]:
+    """Return the options and the name of the embedding that a build of a collection is to have.
+
+    Raises:
+        InvalidInput: there is no such embedding, sizes do not fit, or a field is declared.
+    """
+    changes = migration.model_dump(include=migration.model_fields_set - {"embedding"})
+    if "filterable" in changes:
+        raise InvalidInput("Fields are declared in a collection without documents.", field="filterable")
+    require_sizes_fit(migration, services.settings)
+    options: CollectionOptions = dataclasses.replace(collection.options, **changes)
+    embedding = migration.embedding or collection.embedding_model
+    require_embedding(embedding, services)
+    return options, embedding
+
+
+async def _of_load(tenant: str, name: str, load: LoadBody, services: ApiServices) -> Estimate:
+    collection = await services.ledger.collections.find(tenant, name)
+    sample = [SampleText(document.text, document.title, document.questions) for document in load.sample]
+    return await services.estimator.estimate_load(tenant, collection, Load(load.count, load.bytes, sample))

@@ -1,0 +1,114 @@
+"""Requests and replies about what a load or a rebuild will cost."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from api.schemas.collections import CollectionChange
+from api.schemas.common import BodyModel, CollectionName, ReplyModel, example
+
+MOST_SAMPLES = 1_000
+
+
+class SampleBody(BodyModel):
+    """A document that is to be handed in."""
+
+    text: str
+    title: str | None = None
+    questions: int | None = Field(
+        None, ge=0, description="how many ready-made questions it has; null: a model writes them"
+    )
+
+
+class LoadBody(BodyModel):
+    """Documents that are to be handed in: how many, and their size or some of them."""
+
+    count: int = Field(ge=1)
+    bytes: int | None = Field(None, ge=0, description="of all their texts; null: as large as those of the sample")
+    sample: list[SampleBody] = Field([], max_length=MOST_SAMPLES)
+
+    @model_validator(mode="after")
+    def _require_size(self) -> Self:
+        if self.bytes is None and not self.sample:
+            raise ValueError("Give `bytes`, or some of the documents as `sample`.")
+        return self
+
+
+class MigrationBody(CollectionChange):
+    """The options that are to change; those that are absent stay."""
+
+    model_config = example(chunk_max_chars=1200, embedding="bge-m3")
+
+    embedding: str | None = Field(None, description="the embedding model; null: the collection's")
+
+
+class EstimateBody(BodyModel):
+    model_config = example(collection="handbook", documents={"count": 12000, "bytes": 41000000})
+
+    collection: CollectionName = "default"
+    documents: LoadBody | None = Field(None, description="what is to be handed in")
+    migrate: MigrationBody | None = Field(None, description="how the collection is to be made anew")
+    keep: bool = Field(
+        default=False, description="whether it begins now: GET /v1/status compares what comes with this estimate"
+    )
+
+    @model_validator(mode="after")
+    def _require_one(self) -> Self:
+        if (self.documents is None) == (self.migrate is None):
+            raise ValueError("Give either `documents` or `migrate`.")
+        return self
+
+
+class EstimateView(ReplyModel):
+    model_config = example(
+        documents=12000,
+        chunks=25100,
+        calls=25100,
+        prompt_tokens=17900000,
+        completion_tokens=3100000,
+        embeddings=175000,
+        embedding_tokens=12400000,
+        points=168000,
+        exact=False,
+        llm_cost=10.68,
+        embedding_cost=None,
+        seconds=1990.0,
+        tightest="llm tokens",
+    )
+
+    documents: int
+    chunks: int
+    calls: int = Field(description="of the language model; questions that are paid for take none")
+    prompt_tokens: int
+    completion_tokens: int
+    embeddings: int = Field(description="texts and questions")
+    embedding_tokens: int
+    points: int
+    exact: bool = Field(description="whether the calls are exact: each chunk was counted, and looked up")
+    llm_cost: float | None = Field(
+        description="by the settings' prices, else by the list price in dollars; null: no price is known"
+    )
+    embedding_cost: float | None = Field(description="by FOREASK_EMBEDDING_PRICE; null: it is not set")
+    seconds: float | None = Field(description="at the limits; null: neither a limit nor a pace is known")
+    tightest: str | None = Field(description="the limit that takes longest")
+
+
+class SpentView(ReplyModel):
+    """What was billed."""
+
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    embedding_tokens: int
+
+
+class KeptEstimateView(ReplyModel):
+    """The estimate with which the last load of a collection began, and what was billed since then."""
+
+    collection: Annotated[str, Field(description="its name")]
+    at: datetime
+    estimate: EstimateView
+    since: SpentView

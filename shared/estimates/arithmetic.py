@@ -1,0 +1,221 @@
+"""The arithmetic of estimates: what is to be done, times what the like of it has cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import ceil
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.estimates import BilledChunk
+from shared.domain.records import CollectionOptions
+from shared.domain.usage import Usage
+from shared.ingest.generate import GenerationOptions, filter_by_text, key_of, requests
+from shared.providers.limiter.usage import LimitUse
+
+_BATCH_CHUNKS = 32  # of one round of embedding
+_BATCH_INPUTS = 256  # of one request
+_MINUTE = 60.0
+_FEWEST_CALLS = 10  # for a line to be found
+_SURE = 0.1  # the standard error of its slope is no more than this share of it
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a chunk's questions take, where they are not there yet.
+
+    Args:
+        key: the content key.
+        calls: calls of the language model.
+        prompt_chars: characters of all these calls' messages.
+        questions: how many questions the calls ask for.
+    """
+
+    key: bytes
+    calls: int
+    prompt_chars: int
+    questions: int
+
+
+def need_of(tenant: str, model: str, content: ChunkContent, options: GenerationOptions) -> Need:
+    calls = requests(content, options)
+    return Need(
+        key=key_of(tenant, model, options.strategy, calls),
+        calls=len(calls),
+        prompt_chars=sum(len(message.content) for call in calls for message in call.messages),
+        questions=len(calls) if options.strategy == "per-question" else options.count_for(content),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """What chunks have cost and brought. The defaults are of English and of a large model.
+
+    Args:
+        chars_per_token: characters for each token that is billed.
+        call_tokens: tokens that each call is billed for besides, such as those of its schema.
+        reply_tokens: tokens of a reply for each question that was asked for.
+        written: questions that came, for each that was asked for.
+        embedded: the share of these that is embedded; the filter of texts drops the others.
+        passed: the share of these that passed every filter.
+        question_chars: characters of a question.
+    """
+
+    chars_per_token: float = 4.2
+    call_tokens: float = 0.0
+    reply_tokens: float = 20.0
+    written: float = 1.0
+    embedded: float = 1.0
+    passed: float = 1.0
+    question_chars: float = 65.0
+
+
+def measured(
+    billed: Sequence[BilledChunk], options_of: Callable[[CollectionOptions], GenerationOptions], model: str
+) -> Ratios:
+    """The ratios of chunks whose prompt is known: that of their collection's options and of this model.
+
+    A chunk whose reply was repaired, or whose options have changed since, does not count.
+    """
+    whole = []
+    for chunk in billed:
+        need = need_of(chunk.tenant, model, chunk.content, options_of(chunk.options))
+        if need.key == chunk.content_key and need.calls == chunk.calls:
+            whole.append((chunk, need))
+    usage = sum((chunk.usage for chunk, _ in whole), Usage())
+    written = sum(len(chunk.questions) for chunk, _ in whole)
+    if not usage.prompt_tokens or not written:  # some servers report no usage
+        return Ratios()
+    asked = sum(need.questions for _, need in whole)
+    sizes = [(need.prompt_chars / need.calls, chunk.usage.prompt_tokens / need.calls) for chunk, need in whole]
+    call_tokens, tokens_per_char = line(sizes)
+    passed_by_text = [q for chunk, _ in whole for q in filter_by_text(chunk.questions, chunk.content) if q.passed]
+    return Ratios(
+        chars_per_token=1 / tokens_per_char,
+        call_tokens=call_tokens,
+        reply_tokens=usage.completion_tokens / asked,
+        written=written / asked,
+        embedded=len(passed_by_text) / written,
+        passed=sum(chunk.passed for chunk, _ in whole) / written,
+        question_chars=sum(len(q) for chunk, _ in whole for q in chunk.questions) / written,
+    )
+
+
+def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The tokens of each call and the tokens of each character that fit calls of these characters and tokens best.
+
+    The instructions and the schema are the same in every call, and other characters than a chunk's. Where the calls do
+    not tell the two apart, as where all have the same size, the line goes through the origin.
+    """
+    chars, tokens = (sum(values) / len(sizes) for values in zip(*sizes, strict=True))
+    spread = sum((x - chars) ** 2 for x, _ in sizes)
+    slope = sum((x - chars) * (y - tokens) for x, y in sizes) / spread if spread else 0.0
+    left = sum((y - tokens - slope * (x - chars)) ** 2 for x, y in sizes)
+    degrees = max(1, len(sizes) - 2)
+    if len(sizes) < _FEWEST_CALLS or slope <= 0 or left / degrees > (_SURE * slope) ** 2 * spread:
+        return 0.0, tokens / chars
+    return tokens - slope * chars, slope
+
+
+@dataclass(slots=True)
+class Count:
+    """What was counted: documents and chunks, what calls they need, and the questions that are there already.
+
+    `twins` are questions that other calls ask for: those of a content that several chunks have.
+    """
+
+    documents: float = 0
+    chunks: float = 0
+    text_chars: float = 0
+    calls: float = 0
+    prompt_chars: float = 0
+    asked: float = 0
+    twins: float = 0
+    ready: float = 0
+    paid: float = 0
+
+    def add(
+        self, content: ChunkContent, need: Need | None = None, twins: int = 0, ready: int = 0, paid: int = 0
+    ) -> None:
+        """Count a chunk.
+
+        Args:
+            content: what it says.
+            need: what its questions take; None: nothing.
+            twins: questions that the call for another chunk brings.
+            ready: questions that came with its document.
+            paid: questions that a model has written before.
+        """
+        self.chunks += 1
+        self.text_chars += len(content.text)
+        self.twins += twins
+        self.ready += ready
+        self.paid += paid
+        if need is not None:
+            self.calls += need.calls
+            self.prompt_chars += need.prompt_chars
+            self.asked += need.questions
+
+    def times(self, factor: float) -> Count:
+        return Count(*(getattr(self, field.name) * factor for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What a count comes to, in whole numbers."""
+
+    documents: int
+    chunks: int
+    calls: int
+    generate: Usage
+    embeddings: int
+    embed: Usage
+    points: int
+
+    @property
+    def embedding_requests(self) -> int:
+        return max(ceil(self.embeddings / _BATCH_INPUTS), ceil(self.chunks / _BATCH_CHUNKS))
+
+
+def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
+    """What a count comes to; with `prepends` a text is embedded once more, with its questions in front."""
+    written = count.paid + (count.asked + count.twins) * ratios.written
+    questions = count.ready + written * ratios.embedded
+    embeddings = count.chunks + questions
+    embedded_chars = count.text_chars + questions * ratios.question_chars
+    if prepends:
+        embeddings += count.chunks
+        embedded_chars *= 2
+    prompt_tokens = count.calls * ratios.call_tokens + count.prompt_chars / ratios.chars_per_token
+    return Amounts(
+        documents=round(count.documents),
+        chunks=round(count.chunks),
+        calls=round(count.calls),
+        generate=Usage(round(prompt_tokens), round(count.asked * ratios.reply_tokens)),
+        embeddings=round(embeddings),
+        embed=Usage(round(embedded_chars / ratios.chars_per_token)),
+        points=round(count.chunks + count.ready + written * ratios.passed),
+    )
+
+
+def duration(amounts: Amounts, limits: Sequence[LimitUse]) -> tuple[float, str] | None:
+    """How many seconds it takes at the tightest of these limits, and its name; None where none says anything.
+
+    The language model and the embedding model are called at the same time. Where no rate of requests is declared the
+    calls in flight limit it, at the pace of the last calls.
+    """
+    units: Mapping[tuple[str, str], int] = {
+        ("llm", "requests"): amounts.calls,
+        ("llm", "tokens"): amounts.generate.prompt_tokens + amounts.generate.completion_tokens,
+        ("embedding", "requests"): amounts.embedding_requests,
+        ("embedding", "tokens"): amounts.embed.prompt_tokens,
+    }
+    times = []
+    for limit in limits:
+        units_of = units[limit.component, limit.unit]
+        if limit.limit is not None:
+            times.append((units_of / limit.limit * _MINUTE, limit.name))
+        elif limit.unit == "requests" and limit.in_flight_limit and limit.latency is not None:
+            seconds = units_of * limit.latency.total_seconds() / limit.in_flight_limit
+            times.append((seconds, f"{limit.component} calls in flight"))
+    return max(times, default=None)

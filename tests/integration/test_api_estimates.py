@@ -1,0 +1,76 @@
+"""What a load will cost, over HTTP, and what came of it."""
+
+import pytest
+
+from tests.api import work
+
+DOCUMENT = "# Lighthouse\n\nThe keeper lives alone on the northern cliff and lights the lamp at dusk."
+
+
+def load(*texts, **more):
+    return {"documents": {"count": len(texts), "sample": [{"text": text} for text in texts]} | more}
+
+
+async def test_an_estimate_of_documents(client):
+    reply = await client.post("/v1/estimates", json=load(DOCUMENT))
+    assert reply.status_code == 200
+    body = reply.json()
+    assert (body["documents"], body["chunks"], body["calls"], body["exact"]) == (1, 1, 1, True)
+    assert body["prompt_tokens"] > body["completion_tokens"] > 0
+    assert body["llm_cost"] is body["embedding_cost"] is None
+    assert (await client.get("/v1/collections")).json()["items"] == []
+
+
+async def test_an_estimate_by_size_alone(client):
+    body = (await client.post("/v1/estimates", json={"documents": {"count": 10, "bytes": 160_000}})).json()
+    assert (body["documents"], body["chunks"], body["exact"]) == (10, 100, False)
+    short = (await client.post("/v1/estimates", json={"documents": {"count": 10, "bytes": 1_000}})).json()
+    assert short["chunks"] == 10
+
+
+async def test_what_came_is_compared_with_the_last_estimate(client, services, provider):
+    await client.post("/v1/documents", json={"text": "Before the estimate.", "external_id": "before"})
+    await work(services)
+    estimate = (await client.post("/v1/estimates", json=load(DOCUMENT) | {"keep": True})).json()
+    await client.post("/v1/estimates", json=load(DOCUMENT, DOCUMENT))
+    await client.post("/v1/documents", json={"text": DOCUMENT, "external_id": "a"})
+    await work(services)
+    (kept,) = (await client.get("/v1/status")).json()["estimates"]
+
+    assert (kept["collection"], kept["estimate"]) == ("default", estimate)
+    assert kept["since"]["calls"] == estimate["calls"] == 1
+    assert kept["since"]["prompt_tokens"] > 0
+    assert kept["since"]["embedding_tokens"] > 0
+
+
+async def test_an_estimate_of_a_collection_that_is_made_anew(client, services, provider):
+    await client.post("/v1/documents", json={"text": DOCUMENT, "external_id": "a"})
+    await work(services)
+
+    async def calls(**changes):
+        reply = await client.post("/v1/estimates", json={"migrate": changes})
+        assert reply.status_code == 200, reply.text
+        return reply.json()["calls"]
+
+    assert await calls(embedding="another") == 0
+    assert await calls(prompt="Ask about {text}") == 1
+    await client.put("/v1/collections/default", json={"prompt": "Ask about {text}"})
+    assert await calls() == 1
+    assert await calls(prompt=None) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        (load(DOCUMENT) | {"migrate": {}}, 422),
+        ({"documents": {"count": 3}}, 422),
+        ({"documents": {"count": 0, "bytes": 1}}, 422),
+        ({"migrate": {}, "collection": "absent"}, 404),
+        ({"migrate": {"prompt": "no text"}}, 422),
+    ],
+)
+async def test_a_request_that_says_too_little_is_refused(client, body, status):
+    reply = await client.post("/v1/estimates", json=body)
+    assert reply.status_code == status
+    assert reply.json()["detail"]

@@ -1,0 +1,151 @@
+"""A corpus goes in once, whatever breaks off: rows are handed in in batches over the API."""
+
+import asyncio
+import time
+
+import orjson
+import pytest
+
+from cli import corpus_ingestion
+from cli.client import Client
+from cli.corpus import Columns, Truncated, corpus_in
+from cli.corpus_ingestion import CorpusLoad, follow, hand_in
+from shared.domain.errors import Unavailable
+from tests.api import serving, work
+
+
+@pytest.fixture
+async def server(services, settings, wakes):
+    async with serving(settings, services) as http:
+        with Client(str(http.base_url)) as client:
+            yield client
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """A maker of a corpus that goes in in batches of ten rows."""
+    monkeypatch.setattr(corpus_ingestion, "_BATCH_ROWS", 10)
+
+    def make(rows, name="corpus.jsonl"):
+        path = tmp_path / name
+        path.write_bytes(b"".join(r if isinstance(r, bytes) else orjson.dumps(r) + b"\n" for r in rows))
+        return corpus_in([str(path)], Columns(metadata=("lang",)))
+
+    return make
+
+
+def rows(count):
+    return [{"_id": f"doc-{n:03}", "text": f"Number {n} is answered here.", "lang": "en"} for n in range(count)]
+
+
+async def taken(server, corpus, load=None):
+    load = load or CorpusLoad(corpus.survey().rows)
+    await asyncio.to_thread(lambda: list(hand_in(server, corpus, "default", load)))
+    return load
+
+
+async def there(services):
+    return [d.external_id for d in await services.ledger.documents.page("default", limit=1_000)]
+
+
+async def test_every_row_is_a_document_and_twice_changes_nothing(server, services, corpus):
+    whole = corpus(rows(95))
+    first = await taken(server, whole)
+    second = await taken(server, whole)
+
+    assert (first.accepted, first.unchanged, first.refused) == (95, 0, 0)
+    assert (second.accepted, second.unchanged, second.refused) == (0, 95, 0)
+    assert sorted(await there(services)) == [row["_id"] for row in rows(95)]
+    (document,) = await services.ledger.documents.page("default", external_id="doc-007")
+    assert (document.metadata, document.version) == ({"lang": "en"}, 1)
+
+
+async def test_what_broke_off_is_begun_again(server, services, corpus):
+    whole = corpus(rows(95))
+
+    def some():
+        handed_in = hand_in(server, whole, "default", CorpusLoad(95))
+        next(handed_in), next(handed_in)
+        handed_in.close()
+
+    await asyncio.to_thread(some)
+    before = len(await there(services))
+    load = await taken(server, whole)
+
+    assert before >= 20
+    assert load.accepted + load.unchanged == 95
+    assert len(await there(services)) == 95
+
+
+async def test_bad_rows_are_refused_by_number_and_the_others_go_in(server, services, corpus):
+    bad = [*rows(25), b"{\n", {"_id": "x" * 501, "text": "Its name is too long."}, {"_id": "e", "text": ""}]
+    load = await taken(server, corpus([*bad, {"_id": "last", "text": "The last one."}]))
+
+    assert (load.accepted, load.refused, load.done) == (26, 3, 29)
+    assert sorted(load.reasons) == [26, 27, 28]
+    assert "500" in load.reasons[27]
+    assert "last" in await there(services)
+
+
+async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corpus, monkeypatch):
+    send, running, together = server._batch, [], []
+
+    def watched(*args):
+        running.append(args)
+        together.append(len(running))
+        time.sleep(0.02)
+        try:
+            return send(*args)
+        finally:
+            running.remove(args)
+
+    monkeypatch.setattr(server, "_batch", watched)
+    same = [{"_id": "same", "text": f"Version {n}.", "lang": "en"} for n in range(7)]
+    load = await taken(server, corpus(same))
+
+    assert load.accepted == 7
+    assert together == [1] * 7
+    (document,) = await services.ledger.documents.page("default", external_id="same")
+    assert document.version == 7
+
+
+async def test_a_truncated_file_hands_in_what_it_has(server, services, corpus, monkeypatch):
+    whole = corpus(rows(25))
+
+    def cut():
+        yield from list(type(whole).rows(whole))[:13]
+        raise Truncated(whole._path, 13)
+
+    monkeypatch.setattr(whole, "rows", cut)
+    with pytest.raises(Truncated, match="line 13"):
+        await taken(server, whole)
+    assert len(await there(services)) == 13
+
+
+async def test_a_server_that_is_away_for_a_moment_loses_nothing(server, services, corpus, monkeypatch):
+    monkeypatch.setattr("cli.client._wait", lambda _: 0.01)
+    submit = type(services.ledger.documents).submit_many
+    failed = set()
+
+    async def broken(self, documents):
+        if documents[0].external_id not in failed:
+            failed.add(documents[0].external_id)
+            raise Unavailable("away", component="ledger")
+        return await submit(self, documents)
+
+    monkeypatch.setattr(type(services.ledger.documents), "submit_many", broken)
+    load = await taken(server, corpus(rows(30)))
+    assert (load.accepted, load.refused) == (30, 0)
+    assert len(await there(services)) == 30
+
+
+async def test_a_collection_is_followed_until_nothing_waits(server, services, provider, corpus):
+    await taken(server, corpus(rows(3)))
+    loop = asyncio.get_running_loop()
+    seen = []
+
+    def sleep(_):
+        asyncio.run_coroutine_threadsafe(work(services), loop).result()
+
+    await asyncio.to_thread(lambda: seen.extend(follow(server, "default", "ready", sleep)))
+    assert seen == [{"queued": 3}, {"ready": 3}]

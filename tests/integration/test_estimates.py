@@ -1,0 +1,172 @@
+"""Estimates against what came: calls exactly, tokens within a tenth."""
+
+import dataclasses
+
+import pytest
+
+from shared.domain.records import CollectionOptions
+from shared.estimates.estimator import Load, SampleText
+from tests.api import work
+
+PARAGRAPHS = """\
+The lighthouse keeper of {place} lives alone on the northern cliff and lights the lamp at dusk. He has done so for \
+{number} years, in storms too, and writes every ship that passes into a book bound in green leather.
+
+The harbour of {place} opens at nine and closes at noon, on Sundays too. A ferry takes {number} passengers to the \
+islands and comes back in the evening, when the tide allows it; tickets are sold on the quay.
+
+In {place} the council pays for the repair of {number} houses every year. Whoever owns one writes to the clerk in \
+spring, encloses two photographs and waits for the surveyor, who comes before the first of May."""
+PLACES = ["Aldwick", "Brenholm", "Caldmouth", "Dunmore", "Eskby", "Farholt", "Grimsund", "Hale"]
+
+
+def text_of(place: str, sections: int) -> str:
+    """A text of sections, each of them longer than a chunk; all paragraphs differ."""
+    parts = [f"# All about {place}"]
+    for section in range(sections):
+        parts.append(f"## Section {section}")
+        parts += [PARAGRAPHS.format(place=place, number=10 * section + paragraph) for paragraph in range(4)]
+    return "\n\n".join(parts)
+
+
+async def spent(services, kind="generate"):
+    sums = [s for s in await services.ledger.costs.sums("default") if s.kind == kind]
+    return (
+        sum(s.calls for s in sums),
+        sum(s.usage.prompt_tokens for s in sums),
+        sum(s.usage.completion_tokens for s in sums),
+    )
+
+
+@pytest.fixture
+async def collection(services, library, provider):
+    """Nine documents of one to four sections, two of them with the same text."""
+    provider.script(questions=0)
+    for n, place in enumerate(PLACES):
+        await library.add(text_of(place, 1 + n // 2), f"{place}.md")
+    await library.add(text_of(PLACES[3], 2), "copy.md")
+    await work(services)
+    return await library.collection()
+
+
+async def rebuilt(services, collection, options):
+    """Estimate a rebuild, do it, and return the estimate and what it has cost."""
+    estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
+    before = await spent(services), await spent(services, "embed")
+    changed = await services.ledger.collections.ensure(
+        "default", collection.name, embedding_model=collection.embedding_model, options=options
+    )
+    await services.ledger.documents.reindex(changed)
+    await work(services)
+    after = await spent(services), await spent(services, "embed")
+    return estimate, *[tuple(b - a for a, b in zip(*pair, strict=True)) for pair in zip(before, after, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prompt": "Ask what a child would ask about {title}.\nNumber of questions: {count}\n\n{text}"},
+        {"questions_per_chunk": 2},
+        {"chunk_max_chars": 400, "chunk_overlap_chars": 60},
+        {"chunk_max_chars": 5_000},
+        {"section_max_chars": 4_000},
+        {},
+    ],
+    ids=["prompt", "count", "smaller", "larger", "sections", "model"],
+)
+async def test_a_rebuild_costs_what_was_estimated(services, collection, change):
+    options = dataclasses.replace(collection.options, **change)
+    estimate, (calls, prompt, completion), (_, embedded, _) = await rebuilt(services, collection, options)
+
+    assert estimate.exact == (not {"chunk_max_chars", "section_max_chars"} & set(change))
+    assert estimate.calls == calls
+    assert estimate.prompt_tokens == pytest.approx(prompt, rel=0.1)
+    assert estimate.completion_tokens == pytest.approx(completion, rel=0.1)
+    assert estimate.embedding_tokens == pytest.approx(embedded, rel=0.1)
+    assert (calls == 0) == (change in ({}, {"section_max_chars": 4_000}))
+    points = await services.index.count_points(collection.place)
+    assert estimate.points == pytest.approx(points, rel=0.1)
+    assert estimate.documents == 9
+
+
+async def test_a_text_that_is_there_twice_is_paid_for_once(services, collection):
+    estimate = await services.estimator.estimate_rebuild(
+        collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
+    )
+    assert estimate.chunks == estimate.calls + 4
+
+
+async def test_a_load_costs_what_was_estimated(services, library, collection):
+    sample = [SampleText(text_of(f"New {place}", 2)) for place in PLACES]
+    estimate = await services.estimator.estimate_load("default", collection, Load(len(sample), None, sample))
+    before = await spent(services)
+    for place, document in zip(PLACES, sample, strict=True):
+        await library.add(document.text, f"new/{place}.md")
+    await work(services)
+
+    calls, prompt, _ = (b - a for a, b in zip(before, await spent(services), strict=True))
+    assert estimate.exact
+    assert estimate.calls == calls
+    assert estimate.prompt_tokens == pytest.approx(prompt, rel=0.1)
+
+
+async def test_a_load_that_is_there_costs_nothing(services, collection):
+    sample = [SampleText(text_of(place, 1 + n // 2)) for n, place in enumerate(PLACES)]
+    estimate = await services.estimator.estimate_load("default", collection, Load(len(sample), None, sample))
+    assert (estimate.calls, estimate.prompt_tokens, estimate.completion_tokens) == (0, 0, 0)
+    assert estimate.embeddings > estimate.chunks > 0
+
+
+async def test_a_part_stands_for_the_whole_load(services, collection):
+    sample = [SampleText(text_of(f"{place} II", 5)) for place in PLACES[:4]]
+    size = sum(len(document.text) for document in sample)
+    part = await services.estimator.estimate_load("default", collection, Load(4, None, sample))
+    whole = await services.estimator.estimate_load("default", collection, Load(400, size * 100, sample))
+    assert not whole.exact
+    assert whole.calls == 100 * part.calls
+    assert whole.prompt_tokens == pytest.approx(100 * part.prompt_tokens, rel=0.01)
+
+
+async def test_ready_made_questions_cost_no_call(services, library, provider):
+    for place in PLACES:
+        await library.add(text_of(place, 2), f"{place}.md", questions=["Who?", "Where?"])
+    await work(services)
+    collection = await library.collection()
+    for options in (collection.options, CollectionOptions(chunk_max_chars=300)):
+        estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
+        assert estimate.calls == 0
+        assert estimate.points == estimate.chunks + 16
+    load = Load(2, None, [SampleText("Some text.", None, 3), SampleText("More text.", None, 0)])
+    assert (await services.estimator.estimate_load("default", collection, load)).calls == 0
+
+
+async def test_documents_that_wait_make_an_estimate_inexact(services, library, collection):
+    await library.add(text_of("Ibbs", 4), "late.md")
+    estimate = await services.estimator.estimate_rebuild(
+        collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
+    )
+    assert not estimate.exact
+    assert estimate.documents == 10
+
+
+async def test_a_large_collection_is_sampled(services, collection, monkeypatch):
+    monkeypatch.setattr("shared.estimates.estimator.MOST_DOCUMENTS", 5)
+    estimate = await services.estimator.estimate_rebuild(
+        collection, CollectionOptions(questions_per_chunk=2), collection.embedding_model
+    )
+    assert not estimate.exact
+    assert estimate.documents == 9
+
+
+async def test_pages_end_anywhere(services, collection, monkeypatch):
+    """A page of the ledger may end within a document."""
+    options = CollectionOptions(chunk_max_chars=300)
+    whole = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
+    chunks = services.ledger.estimates.chunks
+
+    async def few(*args, **more):
+        return await chunks(*args, **more, limit=7)
+
+    monkeypatch.setattr(type(services.ledger.estimates), "chunks", lambda _, *args, **more: few(*args, **more))
+    estimate = await services.estimator.estimate_rebuild(collection, options, collection.embedding_model)
+    assert estimate == dataclasses.replace(whole, seconds=estimate.seconds)

@@ -1,0 +1,191 @@
+"""Corpora: rows of JSON lines and of Parquet as documents, each bad one refused by its number."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import date
+from decimal import Decimal
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cli import corpus as corpora
+from cli.corpus import Columns, Truncated, corpus_in
+from shared.domain.errors import InvalidInput
+
+ROWS = [{"_id": f"doc-{n}", "title": f"Title {n}", "text": f"Text number {n}.", "lang": "en"} for n in range(50)]
+
+
+def lines(*rows):
+    return b"".join(row if isinstance(row, bytes) else orjson.dumps(row) + b"\n" for row in rows)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return str(path)
+
+    return _write
+
+
+def read(path, **columns):
+    corpus = corpus_in([path], Columns(**columns))
+    assert corpus is not None
+    return list(corpus.rows())
+
+
+def documents(path, **columns):
+    return [row.document for row in read(path, **columns)]
+
+
+def test_columns_of_beir_are_found_by_themselves(write):
+    assert documents(write("corpus.jsonl", lines(*ROWS[:2]))) == [
+        {"external_id": "doc-0", "text": "Text number 0.", "title": "Title 0"},
+        {"external_id": "doc-1", "text": "Text number 1.", "title": "Title 1"},
+    ]
+
+
+def test_columns_are_named(write):
+    row = {
+        "key": 7,
+        "body": "A text.",
+        "head": "A title",
+        "year": 2026,
+        "none": None,
+        "asked": ["Why?", {"text": "How?"}],
+    }
+    path = write("corpus.jsonl", lines(row))
+    assert documents(path, id="key", text="body", title="head", metadata=("year", "none"), questions="asked") == [
+        {
+            "external_id": "7",
+            "text": "A text.",
+            "title": "A title",
+            "metadata": {"year": 2026},
+            "questions": ["Why?", {"text": "How?"}],
+        }
+    ]
+
+
+def test_rows_without_names_are_named_by_their_number(write):
+    path = write("corpus.jsonl", lines({"body": "One."}, b"\n", {"body": "Two."}))
+    assert [d["external_id"] for d in documents(path, text="body")] == ["corpus.jsonl:1", "corpus.jsonl:3"]
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson"])
+def test_other_json_lines_are_a_document(write, name):
+    assert corpus_in([write(name, lines({"time": 1, "text": "a"}))], Columns()) is None
+
+
+def test_a_folder_and_several_files_are_no_corpus(write, tmp_path):
+    path = write("corpus.jsonl", lines(*ROWS))
+    assert corpus_in([str(tmp_path)], Columns()) is None
+    assert corpus_in([path, path], Columns()) is None
+    with pytest.raises(InvalidInput, match="one file"):
+        corpus_in([path, path], Columns(text="text"))
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(write):
+    with pytest.raises(InvalidInput, match="has no column body; it has _id, title, text, lang"):
+        corpus_in([write("corpus.jsonl", lines(*ROWS))], Columns(text="body"))
+
+
+def test_a_column_may_come_later(write):
+    path = write("corpus.jsonl", lines(ROWS[0], ROWS[1] | {"year": 2026}))
+    assert [d.get("metadata") for d in documents(path, metadata=("year",))] == [None, {"year": 2026}]
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b"{\n", "It is not JSON"),
+        (b"[1]\n", "not a JSON object"),
+        ({"_id": "a", "text": " "}, "no text in text"),
+        ({"_id": "a", "text": 7}, "no text in text"),
+        ({"_id": None, "text": "a"}, "no name in _id"),
+        ({"_id": True, "text": "a"}, "no name in _id"),
+        ({"_id": "a", "text": "b", "asked": "Why?"}, "asked is not a list"),
+        (b"x" * 300 + b"\n", "more than 200 bytes"),
+    ],
+)
+def test_a_bad_row_is_refused_by_its_number(write, monkeypatch, bad, why):
+    monkeypatch.setattr(corpora, "_LONGEST_LINE", 200)
+    path = write("corpus.jsonl", lines(ROWS[0], bad, ROWS[1] | {"asked": []}))
+    first, second, third = read(path, questions="asked")
+    assert (first.number, second.number, third.number) == (1, 2, 3)
+    assert second.document is None
+    assert why in second.refusal
+    assert third.document["external_id"] == "doc-1"
+
+
+def test_compressed_lines_are_a_corpus(write):
+    path = write("corpus.jsonl.gz", gzip.compress(lines({"id": "a", "text": "One."})))
+    assert documents(path) == [{"external_id": "a", "text": "One."}]
+
+
+def test_a_truncated_file_is_an_error_at_its_place(write):
+    many = lines(*({"id": n, "text": f"{n} {hash(str(n))}"} for n in range(5_000)))
+    path = write("corpus.jsonl.gz", gzip.compress(many)[:-2_000])
+    corpus = corpus_in([path], Columns())
+    seen = []
+    with pytest.raises(Truncated, match=r"breaks off behind line [1-9]") as error:
+        seen.extend(row.number for row in corpus.rows())
+    assert seen == list(range(1, len(seen) + 1))
+    assert f"{len(seen):,}" in error.value.message
+    assert corpus.survey().rows == len(seen) < 5_000
+
+
+def test_a_survey_counts_rows_and_takes_a_sample_from_all_over(write):
+    rows = [{"_id": f"{n}", "text": f"Text {n}. " * 10} for n in range(2_000)]
+    survey = corpus_in([write("corpus.jsonl", lines(*rows))], Columns()).survey()
+    assert (survey.rows, len(survey.sample)) == (2_000, corpora.SAMPLE_ROWS)
+    numbers = [int(document["external_id"]) for document in survey.sample]
+    assert 800 < sum(numbers) / len(numbers) < 1_200
+    assert survey.size_bytes == pytest.approx(sum(len(row["text"]) for row in rows), rel=0.02)
+
+
+def parquet(tmp_path, rows, **options):
+    path = tmp_path / "corpus.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path, **options)
+    return str(path)
+
+
+def test_parquet_is_read_by_row_groups(tmp_path):
+    path = parquet(tmp_path, ROWS, row_group_size=20)
+    assert documents(path, metadata=("lang",)) == [
+        {"external_id": row["_id"], "text": row["text"], "title": row["title"], "metadata": {"lang": "en"}}
+        for row in ROWS
+    ]
+    survey = corpus_in([path], Columns()).survey()
+    assert (survey.rows, survey.size_bytes) == (50, None)
+    assert {d["external_id"] for d in survey.sample} > {"doc-0", "doc-20", "doc-40"}
+
+
+def test_values_of_parquet_become_json(tmp_path):
+    row = {
+        "id": 3,
+        "text": "A text.",
+        "day": date(2026, 11, 22),
+        "price": Decimal("2.50"),
+        "tags": ["a", "b"],
+        "blob": b"\0",
+        "asked": ["Why?"],
+    }
+    path = parquet(tmp_path, [row])
+    (document,) = documents(path, metadata=("day", "price", "tags"), questions="asked")
+    assert document["metadata"] == {"day": "2026-11-22", "price": 2.5, "tags": ["a", "b"]}
+    assert document["questions"] == ["Why?"]
+    (refused,) = read(path, metadata=("blob",))
+    assert "blob has bytes" in refused.refusal
+
+
+def test_what_is_no_parquet_is_one_sentence(write):
+    with pytest.raises(InvalidInput, match="cannot be read as Parquet"):
+        corpus_in([write("corpus.parquet", b"no")], Columns())
+
+
+def test_an_empty_corpus_has_no_rows(write, tmp_path):
+    assert read(write("corpus.jsonl", b""), text="text") == []

@@ -1,0 +1,140 @@
+"""The arithmetic of estimates: prices, tokens, times, and texts that are put together again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from shared.domain.usage import Usage
+from shared.estimates.arithmetic import Amounts, Count, Ratios, amounts, duration, line
+from shared.estimates.prices import price
+from shared.estimates.texts import restored
+from shared.ingest.parse.chunking import divide
+from shared.ingest.parse.document import ChunkingOptions, ExtractedText
+from shared.providers.limiter.usage import LimitUse
+from shared.settings import Settings
+
+AMOUNTS = Amounts(
+    documents=10,
+    chunks=600,
+    calls=600,
+    generate=Usage(120_000, 60_000),
+    embeddings=3_000,
+    embed=Usage(90_000),
+    points=2_500,
+)
+TEXT = """# A title
+
+The keeper lives alone. He lights the lamp.
+
+| ship | day |
+|---|---|
+""" + "\n".join(f"| ship number {n} | {n} of May |" for n in range(60))
+
+
+def limit(
+    name: str, limit: int | None = None, *, latency: float | None = None, in_flight: int | None = None
+) -> LimitUse:
+    component, unit = name.split()[-2:]
+    return LimitUse(
+        name=name,
+        limit=limit,
+        used=0,
+        in_flight=0,
+        in_flight_limit=in_flight,
+        breaker="closed",
+        cooldown=timedelta(),
+        component=component,
+        unit=unit,
+        latency=None if latency is None else timedelta(seconds=latency),
+    )
+
+
+def settings(**values: object) -> Settings:
+    return Settings(_env_file=None, **values)
+
+
+def test_the_tightest_limit_says_how_long_it_takes():
+    limits = [
+        limit("llm requests", 600),
+        limit("llm tokens", 90_000),
+        limit("tenant acme: llm requests", 200),
+        limit("embedding tokens", 90_000),
+    ]
+    assert duration(AMOUNTS, limits) == (180.0, "tenant acme: llm requests")
+    assert duration(AMOUNTS, limits[:2]) == (120.0, "llm tokens")
+
+
+def test_without_a_rate_calls_in_flight_limit_at_their_latest_pace():
+    limits = [limit("llm requests", latency=4.0, in_flight=8), limit("llm tokens", latency=4.0, in_flight=8)]
+    assert duration(AMOUNTS, limits) == (300.0, "llm calls in flight")
+
+
+def test_without_a_limit_nobody_knows_how_long_it_takes():
+    assert duration(AMOUNTS, [limit("llm requests", in_flight=8), limit("llm tokens")]) is None
+
+
+def test_calls_of_every_size_tell_the_instructions_from_the_text():
+    sizes = [(1_000.0 + 100 * n, 50 + (1_000 + 100 * n) / 5) for n in range(20)]
+    call_tokens, tokens_per_char = line(sizes)
+    assert (call_tokens, tokens_per_char) == (pytest.approx(50), pytest.approx(0.2))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [(1_000.0, 250.0)] * 20,
+        [(1_000.0, 250.0), (1_100.0, 290.0)],
+        [(1_000.0 + n % 3, 200.0 + 100 * (n % 2)) for n in range(20)],
+    ],
+    ids=["alike", "few", "scattered"],
+)
+def test_calls_that_do_not_tell_are_taken_together(sizes):
+    call_tokens, tokens_per_char = line(sizes)
+    assert call_tokens == 0
+    assert tokens_per_char == pytest.approx(0.25, rel=0.05)
+
+
+def test_twins_bring_questions_without_a_call():
+    count = Count(documents=1, chunks=2, text_chars=1_000, calls=1, prompt_chars=2_100, asked=5, twins=5)
+    come_to = amounts(count, Ratios(chars_per_token=4.2, reply_tokens=20), prepends=False)
+    assert (come_to.calls, come_to.generate) == (1, Usage(500, 100))
+    assert come_to.embeddings == come_to.points == 12
+
+
+def test_texts_with_their_questions_in_front_are_embedded_once_more():
+    count = Count(chunks=10, text_chars=10_000, ready=30)
+    plain, prepended = (amounts(count, Ratios(), prepends=prepends) for prepends in (False, True))
+    assert (plain.embeddings, prepended.embeddings) == (40, 50)
+    assert prepended.embed.prompt_tokens == pytest.approx(2 * plain.embed.prompt_tokens, abs=1)
+    assert prepended.points == plain.points
+
+
+def test_prices_of_the_settings_come_first():
+    prices = {"llm_input_price": 2.0, "llm_output_price": 8.0, "embedding_price": 0.5}
+    own = settings(llm_model="gpt-5-mini", embedding_model="e", **prices)
+    assert price(own, "generate", Usage(1_000_000, 500_000)) == 6.0
+    assert price(own, "embed", Usage(1_000_000)) == 0.5
+    assert price(settings(llm_model="m", llm_input_price=0.0), "generate", Usage(1_000, 1_000)) == 0.0
+
+
+def test_known_providers_have_list_prices():
+    listed = price(
+        settings(llm_base_url="https://api.openai.com/v1", llm_model="gpt-4o-mini"), "generate", Usage(10**6, 10**6)
+    )
+    assert listed == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "https://api.openai.com/v1"])
+def test_an_unknown_price_is_not_nought(url):
+    unknown = settings(llm_base_url=url, llm_model="no-such-model")
+    assert price(unknown, "generate", Usage(1_000, 1_000)) is None
+    assert price(unknown, "embed", Usage(1_000)) is None
+
+
+@pytest.mark.parametrize("max_chars", [200, 400, 2_000])
+def test_a_text_is_put_together_from_its_chunks(max_chars):
+    text = ExtractedText(TEXT, "A title", "text/markdown")
+    chunks = divide(text, ChunkingOptions(max_chars=max_chars, overlap_chars=40))
+    assert restored(chunks, "text/markdown", markdown=True) == text
