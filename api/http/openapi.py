@@ -11,11 +11,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from api.schemas.builds import GateBody, SwitchBody
 from api.schemas.calibration import CalibrateBody
 from api.schemas.collections import CollectionChange
 from api.schemas.dead_letters import DeadLetterFilter
 from api.schemas.documents import BatchLine, BatchResult, DocumentBody
-from api.schemas.estimates import EstimateBody
+from api.schemas.estimates import EstimateBody, MigrationBody
 from api.schemas.feedback import FeedbackBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody
@@ -35,6 +36,9 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         QueryBody,
         FeedbackBody,
         EstimateBody,
+        GateBody,
+        MigrationBody,
+        SwitchBody,
         ProblemDetails,
     )
 ]

@@ -13,28 +13,30 @@ from api.schemas.common import BodyModel, ReplyModel, example
 from shared.domain.builds import BuildState
 from shared.domain.records import DocumentState
 
+_BUILD: dict[str, Any] = {
+    "build": 2,
+    "state": "filling",
+    "embedding_model": "e5",
+    "options": {
+        "questions_per_chunk": 5,
+        "prompt": None,
+        "chunk_max_chars": 1200,
+        "chunk_overlap_chars": 100,
+        "prepend_questions": None,
+        "section_max_chars": None,
+        "filterable": {},
+    },
+    "created_at": "2026-10-01T09:00:00Z",
+    "live_until": None,
+    "source_documents": 1250,
+    "copied": 800,
+    "documents": {"ready": 640, "searchable": 160},
+    "gate": None,
+}
+
 
 class BuildView(ReplyModel):
-    model_config = example(
-        build=2,
-        state="filling",
-        embedding_model="e5",
-        options={
-            "questions_per_chunk": 5,
-            "prompt": None,
-            "chunk_max_chars": 1200,
-            "chunk_overlap_chars": 100,
-            "prepend_questions": None,
-            "section_max_chars": None,
-            "filterable": {},
-        },
-        created_at="2026-10-01T09:00:00Z",
-        live_until=None,
-        source_documents=1250,
-        copied=800,
-        documents={"ready": 640, "generating": 160},
-        gate=None,
-    )
+    model_config = example(**_BUILD)
 
     build: int = Field(description="its number within the collection")
     state: BuildState = Field(
@@ -51,6 +53,8 @@ class BuildView(ReplyModel):
 
 
 class BuildList(ReplyModel):
+    model_config = example(items=[_BUILD])
+
     items: list[BuildView] = Field(description="in the order of their numbers")
 
 
@@ -105,6 +109,24 @@ class PointDifferencesView(ReplyModel):
 
 class GateReply(ReplyModel):
     """What the gate saw; it is open where there is no reason against the build."""
+
+    model_config = example(
+        open=False,
+        reasons=["Documents that the build lacks: 1."],
+        notes=["Latency was not compared: it takes 20 questions, of users or labelled."],
+        documents={
+            "documents": 1250,
+            "missing": 1,
+            "stale": 0,
+            "orphaned": 0,
+            "unindexed": 0,
+            "failed": 0,
+            "degraded": 0,
+        },
+        points={"documents": 1249, "points": 15200, "missing": 0, "stale": 0, "orphaned": 0, "repaired": 0},
+        quality=None,
+        latency=None,
+    )
 
     open: bool
     reasons: list[str]

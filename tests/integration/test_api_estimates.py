@@ -52,7 +52,9 @@ async def test_an_estimate_of_a_collection_that_is_made_anew(client, services, p
         assert reply.status_code == 200, reply.text
         return reply.json()["calls"]
 
-    assert await calls(embedding="another") == 0
+    assert await calls(embedding="scripted-embedding") == 0
+    unknown = await client.post("/v1/estimates", json={"migrate": {"embedding": "another"}})
+    assert (unknown.status_code, unknown.json()["field"]) == (422, "embedding")
     assert await calls(prompt="Ask about {text}") == 1
     await client.put("/v1/collections/default", json={"prompt": "Ask about {text}"})
     assert await calls() == 1
