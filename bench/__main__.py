@@ -13,6 +13,7 @@ BENCHMARKS = {
     "ingest": [],
     "layouts": [],
     "limiter": [],
+    "migration": ["--chunks", "1000"],
     "questions": [],
     "question_channel": QUESTION_SETS,
     "retrieval": [],

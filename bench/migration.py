@@ -28,6 +28,7 @@ CHUNKS = 10_000
 _SECTIONS = 10  # chunks of a document
 _QUERIES, _EDITS, _DELETES = 20.0, 10.0, 2.0  # a second
 _KILLS = 5
+_PATIENCE_SECONDS = 90.0
 _BEFORE_SECONDS = 30.0
 _COLLECTION = "default"
 _BUILDS = f"/v1/collections/{_COLLECTION}/builds"
@@ -119,7 +120,7 @@ class Load:
         """Whether the newest edition of a document is found."""
         question = f"edition{number}x{self.edits[number]}"
         reply = self._client.post("/v1/retrieve", json={"question": question, "collection": _COLLECTION})
-        return any(question in chunk["text"] for chunk in reply.raise_for_status().json()["chunks"][:1])
+        return any(question in chunk["text"] for chunk in reply.raise_for_status().json()["chunks"])
 
 
 def main() -> None:
@@ -150,6 +151,7 @@ def measure(deployment: Deployment, provider: ScriptedProvider, documents: int) 
     load.changing = True
     number, seconds = fill(deployment, documents)
     load.changing = False
+    wait_for(lambda: at_rest(deployment, number), "  the build is at rest {:.1f} s after the last edit")
     report(f"while it fills ({seconds:.0f} s)", load.milliseconds)
     print(f"  p95 meanwhile by that before: {_p95(load.milliseconds) / _p95(before):.2f}")
     print(f"  calls {provider.stats()['calls']}, edits that were taken {load.replies['edit 202']}", flush=True)
@@ -184,6 +186,11 @@ def fill(deployment: Deployment, documents: int) -> tuple[int, float]:
     return number, time.perf_counter() - started
 
 
+def at_rest(deployment: Deployment, number: int) -> bool:
+    build = deployment.client.get(f"{_BUILDS}/{number}").raise_for_status().json()
+    return sum(build["documents"].get(state, 0) for state in _FINAL) == build["copied"]
+
+
 def switch(deployment: Deployment, load: Load, number: int) -> None:
     """Switch, edit, and switch back; say how long each took, and whether the newest edits are found."""
     started = time.perf_counter()
@@ -192,12 +199,20 @@ def switch(deployment: Deployment, load: Load, number: int) -> None:
     print(f"  switch answered in {(time.perf_counter() - started) * 1000:.0f} ms")
     for document in range(5):
         load.upload(document, 10_000 + document)
-    time.sleep(5)
+    wait_for(lambda: all(map(load.found, range(5))), "  newest edits are found {:.1f} s after they were handed in")
     print(f"  newest edits found after the switch: {sum(map(load.found, range(5)))} of 5")
     started = time.perf_counter()
     deployment.client.post(f"{_BUILDS}/1/switch", json=body).raise_for_status()
     found = sum(map(load.found, range(5)))
     print(f"  rollback and {found} of 5 newest edits found in {time.perf_counter() - started:.2f} s", flush=True)
+
+
+def wait_for(done: Callable[[], bool], said: str) -> None:
+    """Wait for something, a minute and a half at most, and say how long it took."""
+    started = time.perf_counter()
+    while not done() and time.perf_counter() - started < _PATIENCE_SECONDS:
+        time.sleep(0.2)
+    print(said.format(time.perf_counter() - started))
 
 
 def report(name: str, milliseconds: list[float]) -> None:
