@@ -1,4 +1,4 @@
-"""A collection goes to another embedding model under load: `python -m bench migration [--chunks N]`.
+"""A collection goes to another embedding model under load: `python -m bench.migration [--chunks N]`.
 
 A whole deployment as processes, with a scripted model without latency. People query, edit and delete while a build is
 filled, and workers are killed. Printed are the queries' latencies before and meanwhile, what went wrong, how long the
@@ -25,7 +25,8 @@ from bench.deployment import Deployment, ScriptedProvider
 from shared.settings import Embedding
 
 CHUNKS = 10_000
-_SECTIONS = 10  # chunks of a document
+_SECTIONS = 5  # of a document, each a chunk
+_QUESTIONS = 5  # that the model writes for a chunk
 _QUERIES, _EDITS, _DELETES = 20.0, 10.0, 2.0  # a second
 _KILLS = 5
 _PATIENCE_SECONDS = 90.0
@@ -33,12 +34,13 @@ _BEFORE_SECONDS = 30.0
 _COLLECTION = "default"
 _BUILDS = f"/v1/collections/{_COLLECTION}/builds"
 _FINAL = ("ready", "degraded", "failed")
+_UNFOUND = ("queued", "parsing", "indexing")
 
 
-def text_of(document: int, edition: int = 0) -> str:
+def text_of(document: int, sections: int, edition: int = 0) -> str:
     """A document of sections, each a chunk; an edition differs from others in one of them."""
     parts = [f"# Report {document}"]
-    for section in range(_SECTIONS):
+    for section in range(sections):
         said = f"edition{document}x{edition}" if edition and section == 0 else "first"
         words = " ".join(f"topic{document}x{section} item{(document * 31 + section * 17 + w) % 977}" for w in range(40))
         parts.append(f"## Section {section} of report {document}\n\n{said} {words}.")
@@ -51,6 +53,7 @@ class Load:
 
     deployment: Deployment
     documents: int
+    sections: int
     stopped: threading.Event = field(default_factory=threading.Event)
     milliseconds: list[float] = field(default_factory=list)
     replies: Counter[str] = field(default_factory=Counter)
@@ -85,7 +88,7 @@ class Load:
 
     def query(self) -> None:
         number = self._random.randrange(self.documents)
-        section = self._random.randrange(1, _SECTIONS)
+        section = self._random.randrange(1, self.sections)
         body = {"question": f"What is topic{number}x{section}?", "collection": _COLLECTION, "record": False}
         started = time.perf_counter()
         reply = self._client.post("/v1/retrieve", json=body)
@@ -101,7 +104,11 @@ class Load:
             self.upload(number, next(self._edition))
 
     def upload(self, number: int, edition: int) -> None:
-        body = {"collection": _COLLECTION, "external_id": f"{number}.md", "text": text_of(number, edition)}
+        body = {
+            "collection": _COLLECTION,
+            "external_id": f"{number}.md",
+            "text": text_of(number, self.sections, edition),
+        }
         reply = self._client.post("/v1/documents", json=body)
         self.replies[f"edit {reply.status_code}"] += 1
         if reply.is_success:
@@ -126,23 +133,30 @@ class Load:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chunks", type=int, default=CHUNKS)
-    chunks = parser.parse_args().chunks
-    provider = ScriptedProvider()
+    parser.add_argument("--sections", type=int, default=_SECTIONS)
+    parser.add_argument("--questions", type=int, default=_QUESTIONS)
+    asked = parser.parse_args()
+    provider = ScriptedProvider(questions=asked.questions)
     try:
         settings = provider.settings(embeddings={"other": Embedding(model="scripted-other", dimensions=128)})
         with tempfile.TemporaryDirectory() as folder, Deployment(settings, Path(folder)) as deployment:
-            measure(deployment, provider, chunks // _SECTIONS)
+            measure(deployment, provider, asked.chunks // asked.sections, asked.sections)
     finally:
         provider.close()
 
 
-def measure(deployment: Deployment, provider: ScriptedProvider, documents: int) -> None:
+def measure(deployment: Deployment, provider: ScriptedProvider, documents: int, sections: int) -> None:
     started = time.perf_counter()
     for first in range(0, documents, 1000):
-        deployment.ingest({f"{n}.md": text_of(n) for n in range(first, min(first + 1000, documents))}, lane="bulk")
+        deployment.ingest(
+            {f"{n}.md": text_of(n, sections) for n in range(first, min(first + 1000, documents))}, lane="bulk"
+        )
     deployment.wait_until_settled(documents, timeout=7200)
-    print(f"{documents * _SECTIONS:,} chunks ingested in {time.perf_counter() - started:.0f} s", flush=True)
-    load = Load(deployment, documents, ids={d["external_id"]: d["id"] for d in deployment.documents()})
+    print(
+        f"{documents * sections:,} chunks of {documents:,} documents ingested in {time.perf_counter() - started:.0f} s",
+        flush=True,
+    )
+    load = Load(deployment, documents, sections, ids={d["external_id"]: d["id"] for d in deployment.documents()})
     provider.reset()
     threads = load.start()
     time.sleep(_BEFORE_SECONDS)
@@ -170,8 +184,10 @@ def fill(deployment: Deployment, documents: int) -> tuple[int, float]:
     number = deployment.client.post(_BUILDS, json={"embedding": "other"}).raise_for_status().json()["build"]
     kills = [documents * (n + 1) // (_KILLS + 1) for n in range(_KILLS)]
     roles = itertools.cycle(("index", "parse", "generate", "scheduler"))
-    while True:
-        build = deployment.client.get(f"{_BUILDS}/{number}").raise_for_status().json()
+    waiting: list[int] = []
+    for turn in itertools.count():
+        live, build = (deployment.client.get(f"{_BUILDS}/{n}").raise_for_status().json() for n in (1, number))
+        waiting.append(sum(live["documents"].get(state, 0) for state in _UNFOUND))
         done = sum(build["documents"].get(state, 0) for state in _FINAL)
         if kills and done >= kills[0]:
             kills.pop(0)
@@ -181,8 +197,11 @@ def fill(deployment: Deployment, documents: int) -> tuple[int, float]:
             deployment.worker(role)
         if build["state"] == "following" and done >= build["copied"] - 2 * _EDITS:
             break
+        if turn % 60 == 0:
+            print(f"  {done:,} of {build['copied']:,} copied documents are ready", flush=True)
         time.sleep(0.5)
-    print(f"  killed {_KILLS - len(kills)} processes", flush=True)
+    print(f"  killed {_KILLS - len(kills)} processes")
+    print(f"  edits not found yet: {statistics.median(waiting):.0f} at the median, {max(waiting)} at most", flush=True)
     return number, time.perf_counter() - started
 
 

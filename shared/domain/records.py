@@ -289,6 +289,7 @@ class ChunkToIndex:
 
     Args:
         public_id: its document's id for its owner.
+        lane: 0 interactive, 1 bulk.
         hidden: whether queries must not see the points yet.
         text_only: whether its questions are still to be written: its text must be found before.
         text_stands: whether Qdrant has its text, and the text's vector, in this version.
@@ -316,6 +317,7 @@ class ChunkToIndex:
     lost_leases: int
     created_at: datetime
     accepted: tuple[AcceptedQuestion, ...] = ()
+    lane: int = 0
     text_only: bool = False
     text_stands: bool = False
     may_have_points: bool = False

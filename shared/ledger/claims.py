@@ -197,7 +197,7 @@ _CLAIM_TO_INDEX = f"""
         FROM due WHERE w.id = due.id AND w.version = due.version
         RETURNING w.*, due.may_have_points AS had_points, due.text_only
     )
-    SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, w.embedding_model,
+    SELECT w.id, w.version, w.lease_token, w.document_id, w.tenant, w.lane, d.collection_id, w.embedding_model,
               l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
               {_CONTENT} AS content,
               coalesce(d.live_version <> w.version, false) AS hidden,

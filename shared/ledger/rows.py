@@ -112,6 +112,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         lost_leases=row["lost_leases"],
         created_at=row["created_at"],
         accepted=tuple(map(AcceptedQuestion, row["accepted_ids"], row["accepted_questions"])),
+        lane=row["lane"],
         text_only=row["text_only"],
         text_stands=row["text_stands"],
         may_have_points=row["may_have_points"],

@@ -233,6 +233,25 @@ async def test_a_slow_provider_leaves_room_for_another_embedding(serving, other,
         assert embeddings_of(await stage.claim(stage.slots)).count("e5") == slow.slots
 
 
+async def test_uploads_of_one_embedding_go_ahead_of_bulk_work_of_another(serving, provider):
+    async with serving() as built, client_of(built) as client:
+        small = {"chunk_max_chars": 200, "chunk_overlap_chars": 0}
+        await client.put("/v1/collections/new", json={"embedding": "e5"} | small)
+        await client.put("/v1/collections/default", json=small)
+        slots = built.indexers["e5"].slots
+        sections = [f"# Part {number}\n\n{TEXT * 3}" for number in range(3 * 32 * slots)]
+        await hand_in(client, "new", text="\n\n".join(sections), lane="bulk")
+        await hand_in(client, "default", text="\n\n".join(sections[: 40 * slots]))
+        await work(built, "parse")
+        stage = index_stage(*built.indexers.values())
+
+        claimed = embeddings_of(await stage.claim(stage.slots))
+        assert (claimed.count("scripted-embedding"), claimed.count("e5")) == (slots, 1)
+        while "scripted-embedding" in embeddings_of(await stage.claim(slots)):
+            pass  # the uploads' last chunks are claimed
+        assert embeddings_of(await stage.claim(stage.slots)) == ["e5"] * slots
+
+
 def embeddings_of(batches):
     names = [{chunk.embedding_model for chunk in batch} for batch in batches]
     assert all(len(of_batch) == 1 for of_batch in names)

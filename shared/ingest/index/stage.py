@@ -125,20 +125,26 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
 
 
 class _Shares:
-    """Shares the slots out between embeddings: a provider that is slow or away holds up no other's chunks."""
+    """Shares the slots out between embeddings: a provider that is slow or away holds up no other's chunks.
+
+    Embeddings share Qdrant and the processor too. While one has more uploads than its share takes, of which a
+    collection that is migrated has many, each of the others works on one batch at a time.
+    """
 
     def __init__(self, indexers: Sequence[Indexer], costs: EmbeddingCosts) -> None:
         self._indexers = {indexer.embedder.name: indexer for indexer in indexers}
         self._any = indexers[0]
         self._costs = costs
         self._in_work = Counter[str]()
+        self._crowded = set[str]()  # embeddings whose last claim left uploads waiting
 
     async def claim(self, slots: int) -> list[IndexBatch]:
         """Claim up to so many batches, of each embedding no more than its share."""
         served = await self._served_now()
+        self._crowded &= set(served)
         batches: list[IndexBatch] = []
-        for name in served:
-            free = min(slots - len(batches), self._indexers[name].slots - self._in_work[name])
+        for name in sorted(served, key=lambda name: name not in self._crowded):
+            free = min(slots - len(batches), self._share(name) - self._in_work[name])
             try:
                 batches += await self._claim(name, free)
             except Transient:
@@ -167,12 +173,18 @@ class _Shares:
             await self._any.index.require()
         return served
 
+    def _share(self, name: str) -> int:
+        return 1 if self._crowded and name not in self._crowded else self._indexers[name].slots
+
     async def _claim(self, name: str, slots: int) -> list[IndexBatch]:
         if slots <= 0:
             return []
         chunks = await self._any.work.claim_to_index(slots * _BATCH_CHUNKS, embeddings=[name])
-        if len(self._indexers) > 1 and len(chunks) == slots * _BATCH_CHUNKS:
+        is_full = len(chunks) == slots * _BATCH_CHUNKS
+        if len(self._indexers) > 1 and is_full:
             self._any.wakeups.wake("index")  # the share is full, which the drain sees only where all shares are
+        uploads = sum(chunk.lane == 0 for chunk in chunks)
+        (self._crowded.add if is_full and uploads > len(chunks) / 2 else self._crowded.discard)(name)
         # Texts alone are quick, and must not wait for questions to be embedded. A batch may hold chunks of many
         # collections; few batches hold each.
         chunks.sort(key=lambda chunk: (not chunk.text_only, chunk.index_name))
