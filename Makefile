@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check faults soak planted bench compose-test clean
+.PHONY: help install demo up test check faults soak fuzz audit planted bench compose-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -39,6 +39,13 @@ faults: $(VENV)/.dev ## break everything while it works, and count what is lost 
 soak: $(VENV)/.dev ## kill and restart hundreds of processes under load, and press on a limit (half an hour)
 	$(IN) -m pytest tests/faults --faults soak -m long
 
+fuzz: $(VENV)/.dev ## make thousands of requests from the API's own description, with keys and without
+	$(IN) -m pytest tests/integration/test_fuzz.py --faults full -s
+
+audit: $(VENV)/.audit ## look for known holes in what is installed, and list it (build/sbom.json)
+	$(IN) -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict
+	mkdir -p build && $(IN) -m cyclonedx_py environment --of JSON --output-file build/sbom.json
+
 planted: $(VENV)/.dev ## plant bugs, and see that the fault suite catches each
 	$(IN) -m tests.faults.planted
 
@@ -69,3 +76,6 @@ $(VENV)/.evaluation: $(VENV)/.installed
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"
 	@$(PIP) --editable '.[embedded,eval,dev]' && touch $@
+
+$(VENV)/.audit: $(VENV)/.installed
+	@$(PIP) --editable '.[embedded,eval,audit]' && touch $@

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from fastapi import FastAPI
 
 from api.collection_cache import CollectionCache
-from api.http import auth, openapi, problems
+from api.http import auth, openapi, problems, reference
 from api.http.middleware import RequestMiddleware
 from api.progress_feeds import ProgressFeeds
 from api.query_log import QueryLogWriter
@@ -70,6 +70,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         openapi_tags=_TAGS,
         lifespan=_lifespan,
         redirect_slashes=False,
+        docs_url=None,  # FastAPI's page has its scripts from elsewhere
         redoc_url=None,
     )
     app.state.settings = settings
@@ -78,6 +79,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     app.add_middleware(RequestMiddleware)
     problems.install(app)
     openapi.install(app)
+    reference.install(app)
     for part in (
         documents,
         uploads,

@@ -43,6 +43,13 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     )
 ]
 NDJSON = "application/x-ndjson"
+# A stream is a sequence of these.
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {"event": {"type": "string"}, "data": {"type": "string", "contentMediaType": "application/json"}},
+}
+EVENTS: dict[str, Any] = {"text/event-stream": {"schema": _EVENT}}
 _REF = "#/components/schemas/{model}"
 _FORM: dict[str, Any] = {
     "type": "object",

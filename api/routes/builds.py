@@ -14,7 +14,7 @@ from api.deps import CollectionCacheDep, ServicesDep
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import json_body, problems, replies
+from api.http.openapi import EVENTS, json_body, problems, replies
 from api.http.replies import JsonReply
 from api.routes.collections import options_view
 from api.routes.estimates import migrated
@@ -123,7 +123,7 @@ async def switch(  # noqa: PLR0917  each is a dependency
     "/{number}/gate",
     response_model=GateReply,
     responses=replies(
-        {200: {"content": {"text/event-stream": {}}, "description": "The report, or `progress` and then `done`"}},
+        {200: {"content": EVENTS, "description": "The report, or `progress` and then `done`"}},
         *(400, 401, 404, 409, 413, 415, 422, 502, 503),
     ),
     openapi_extra=json_body(GateBody),

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.http.auth import Tenant
 from api.http.event_stream import HEARTBEAT, EventStream, event_stream
-from api.http.openapi import replies
+from api.http.openapi import EVENTS, replies
 from api.progress_feeds import ProgressFeeds
 
 router = APIRouter(prefix="/v1", tags=["events"])
@@ -29,7 +29,7 @@ _HEARTBEAT_SECONDS = 15.0
                 "description": '`progress` ({"documents": {state: count}}, with "more": true while more documents'
                 " change than are told) at first and on every change; `document`,"
                 " as GET /v1/documents/{id}, for each that changes; `error`, problem details, while the ledger is away",
-                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                "content": EVENTS,
             }
         },
         401,

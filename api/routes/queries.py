@@ -16,7 +16,7 @@ from api.explanation import sentence
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import json_body, problems, replies
+from api.http.openapi import EVENTS, json_body, problems, replies
 from api.http.replies import JsonReply
 from api.query_log import QueryLogWriter
 from api.schemas.queries import (
@@ -74,7 +74,7 @@ async def retrieve(
             200: {
                 "description": "The answer; with `stream`, server-sent events: `retrieved` (as /v1/retrieve), `token`"
                 ' ({"text"}), `done` (the whole reply) or `error` (problem details)',
-                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                "content": EVENTS,
             }
         },
         *_STATUSES,

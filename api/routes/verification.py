@@ -15,7 +15,7 @@ from api.http import paging
 from api.http.auth import Tenant
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
-from api.http.openapi import json_body, replies
+from api.http.openapi import EVENTS, json_body, replies
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
 from api.schemas.verification import (
@@ -42,7 +42,7 @@ _FINDINGS_MAX = 1000
                 "description": "What differs; where `Accept` has text/event-stream, server-sent events: `progress`"
                 " (counts so far), `finding` (a point that differs, at most 1,000), `done` (all counts) or `error`"
                 " (problem details)",
-                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                "content": EVENTS,
             }
         },
         *(400, 401, 404, 413, 415, 422, 502, 503),

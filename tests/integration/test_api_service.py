@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -28,6 +29,16 @@ async def test_every_reply_has_its_headers_and_its_request_id(client):
         assert reply.headers["x-content-type-options"] == "nosniff"
     odd = await client.get("/health/live", headers={"x-request-id": b"a b\xe9" + b"x" * 100})
     assert len(odd.headers["x-request-id"]) == 32
+
+
+async def test_the_reference_needs_nothing_from_elsewhere(client):
+    page = await client.get("/docs")
+    files = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+
+    assert len(files) == 3
+    for file in files:
+        assert (await client.get(file)).status_code == 200
+    assert "connect-src 'self'" in page.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize(
