@@ -10,6 +10,7 @@ EVALDATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 QUESTION_SETS = [str(EVALDATA / name) for name in ("nq_ares", "xquad_oracle") if (EVALDATA / name).is_dir()]
 BENCHMARKS = {
     "calibration": QUESTION_SETS,
+    "corpus": ["--documents", "5000"],
     "ingest": [],
     "layouts": [],
     "limiter": [],

@@ -72,6 +72,10 @@ class ScriptedProvider:
         self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=30)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 

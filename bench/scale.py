@@ -48,7 +48,7 @@ _SEED = "seed.md"
 _LOADED = 3_000  # documents that go the whole way
 _STEADIEST = 0.8  # of the rate of the first tenth, for the last
 _GROWTH = 1.1  # of the memory at a fifth of the load, for its end
-_MARKS = (0.2, 0.6, 1.0)
+MARKS = (0.2, 0.6, 1.0)
 _ENGINES = ("postgres", "valkey", "qdrant")
 
 _CLAIM_MS, _PASS_MS, _REQUEST_MS, _BEGIN_MS, _START_MS, _FOUND_MS = 20.0, 1_000.0, 100.0, 1_000.0, 10_000.0, 1_000.0
@@ -350,16 +350,16 @@ def _load(deployment: Deployment, count: int) -> None:
     ready_at, held = [(time.perf_counter(), 0)], []
     with ThreadPoolExecutor(1) as pool:
         handing_in = pool.submit(deployment.ingest, documents)
-        while len(held) < len(_MARKS):
+        while len(held) < len(MARKS):
             time.sleep(_LOOK_SECONDS)
             states = deployment.states()
             assert not states.get("failed", 0) + states.get("degraded", 0), states
             ready_at.append((time.perf_counter(), states.get("ready", 0)))
-            if ready_at[-1][1] >= _MARKS[len(held)] * count:
-                held.append(_resident_bytes(deployment))
+            if ready_at[-1][1] >= MARKS[len(held)] * count:
+                held.append(resident_bytes(deployment))
         handing_in.result()
     _print_rates(ready_at, count)
-    _print_memory(held)
+    print_memory(held)
 
 
 def _print_rates(ready_at: Sequence[tuple[float, int]], count: int) -> None:
@@ -380,7 +380,7 @@ def _print_rates(ready_at: Sequence[tuple[float, int]], count: int) -> None:
     print(f"the last tenth: {share:.2f} of the first, goal {_STEADIEST}{missed}", flush=True)
 
 
-def _resident_bytes(deployment: Deployment) -> dict[str, int]:
+def resident_bytes(deployment: Deployment) -> dict[str, int]:
     """What each process holds in memory, with its children; what several share is divided among them."""
     pids = {name: process.pid for name, process in deployment.processes.items() if process.poll() is None}
     return {name: _resident(pid) for name, pid in (pids | deployment.stack.pids()).items()}
@@ -391,9 +391,9 @@ def _resident(pid: int) -> int:
     return sum(each.memory_full_info().pss for each in (process, *process.children(recursive=True)))
 
 
-def _print_memory(held: Sequence[dict[str, int]]) -> None:
+def print_memory(held: Sequence[dict[str, int]]) -> None:
     """Print what each process held; engines have no goal, for they hold more the more there is."""
-    print(f"{'memory, MB, at a part of the load':42}" + "".join(f"{mark:10.0%}" for mark in _MARKS))
+    print(f"{'memory, MB, at a part of the load':42}" + "".join(f"{mark:10.0%}" for mark in MARKS))
     for name in held[0]:
         sizes = [sizes[name] / 1e6 for sizes in held]
         missed = "  missed" if name not in _ENGINES and sizes[-1] > _GROWTH * sizes[0] else ""

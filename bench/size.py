@@ -53,8 +53,8 @@ def measure(dimensions: int, chunks: int) -> Sizes:
             written = sum(document["chunks"]["total"] for document in settled)
             bytes_of = {f"table {name}": size for name, size in asyncio.run(_tables(deployment))}
             bytes_of["PostgreSQL"] = sum(bytes_of.values())
-            bytes_of["uploads"] = _on_disk(Path(folder, "uploads"))
-            bytes_of["Qdrant"] = _on_disk(Path(folder, "qdrant"))
+            bytes_of["uploads"] = on_disk(Path(folder, "uploads"))
+            bytes_of["Qdrant"] = on_disk(Path(folder, "qdrant"))
             counted = {"points a chunk": deployment.points(), "characters a chunk": _characters(documents)}
             return {name: value / written for name, value in (bytes_of | counted).items()}
     finally:
@@ -92,7 +92,7 @@ async def _tables(deployment: Deployment) -> list[tuple[str, int]]:
         await database.aclose()
 
 
-def _on_disk(folder: Path) -> int:
+def on_disk(folder: Path) -> int:
     files = (path for path in folder.rglob("*") if path.is_file() and "wal" not in path.parts)
     return sum(path.stat().st_blocks * _BLOCK_BYTES for path in files)
 

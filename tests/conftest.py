@@ -11,6 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from bench.deployment import ScriptedProvider
+from bench.objects import S3, serving_s3
 from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
@@ -19,7 +20,6 @@ from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
 from tests.forkserver import ForkServer
-from tests.objects import S3, serving_s3
 from tests.transitions import refuse_unknown_transitions
 
 pytest_plugins = ["tests.ground", "tests.lanes"]

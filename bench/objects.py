@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import httpx
@@ -23,10 +24,12 @@ class S3:
 
     Args:
         url: its address.
+        pid: of its process.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pid: int) -> None:
         self.url = url
+        self.pid = pid
         self._http = httpx.Client(base_url=url, trust_env=False, timeout=10)
 
     def options(self, **other: str) -> dict[str, str]:
@@ -47,7 +50,19 @@ class S3:
         return f"s3://{bucket}/below/here"
 
     def keys(self, bucket: str) -> list[str]:
-        return self._named(f"/{bucket}?list-type=2&max-keys=1000", "Contents")
+        return list(self.sizes(bucket))
+
+    def sizes(self, bucket: str) -> dict[str, int]:
+        """The bytes of each object, by its key."""
+        sizes, after = dict[str, int](), ""
+        while True:
+            address = f"/{bucket}?list-type=2&max-keys=1000&start-after={quote(after, safe='')}"
+            page = ET.fromstring(self._http.get(address).raise_for_status().content).findall(f"{_NAMESPACE}Contents")
+            found = {_text(item, "Key"): int(_text(item, "Size")) for item in page}
+            if not found:
+                return sizes
+            sizes |= found
+            after = max(found)
 
     def unfinished(self, bucket: str) -> list[str]:
         """The keys of multipart uploads that were begun and neither finished nor taken back."""
@@ -64,8 +79,12 @@ class S3:
 
     def _named(self, address: str, kind: str) -> list[str]:
         reply = self._http.get(address).raise_for_status()
-        found = ET.fromstring(reply.content).iter(f"{_NAMESPACE}{kind}")  # noqa: S314  the server is ours
-        return [key.text or "" for item in found if (key := item.find(f"{_NAMESPACE}Key")) is not None]
+        found = ET.fromstring(reply.content).iter(f"{_NAMESPACE}{kind}")
+        return [_text(item, "Key") for item in found]
+
+
+def _text(item: ET.Element, name: str) -> str:
+    return item.findtext(f"{_NAMESPACE}{name}") or ""
 
 
 @contextmanager
@@ -74,7 +93,7 @@ def serving_s3() -> Iterator[S3]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        yield S3(_answering(f"http://127.0.0.1:{port}", process))
+        yield S3(_answering(f"http://127.0.0.1:{port}", process), process.pid)
     finally:
         process.terminate()
         process.wait()

@@ -1,0 +1,277 @@
+"""A corpus by one command, into an object store and until it is found: `python -m bench corpus [--documents N]`.
+
+A whole deployment as processes, with a scripted model without latency. `foreask ingest` hands in JSON lines of one
+short section each; the uploads are in moto's S3 server on loopback, in a process of its own. It is written in Python
+and keeps every object in its memory: what it takes is shown apart, and is not that of a store that one would use.
+
+Printed are documents a second until they are durable, found and ready, what each process holds and computes meanwhile,
+and what room the corpus takes. Then the same in a fresh deployment, where the command and a worker are killed and begun
+again on the way (`--interrupt`, how often), and what is there twice or not at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import psutil
+from pydantic import SecretStr
+
+from bench.deployment import Deployment, ScriptedProvider
+from bench.objects import S3, serving_s3
+from bench.scale import MARKS, print_memory, resident_bytes
+from bench.size import on_disk
+from shared.ledger.database import Database
+
+DOCUMENTS = 100_000
+_BUCKET = "corpus"
+_COLLECTION = "default"
+_KILLED = ("parse", "index", "generate")  # one of them with each interruption
+_LOOK_SECONDS, _LOOK_LATER_SECONDS = 0.05, 0.25  # while documents come, and when all are durable
+_STAGES = ("durable", "searchable", "ready")
+_FAILED = ("failed", "degraded")
+_LANGUAGES = ("de", "en", "fr")
+
+# Count what is there; documents whose names are not the corpus's would be too many.
+_COUNTS = """
+    SELECT (SELECT count(*) FROM documents) AS documents,
+           (SELECT count(DISTINCT external_id) FROM documents WHERE external_id ~ '^document-[0-9]+$') AS names,
+           (SELECT count(*) FROM document_versions) AS versions,
+           (SELECT count(*) FROM chunks) AS chunks,
+           (SELECT count(*) FROM completions) AS completions,
+           (SELECT coalesce(sum(size_bytes), 0)::bigint FROM document_versions) AS source_bytes,
+           pg_database_size(current_database()) AS database_bytes
+"""
+
+# List the objects that the ledger names: a pack has many documents.
+_OBJECTS = "SELECT DISTINCT split_part(upload, '#', 1) AS object FROM document_versions"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How many documents are durable, searchable and ready at a moment; and the processor seconds until then."""
+
+    at: float
+    counts: tuple[int, int, int]
+    cpu: dict[str, float]
+
+    @property
+    def durable(self) -> int:
+        return self.counts[0]
+
+
+class Load:
+    """The command that hands the corpus in, and what is seen of the deployment meanwhile."""
+
+    def __init__(self, deployment: Deployment, provider: ScriptedProvider, s3: S3, corpus: Path, count: int) -> None:
+        self.deployment = deployment
+        self.provider = provider
+        self.s3 = s3
+        self.count = count
+        self.looks: list[Look] = []
+        self.held: list[dict[str, int]] = []
+        self._corpus = corpus
+        self._before: dict[str, float] = {}
+
+    def begin(self) -> None:
+        """Start the command; it stays until each document is ready."""
+        options = ["--yes", "--metadata", "lang,year", "--url", f"http://127.0.0.1:{self.deployment.port}"]
+        self._before = self._before or self._cpu()
+        self.deployment.run("command", [sys.executable, "-m", "cli", "ingest", str(self._corpus), *options])
+
+    def wait(self, done: Callable[[], bool]) -> None:
+        while not done():
+            time.sleep(_LOOK_SECONDS if _durable(self) < self.count else _LOOK_LATER_SECONDS)
+            self._look()
+
+    def follow(self) -> None:
+        """Wait until the command has ended, and require that it did so well."""
+        command = self.deployment.processes["command"]
+        self.wait(lambda: command.poll() is not None)
+        self._look()
+        assert command.returncode == 0, self.deployment.logs()
+
+    def kill(self, role: str) -> None:
+        """Kill the command and a worker, and start both again."""
+        for name in ("command", role):
+            self.deployment.processes[name].kill()
+            self.deployment.processes[name].wait()
+        self.deployment.worker(role)
+        self.begin()
+
+    def seconds(self, stage: int) -> float:
+        """How long it took from the last look that found no document until all were at a stage."""
+        first = max(look.at for look in self.looks if not look.durable)
+        return next(look.at for look in self.looks if look.counts[stage] >= self.count) - first
+
+    def cpu(self) -> dict[str, float]:
+        """Processor seconds of each process since the command began."""
+        spent = {name: seconds for look in self.looks for name, seconds in look.cpu.items()}
+        return {name: seconds - self._before.get(name, 0.0) for name, seconds in spent.items()}
+
+    def _look(self) -> None:
+        try:
+            states = self.deployment.states(_COLLECTION)
+        except httpx.HTTPStatusError:  # the first document makes the collection
+            states = {}
+        assert not any(states.get(state, 0) for state in _FAILED), states
+        ready = states.get("ready", 0)
+        counts = (sum(states.values()), ready + states.get("searchable", 0), ready)
+        self.looks.append(Look(time.perf_counter(), counts, self._cpu()))
+        while len(self.held) < len(MARKS) and ready >= MARKS[len(self.held)] * self.count:
+            self.held.append(resident_bytes(self.deployment) | self._others())
+
+    def _cpu(self) -> dict[str, float]:
+        times = {name: psutil.Process(pid).cpu_times() for name, pid in self._pids().items()}
+        others = {name: each.user + each.system for name, each in times.items()}
+        return self.deployment.cpu_seconds() | self.deployment.engine_cpu_seconds() | others
+
+    def _others(self) -> dict[str, int]:
+        return {name: psutil.Process(pid).memory_full_info().pss for name, pid in self._pids().items()}
+
+    def _pids(self) -> dict[str, int]:
+        return {"(object store)": self.s3.pid, "(scripted model)": self.provider.pid}
+
+
+def lines(count: int) -> Iterator[bytes]:
+    """The corpus: documents of 600 to 1,200 characters, each one section, no two alike."""
+    for n in range(count):
+        words = " ".join(f"topic{n} item{(n * 31 + w * 17) % 977}" for w in range(38 + n % 37))
+        document = {
+            "_id": f"document-{n}",
+            "title": f"Document {n}",
+            "text": f"Of topic {n}: {words}.",
+            "lang": _LANGUAGES[n % len(_LANGUAGES)],
+            "year": 2000 + n % 25,
+        }
+        yield orjson.dumps(document) + b"\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench corpus")
+    parser.add_argument("--documents", type=int, default=DOCUMENTS)
+    parser.add_argument("--interrupt", type=int, default=2, help="how often the second load is interrupted; 0: no such")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder, "corpus.jsonl")
+        with corpus.open("wb") as file:
+            file.writelines(lines(arguments.documents))
+        size = corpus.stat().st_size / 1e6
+        print(f"{arguments.documents:,} documents, {size:,.1f} MB of JSON lines", flush=True)
+        with _loading(corpus, arguments.documents) as load:
+            load.begin()
+            load.follow()
+            _print_rates(load)
+            print_memory(load.held)
+            _print_cpu(load)
+            _print_room(load)
+            _print_counts(load)
+        if arguments.interrupt:
+            with _loading(corpus, arguments.documents) as load:
+                _interrupt(load, arguments.interrupt)
+                _print_counts(load)
+
+
+@contextmanager
+def _loading(corpus: Path, count: int) -> Iterator[Load]:
+    """A deployment, its provider and its object store, all of them fresh."""
+    provider = ScriptedProvider()
+    try:
+        with serving_s3() as s3, tempfile.TemporaryDirectory() as folder:
+            store = {"store_url": s3.make(_BUCKET), "store_options": SecretStr(s3.options_json())}
+            with Deployment(provider.settings(**store), Path(folder)) as deployment:
+                deployment.wait_for_workers()
+                yield Load(deployment, provider, s3, corpus, count)
+    finally:
+        provider.close()
+
+
+def _interrupt(load: Load, times: int) -> None:
+    """Load the corpus while the command and a worker are killed, so often, at equal parts of its way."""
+    load.begin()
+    for n, role in zip(range(1, times + 1), itertools.cycle(_KILLED), strict=False):
+        load.wait(lambda part=n: _durable(load) >= load.count * part / (times + 1))
+        load.kill(role)
+        print(f"killed at {_durable(load):,} documents: the command and the {role} worker", flush=True)
+    load.follow()
+
+
+def _durable(load: Load) -> int:
+    return load.looks[-1].durable if load.looks else 0
+
+
+def _print_rates(load: Load) -> None:
+    for stage, name in enumerate(_STAGES):
+        seconds = load.seconds(stage)
+        print(f"all {name:12}{seconds:10.1f} s{load.count / seconds:10,.0f} documents a second", flush=True)
+
+
+def _print_cpu(load: Load) -> None:
+    print(f"{'processor, ms a document':42}{'':20}{'in all':>10}")
+    for name, seconds in load.cpu().items():
+        print(f"{name:42}{seconds * 1000 / load.count:20.2f}{seconds:8.1f} s", flush=True)
+
+
+def _print_room(load: Load) -> None:
+    sizes = load.s3.sizes(_BUCKET)
+    counts = _rows(load, _COUNTS)[0]
+    qdrant = on_disk(load.deployment.data_dir / "qdrant")
+    print(f"the texts{counts['source_bytes'] / 1e6:33,.1f} MB")
+    print(f"the store{sum(sizes.values()) / 1e6:33,.1f} MB in {len(sizes):,} objects")
+    print(f"PostgreSQL{counts['database_bytes'] / 1e6:32,.1f} MB")
+    print(f"Qdrant{qdrant / 1e6:36,.1f} MB, {load.deployment.points(_COLLECTION):,} points", flush=True)
+
+
+def _print_counts(load: Load) -> None:
+    """Print what is there, and how much of it is too much or missing."""
+    counts = _rows(load, _COUNTS)[0]
+    named = {row["object"] for row in _rows(load, _OBJECTS)}
+    keys = {key.rpartition("/")[2] for key in load.s3.sizes(_BUCKET)}
+    stored = {key for key in keys if not key.startswith(".")}  # others are the deployment's notes
+    calls = load.provider.stats()
+    verified = load.deployment.client.post(f"/v1/collections/{_COLLECTION}/verify", json={}, timeout=3600)
+    points = verified.raise_for_status().json()
+    print(
+        f"documents {counts['documents']:,}, chunks {counts['chunks']:,}, calls {calls['calls']:,},"
+        f" points {points['points']:,}"
+    )
+    print(
+        f"twice: documents {counts['documents'] - counts['names']}, versions"
+        f" {counts['versions'] - counts['documents']}, completions {counts['completions'] - counts['chunks']}, calls"
+        f" {calls['calls'] - counts['chunks']}, objects {len(stored - named)}, points {points['orphaned']}"
+    )
+    print(
+        f"missing: documents {load.count - counts['names']}, objects {len(named - stored)}, points {points['missing']};"
+        f" stale points {points['stale']}",
+        flush=True,
+    )
+
+
+def _rows(load: Load, statement: str) -> list[dict[str, Any]]:
+    url = load.deployment.stack.settings.database_url
+    assert url is not None
+
+    async def read() -> list[dict[str, Any]]:
+        database = Database(url.get_secret_value())
+        try:
+            async with database.begin() as connection:
+                return [dict(row) for row in (await connection.exec_driver_sql(statement)).mappings()]
+        finally:
+            await database.aclose()
+
+    return asyncio.run(read())
+
+
+if __name__ == "__main__":
+    main()
