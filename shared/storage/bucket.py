@@ -19,6 +19,7 @@ from obstore.exceptions import BaseError, GenericError, PermissionDeniedError, U
 from obstore.store import AzureStore, GCSStore, S3Store, from_url
 
 from shared.domain.errors import InvalidInput, Unavailable
+from shared.storage.blocks import Blocks
 from shared.storage.uploads import (
     AWAY_PAUSE,
     PAGE,
@@ -77,6 +78,7 @@ class UploadBucket(Uploads):
         self._own_until = 0.0
         self._refused: Unavailable | None = None
         self._refused_until = 0.0
+        self._blocks = Blocks(self._read_range)
         self._offer_headers = {"x-ms-blob-type": "BlockBlob"} if isinstance(self._store, AzureStore) else {}
 
     async def store(self, pieces: AsyncIterator[bytes], *, max_bytes: int) -> Upload:
@@ -152,6 +154,7 @@ class UploadBucket(Uploads):
         return Upload(name, size, digest.digest())
 
     async def remove(self, names: Sequence[str]) -> set[str]:
+        self._blocks.forget(names)
         if not names:
             return set()
         try:
@@ -205,6 +208,9 @@ class UploadBucket(Uploads):
             raise
 
     async def _read(self, name: str, offset: int, length: int) -> bytes:
+        return await self._blocks.read(name, offset, length)
+
+    async def _read_range(self, name: str, offset: int, length: int) -> bytes:
         async with self._found():
             try:
                 return bytes(await obstore.get_range_async(self._store, name, start=offset, length=length))

@@ -6,6 +6,7 @@ import shutil
 from contextlib import suppress
 from uuid import uuid4
 
+import obstore
 import pytest
 
 from embedded.ports import free_port
@@ -144,6 +145,22 @@ async def test_many_small_documents_are_one_object(place, store):
     assert [await content(store, part.name) for part in parts[::40]] == documents[::40]
     assert [part.sha256 for part in parts] == [hashlib.sha256(document).digest() for document in documents]
     assert place.names() == {stored_in(parts[0].name)} == {part.stored_in for part in parts}
+
+
+async def test_documents_of_a_pack_are_read_by_one_request(s3, monkeypatch):
+    store, requests = Bucket(s3).store(Deployment()), []
+    documents = [f"Document {number}.".encode() for number in range(200)]
+    parts = await store.store_pack(documents)
+    get_range = obstore.get_range_async
+
+    async def counted(*arguments, **options):
+        requests.append(arguments[1])
+        return await get_range(*arguments, **options)
+
+    monkeypatch.setattr(obstore, "get_range_async", counted)
+
+    assert await asyncio.gather(*(content(store, part.name) for part in parts)) == documents
+    assert requests == [parts[0].stored_in]
 
 
 @pytest.mark.parametrize("size", [300, LARGE])

@@ -1,17 +1,22 @@
 """Documents whose bytes are in an object store, from their upload until they are found; and the page that says how."""
 
+import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import httpx
+import orjson
 import pytest
+from sqlalchemy import text
 
+from shared.domain.errors import Unavailable
 from shared.maintenance.orphans import Orphans
 from shared.settings import load
 from shared.storage.opening import open_uploads
 from tests.api import as_tenant, calling, with_keys, work
+from tests.faults.proxy import Fault, Link
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "object-store.md"
 LAMP = b"# Lamp\n\nThe lamp burns."
@@ -202,3 +207,49 @@ def settings_of(question):
     lines = re.findall(r"^    (FOREASK_\w+=.*)$", section, re.MULTILINE)
     assert lines
     return lines
+
+
+HELD_OR_TRIED = text("SELECT 1 FROM documents WHERE leased_by IS NOT NULL OR attempts > 0")
+DUE_NOW = text("UPDATE documents SET due_at = now() RETURNING 1")
+
+
+@pytest.fixture
+async def link(s3):
+    """A way to the object store that can be cut."""
+    link = Link(s3.url.removeprefix("http://"))
+    link.url = f"http://127.0.0.1:{await link.listen()}"
+    yield link
+    await link.aclose()
+
+
+async def hand_in_batch(client, *names):
+    lines = b"".join(orjson.dumps({"external_id": name, "text": f"The {name} burns."}) + b"\n" for name in names)
+    reply = await client.post("/v1/documents:batch", content=lines, headers={"content-type": "application/x-ndjson"})
+    return [orjson.loads(line) for line in reply.content.splitlines()]
+
+
+async def test_a_store_that_goes_away_holds_documents_up_and_loses_none(settings, services, s3, bucket, link):
+    url = s3.options(aws_endpoint_url=link.url)
+    stored = over(services, open_uploads(bucket, url, settings.data_dir, services.ledger.deployment))
+    async with calling(settings, stored) as client:
+        assert (await client.post("/v1/documents", json={"external_id": "lamp", "text": "The lamp burns."})).is_success
+        assert [line["status"] for line in await hand_in_batch(client, "oil", "wick")] == [202, 202]
+
+        link.change(Fault("cut"))
+        alone, batch, stopped = await asyncio.gather(
+            client.post("/v1/documents", json={"external_id": "bell", "text": "The bell rings."}),
+            hand_in_batch(client, "candle", "torch"),
+            work(stored, "parse"),
+            return_exceptions=True,
+        )
+        assert isinstance(stopped, Unavailable)  # nothing is claimed while it is away
+        refused = [alone.json(), *(line["error"] for line in batch)]
+        assert [problem["status"] for problem in refused] == [503, 503, 503]
+        assert {problem["detail"].partition(":")[0] for problem in refused} == {"The document could not be stored"}
+        assert await stored.database.rows(HELD_OR_TRIED) == []
+
+        link.change(Fault())
+        await stored.database.rows(DUE_NOW)
+        await work(stored)
+        assert sorted(await found(client)) == ["lamp", "oil", "wick"]
+        assert len(objects(s3, bucket)) == 2
