@@ -12,6 +12,7 @@ from httpx import ConnectTimeout, Request, Response, TimeoutException
 from qdrant_client.http.exceptions import ResponseHandlingException
 
 CONNECT_SECONDS = 3.0  # a machine that is gone says nothing
+IDLE_SECONDS = 4.0  # a server closes connections that are idle for five
 _PORT = 6333
 _RETURN_SECONDS = 30.0
 _AWAY = frozenset({502, 503, 504})  # the node's peers are away, or the node is behind a proxy

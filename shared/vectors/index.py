@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+import httpx
 import numpy as np
 import orjson
 import structlog
@@ -28,7 +29,7 @@ from shared.domain.places import Place
 from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
 from shared.vectors import fields, filters
-from shared.vectors.addresses import Addresses
+from shared.vectors.addresses import IDLE_SECONDS, Addresses
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.layout import Layout
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
+# To a Qdrant on this machine the client would make a connection for each request.
+_CONNECTIONS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=IDLE_SECONDS)
+_NOTHING_LEFT = httpx.ByteStream(b"")
 _READY_SECONDS = 3.0  # less than between two probes of an orchestrator
 _CHECK_SECONDS = 1.5
 _NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -122,9 +126,15 @@ class Index:
         with warnings.catch_warnings():  # of a key without TLS: the API says so once, where it matters
             warnings.simplefilter("ignore", UserWarning)
             self._client = AsyncQdrantClient(
-                url=url, api_key=key, timeout=_TIMEOUT_SECONDS, check_compatibility=False, trust_env=False
+                url=url,
+                api_key=key,
+                timeout=_TIMEOUT_SECONDS,
+                check_compatibility=False,
+                trust_env=False,
+                limits=_CONNECTIONS,
             )
         self._addresses = Addresses([url, *others])
+        self._client.http.client.add_middleware(_let_go)
         if others:
             self._client.http.client.add_middleware(self._addresses.middleware)
         self._layout = layout or Layout()
@@ -542,6 +552,17 @@ class Index:
             self._away = True
             raise
         self._away = False
+
+
+async def _let_go(request: httpx.Request, send: Callable[[httpx.Request], Awaitable[httpx.Response]]) -> httpx.Response:
+    """Send a request of the client, and free it with its answer.
+
+    An answer and its stream hold each other, and the request: half a megabyte of points would stay until the garbage
+    collector comes, which is seldom.
+    """
+    response = await send(request)
+    response.stream = _NOTHING_LEFT
+    return response
 
 
 async def _all_of(requests: Iterable[Awaitable[object]]) -> None:

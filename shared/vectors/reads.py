@@ -15,10 +15,9 @@ import orjson
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from shared.vectors.addresses import CONNECT_SECONDS, Addresses
+from shared.vectors.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
 
 _OK, _TOO_MANY = 200, 429
-_IDLE_SECONDS = 4.0  # a server closes connections that are idle for five
 
 
 class Reads:
@@ -72,7 +71,7 @@ class Reads:
         if self._opened is None:
             # The certificates that the client trusts: a small system has none of its own.
             trusted = httpx.create_ssl_context(trust_env=False) if self._addresses.are_encrypted else True
-            connector = aiohttp.TCPConnector(ssl=trusted, keepalive_timeout=_IDLE_SECONDS)
+            connector = aiohttp.TCPConnector(ssl=trusted, keepalive_timeout=IDLE_SECONDS)
             self._opened = aiohttp.ClientSession(connector=connector, headers=self._headers, timeout=self._timeout)
         return self._opened
 

@@ -1,8 +1,10 @@
 """Qdrant has several nodes: where one does not answer, requests go to the next one, and nobody notices."""
 
 import asyncio
+import gc
 from uuid import UUID
 
+import httpx
 import pytest
 from structlog.testing import capture_logs
 
@@ -68,7 +70,7 @@ async def test_a_node_that_dies_costs_no_query_and_no_write(cluster, nodes, mode
             assert await search(cluster) == [[]]
 
     loads = [asyncio.create_task(load(worker)) for worker in range(8)]
-    while first.accepted < 40:
+    while first.accepted < 8:
         await asyncio.sleep(0)
     with capture_logs() as logs:
         first.change(Fault(mode=mode))
@@ -162,3 +164,20 @@ async def test_processes_begin_with_different_nodes(settings):
 
     assert len(first) > 1
     assert first <= set(urls)
+
+
+async def test_requests_share_a_connection_and_are_freed_with_their_answers(cluster, nodes):
+    gc.collect()
+    gc.disable()
+    try:
+        before, connections = requests_in_memory(), nodes[0].accepted
+        for number in range(5):
+            await write(cluster, number)
+        assert nodes[0].accepted == connections
+        assert requests_in_memory() == before
+    finally:
+        gc.enable()
+
+
+def requests_in_memory():
+    return sum(type(each) is httpx.Request for each in gc.get_objects())
