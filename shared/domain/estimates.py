@@ -71,7 +71,14 @@ class KeptEstimate:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk of a document's newest version; `ready_questions` came with the document, None: a model writes them."""
+    """A chunk of a document's newest version.
+
+    Args:
+        ready_questions: came with the document; None: a model writes them.
+        content_key: of its questions.
+        stands: whether its points stand.
+        reasons: why each of its questions was dropped, None where it passed; empty until they are judged.
+    """
 
     document: str
     ordinal: int
@@ -79,6 +86,9 @@ class StoredChunk:
     media_type: str | None
     content: ChunkContent
     ready_questions: int | None
+    content_key: bytes
+    stands: bool
+    reasons: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,8 @@ class ChunkToIndex:
     Args:
         public_id: its document's id for its owner.
         lane: 0 interactive, 1 bulk.
-        hidden: whether queries must not see the points yet.
+        hidden: whether queries must not see the points yet: they see another version.
+        of_several_builds: whether its collection has other builds.
         text_only: whether its questions are still to be written: its text must be found before.
         text_stands: whether Qdrant has its text, and the text's vector, in this version.
         may_have_points: whether an earlier claim may have written points of questions in this version.
@@ -318,6 +319,7 @@ class ChunkToIndex:
     created_at: datetime
     accepted: tuple[AcceptedQuestion, ...] = ()
     lane: int = 0
+    of_several_builds: bool = False
     text_only: bool = False
     text_stands: bool = False
     may_have_points: bool = False
@@ -325,6 +327,15 @@ class ChunkToIndex:
     @property
     def place(self) -> Place:
         return place_of(self.index_name, self.tenant, self.collection_id)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedChunk:
+    """A chunk whose points stand in Qdrant in a version; `questions` has those that passed, as their points count."""
+
+    id: UUID
+    version: int
+    questions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

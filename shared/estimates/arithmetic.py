@@ -121,7 +121,9 @@ def line(sizes: Sequence[tuple[float, float]]) -> tuple[float, float]:
 class Count:
     """What was counted: documents and chunks, what calls they need, and the questions that are there already.
 
-    `twins` are questions that other calls ask for: those of a content that several chunks have.
+    `twins` are questions that other calls ask for: those of a content that several chunks have. `kept_chars` are of
+    `kept_texts`, whose vectors are there; so are those of `kept_questions`. `dropped` are questions that are embedded
+    and judged again, with the same end.
     """
 
     documents: float = 0
@@ -133,6 +135,15 @@ class Count:
     twins: float = 0
     ready: float = 0
     paid: float = 0
+    kept_texts: float = 0
+    kept_chars: float = 0
+    kept_questions: float = 0
+    dropped: float = 0
+
+    def keep_text(self, content: ChunkContent) -> None:
+        """Count a text, of a chunk that is counted too, whose vector is there."""
+        self.kept_texts += 1
+        self.kept_chars += len(content.text)
 
     def add(
         self, content: ChunkContent, need: Need | None = None, twins: int = 0, ready: int = 0, paid: int = 0
@@ -180,12 +191,12 @@ class Amounts:
 def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
     """What a count comes to; with `prepends` a text is embedded once more, with its questions in front."""
     written = count.paid + (count.asked + count.twins) * ratios.written
-    questions = count.ready + written * ratios.embedded
-    embeddings = count.chunks + questions
-    embedded_chars = count.text_chars + questions * ratios.question_chars
+    questions = count.ready + count.dropped + written * ratios.embedded
+    embeddings = count.chunks - count.kept_texts + questions
+    embedded_chars = count.text_chars - count.kept_chars + questions * ratios.question_chars
     if prepends:
         embeddings += count.chunks
-        embedded_chars *= 2
+        embedded_chars += count.text_chars + (questions + count.kept_questions) * ratios.question_chars
     prompt_tokens = count.calls * ratios.call_tokens + count.prompt_chars / ratios.chars_per_token
     return Amounts(
         documents=round(count.documents),
@@ -194,7 +205,7 @@ def amounts(count: Count, ratios: Ratios, *, prepends: bool) -> Amounts:
         generate=Usage(round(prompt_tokens), round(count.asked * ratios.reply_tokens)),
         embeddings=round(embeddings),
         embed=Usage(round(embedded_chars / ratios.chars_per_token)),
-        points=round(count.chunks + count.ready + written * ratios.passed),
+        points=round(count.chunks + count.ready + count.kept_questions + written * ratios.passed),
     )
 
 

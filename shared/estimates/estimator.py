@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from uuid import UUID
@@ -18,6 +18,7 @@ from shared.estimates.prices import price
 from shared.estimates.texts import restored
 from shared.ingest.generate import GenerationOptions
 from shared.ingest.generate.options import generation_options
+from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.parse import kinds
 from shared.ingest.parse.chunking import EARLIEST_CUT, divide
 from shared.ingest.parse.document import ChunkingOptions, ExtractedText
@@ -64,11 +65,24 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk that is to be counted, and what its questions take; None where they came with its document."""
+    """A chunk that is to be counted.
+
+    Args:
+        need: what its questions take; None where they came with its document.
+        ready: how many of these are counted with it.
+        keeps_text: whether the vector of its text is there.
+        reasons: why each of its questions was dropped, None where its vector is there; empty: they are to be embedded.
+    """
 
     content: ChunkContent
     need: Need | None
     ready: int = 0
+    keeps_text: bool = False
+    reasons: tuple[str | None, ...] = ()
+
+
+_There = Mapping[tuple[str, str], tuple[StoredChunk, bool]]
+"""Chunks whose points stand, by document and text, each with whether the vector of its text is there."""
 
 
 class Estimator:
@@ -101,7 +115,8 @@ class Estimator:
 
         Calls are counted exactly: the content key of each chunk is looked up among what is paid for. Where documents
         are divided in another way their texts are put together again from their chunks, in which white space may
-        differ. Every text and every question is embedded. The collection may change meanwhile.
+        differ. Texts and questions whose vectors the collection has of the same embedding are not embedded again. The
+        collection may change meanwhile.
 
         Args:
             collection: as it is.
@@ -115,8 +130,11 @@ class Estimator:
         share = min(1.0, MOST_DOCUMENTS / max(1, there))
         below = None if share == 1 else UUID(int=int(share * 2**128))
         divided = None if before == after else after
+        of_collection = (collection.embedding_model, collection.index_name)
+        keeps = (embedding, self._collections.index_name(embedding)) == of_collection
         async for page in self._pages(collection.id, below):
-            await counting.add(partial(counting.stored, page, divided), self._ledger)
+            standing = _there(page, prepended=bool(collection.options.prepend_questions)) if keeps else {}
+            await counting.add(partial(counting.stored, page, divided, standing), self._ledger)
         unparsed = sum(states.get(state, 0) for state in _UNPARSED)
         count = counting.count.times(1 / share * there / max(1, there - unparsed))
         count.documents = there
@@ -222,7 +240,13 @@ class _Counting:
         paid = await ledger.paid([chunk.need.key for chunk in chunks if chunk.need])
         for chunk in chunks:
             need = chunk.need
-            if need is None:
+            if chunk.keeps_text:
+                self.count.keep_text(chunk.content)
+            if chunk.reasons:
+                self.count.add(chunk.content)
+                self.count.kept_questions += chunk.reasons.count(None)
+                self.count.dropped += sum(map(is_of_similarity, chunk.reasons))
+            elif need is None:
                 self.count.add(chunk.content, ready=chunk.ready)
             elif need.key in paid:
                 self.count.add(chunk.content, paid=paid[need.key])
@@ -232,12 +256,14 @@ class _Counting:
                 self._seen.add(need.key[:8])
                 self.count.add(chunk.content, need)
 
-    def stored(self, page: Sequence[StoredChunk], chunking: ChunkingOptions | None) -> list[_Chunk]:
+    def stored(self, page: Sequence[StoredChunk], chunking: ChunkingOptions | None, there: _There) -> list[_Chunk]:
         """The chunks of these documents as they are or, with another chunking, as they will be."""
         if chunking is None:
-            return [self._chunk(chunk.content, chunk.ready_questions) for chunk in page]
-        documents = groupby(page, key=lambda chunk: chunk.document)
-        return [chunk for _, chunks in documents for chunk in self._divided(list(chunks), chunking)]
+            whole = [(chunk.document, self._chunk(chunk.content, chunk.ready_questions)) for chunk in page]
+        else:
+            documents = groupby(page, key=lambda chunk: chunk.document)
+            whole = [(name, chunk) for name, chunks in documents for chunk in self._divided(list(chunks), chunking)]
+        return [_kept(chunk, there.get((document, chunk.content.text))) for document, chunk in whole]
 
     def _divided(self, chunks: Sequence[StoredChunk], chunking: ChunkingOptions) -> Iterable[_Chunk]:
         first, contents = chunks[0], [chunk.content for chunk in chunks]
@@ -270,6 +296,24 @@ class _Counting:
         if ready is not None:
             return _Chunk(content, None, ready)
         return _Chunk(content, self._need_of(content=content))
+
+
+def _there(page: Iterable[StoredChunk], *, prepended: bool) -> _There:
+    """The chunks whose points stand; the vector of a text with its questions in front is not that of the text."""
+    return {
+        (chunk.document, chunk.content.text): (chunk, not (prepended and None in chunk.reasons))
+        for chunk in page
+        if chunk.stands
+    }
+
+
+def _kept(chunk: _Chunk, there: tuple[StoredChunk, bool] | None) -> _Chunk:
+    if there is None:
+        return chunk
+    stored, keeps_text = there
+    same = chunk.need is not None and chunk.need.key == stored.content_key
+    came = chunk.need is None and chunk.ready == len(stored.reasons)  # with the document, and were divided alike
+    return replace(chunk, keeps_text=keeps_text, reasons=stored.reasons if same or came else ())
 
 
 def _ready(chunks: Iterable[StoredChunk]) -> int:

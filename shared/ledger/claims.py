@@ -201,6 +201,7 @@ _CLAIM_TO_INDEX = f"""
               l.index_name, l.options, d.public_id, d.external_id, v.filename, v.metadata, w.ordinal,
               {_CONTENT} AS content,
               coalesce(d.live_version <> w.version, false) AS hidden,
+              l.followed OR NOT ({states.is_live("l")}) AS of_several_builds,
               w.ready_made,
               coalesce((SELECT t.ready_questions {_OF_CHUNK} AND w.ready_made),
                        (SELECT p.questions FROM completions p WHERE p.content_key = w.content_key AND w.error IS NULL),

@@ -24,14 +24,16 @@ _CHUNKS_EACH = 5
 # Ids are random: those below a bound are a sample.
 _CHUNKS = text(f"""
     SELECT d.external_id, c.ordinal, v.filename, v.media_type, t.content,
-           CASE WHEN c.ready_made THEN coalesce(cardinality(t.ready_questions), 0) END AS ready_questions
+           CASE WHEN c.ready_made THEN coalesce(cardinality(t.ready_questions), 0) END AS ready_questions,
+           c.content_key, c.points_token IS NOT NULL AS stands, coalesce(q.reasons, '{{}}') AS reasons
     FROM documents d
     JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
     CROSS JOIN LATERAL (
-        SELECT c.id, c.version, c.ordinal, c.ready_made FROM chunks c
+        SELECT c.id, c.version, c.ordinal, c.ready_made, c.content_key, c.points_token FROM chunks c
         WHERE c.document_id = d.id AND c.version = d.version AND (d.external_id > :after OR c.ordinal > :ordinal)
         ORDER BY c.ordinal) c
     JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
+    LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
     WHERE d.collection_id = :collection AND {states.exists("d")} AND NOT ({states.is_in(states.TO_PARSE, "d")})
       AND d.external_id >= :after AND (CAST(:below AS uuid) IS NULL OR d.id < :below)
     ORDER BY d.external_id, c.ordinal LIMIT :limit
@@ -151,6 +153,9 @@ def _stored(row: RowMapping) -> StoredChunk:
         media_type=row["media_type"],
         content=ChunkContent.from_json(row["content"]),
         ready_questions=row["ready_questions"],
+        content_key=row["content_key"],
+        stands=row["stands"],
+        reasons=tuple(row["reasons"]),
     )
 
 

@@ -113,6 +113,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         created_at=row["created_at"],
         accepted=tuple(map(AcceptedQuestion, row["accepted_ids"], row["accepted_questions"])),
         lane=row["lane"],
+        of_several_builds=row["of_several_builds"],
         text_only=row["text_only"],
         text_stands=row["text_stands"],
         may_have_points=row["may_have_points"],

@@ -24,6 +24,7 @@ from shared.domain.records import (
     ChunkToIndex,
     DeletableDocument,
     DocumentToParse,
+    EmbeddedChunk,
     Lease,
     NewChunk,
     PaidReply,
@@ -31,7 +32,7 @@ from shared.domain.records import (
 )
 from shared.domain.retry import Dead
 from shared.domain.usage import Cost, Usage
-from shared.ledger import acceptance, claims, costs, feedback, following, rows, versions
+from shared.ledger import acceptance, claims, costs, embedded, feedback, following, rows, versions
 from shared.ledger import statements as sql
 from shared.ledger.database import Collided, Database, again_after_collision
 
@@ -236,6 +237,16 @@ class Work:
         await self._database.settlements_first()
         claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
         return list(map(rows.chunk_to_index, claimed))
+
+    async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
+        """Find chunks with the same texts whose points stand, in other builds and versions of the same documents.
+
+        Only builds of the same embedding and the same collection in Qdrant count.
+
+        Returns:
+            By the chunks' leases; those that have none are missing.
+        """
+        return await embedded.find(self._database, chunks)
 
     async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
         """Record chunks as indexed; return the leases that still held.

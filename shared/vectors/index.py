@@ -33,7 +33,7 @@ from shared.vectors.addresses import IDLE_SECONDS, Addresses
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.groups import group
 from shared.vectors.layout import Layout
-from shared.vectors.points import Point
+from shared.vectors.points import PREPENDED, Point
 from shared.vectors.readiness import Readiness
 from shared.vectors.searches import Search, chunk_search, probe, section_search
 
@@ -106,6 +106,13 @@ class StoredPoint:
     chunk_id: UUID | None
     version: int | None
     hidden: bool
+
+
+class StoredVector(NamedTuple):
+    """What was embedded for a point: its question, or None for the text of a chunk alone; and the vector."""
+
+    question: str | None
+    vector: Vectors
 
 
 class Index:
@@ -390,19 +397,20 @@ class Index:
         vectors = {chunk: hit.vectors["dense"] for chunk, hit in newest.items() if "dense" in hit.vectors}
         return {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in vectors.items()}
 
-    async def text_vectors_of_points(self, name: str, ids: Sequence[str]) -> dict[str, Vectors]:
-        """Return the vectors of chunks' points by point id; none where there is no such collection.
+    async def stored_vectors(self, name: str, ids: Sequence[str]) -> dict[str, StoredVector]:
+        """Return by point id what was embedded, and its vector; none where there is no such collection.
 
-        The ids are made of the chunks' collections, so they name no other's points.
+        The ids are made of the chunks' collections, so they name no other's points. Qdrant returns vectors as they were
+        written, also where searches read quantized ones.
 
         Returns:
-            Each of shape `(dimensions,)` and unit length; points without one are missing.
+            Vectors of shape `(dimensions,)` and unit length; missing are points without one, and points of texts that
+            were embedded with their questions.
         """
         with self._if_there():
-            body = {"ids": ids, "with_payload": False, "with_vector": ["dense"]}
+            body = {"ids": ids, "with_payload": ["question", PREPENDED], "with_vector": ["dense"]}
             points = await self._reads.read(name, "", body)
-            vectors = {str(point["id"]): point.get("vector") or {} for point in points}
-            return {i: np.asarray(v["dense"], dtype=np.float32) for i, v in vectors.items() if "dense" in v}
+            return {str(p["id"]): _stored_vector(p) for p in points if _is_reusable(p)}
         return {}
 
     async def _newest(self, where: VisiblePoints, listed: Search) -> dict[str, Hit]:
@@ -606,6 +614,15 @@ def _deletion(selected: models.Filter) -> models.DeleteOperation:
 
 def _hit(point: Mapping[str, Any]) -> Hit:
     return Hit(str(point["id"]), point["score"], point.get("payload") or {}, point.get("vector") or {})
+
+
+def _is_reusable(point: Mapping[str, Any]) -> bool:
+    return "dense" in (point.get("vector") or {}) and not (point.get("payload") or {}).get(PREPENDED)
+
+
+def _stored_vector(point: Mapping[str, Any]) -> StoredVector:
+    vector = np.asarray(point["vector"]["dense"], dtype=np.float32)
+    return StoredVector((point.get("payload") or {}).get("question"), vector)
 
 
 def _stored(record: models.Record) -> StoredPoint:

@@ -26,6 +26,8 @@ from shared.text.bm25 import document_vector
 from shared.vectors.fields import indexed_values
 from shared.vectors.groups import group
 
+PREPENDED = "prepended"  # of a text's point, whose vector is then no use to who needs that of the text alone
+
 
 def with_questions(text: str, questions: Iterable[str]) -> str:
     """The text to embed for a chunk whose questions are prepended."""
@@ -76,6 +78,8 @@ def points_of(
     text_vector: Vectors | None,
     questions: Sequence[tuple[str, Vectors]],
     accepted: Sequence[tuple[AcceptedQuestion, Vectors]] = (),
+    *,
+    prepended: bool = False,
 ) -> list[Point]:
     """The points of a chunk, of its questions and of the users' questions that it accepted.
 
@@ -85,6 +89,7 @@ def points_of(
         text_vector: shape `(dimensions,)`, unit length; None where the text cannot be embedded: BM25 still finds it.
         questions: the questions that passed, each with its vector, in the order that their ids count.
         accepted: users' questions, each with its vector.
+        prepended: whether the text's vector is that of the text with its questions in front.
     """
     common: dict[str, Any] = {
         "tenant": context.place.tenant,
@@ -100,6 +105,8 @@ def points_of(
         common["hidden"] = True
     chunk, version = context.chunk_id, context.version
     payload = common | {"group": group(context.place, "t")} | _payload(content, context)
+    if prepended:
+        payload[PREPENDED] = True
     of_questions = common | {"group": group(context.place, "q")}
     points = [Point(chunk_point_id(chunk, version), _chunk_vectors(content, text_vector), payload)]
     for ordinal, (text, vector) in enumerate(questions):

@@ -580,7 +580,7 @@ async def test_what_a_dropped_build_has_cost_stays_the_collections(services, lib
     await library.add("A text.", "a.md")
     await work(services)
     before = await services.ledger.costs.sums("default")
-    build = await filled(services)
+    build = await filled(services, questions_per_chunk=2)
     await work(services)
     both = await services.ledger.costs.sums("default")
     await services.ledger.costs.fold()

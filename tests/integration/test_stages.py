@@ -515,7 +515,7 @@ async def test_questions_that_are_prepended_move_the_vector_of_the_text_and_noth
     assert not near(vector, HARBOUR)
 
 
-OWN = {"version", "token"}
+OWN = {"version", "token", "prepended"}
 
 
 def described(stored):

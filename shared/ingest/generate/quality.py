@@ -122,6 +122,7 @@ def _words(text: str) -> Iterator[str]:
 # fall below 0.1, hardly any of people's do. Other models spread their similarities otherwise: no measurement, no floor.
 _FLOORS = {"all-minilm-l6-v2": 0.1}
 _SAME_MEANING = 0.95
+_UNLIKE, _SAME = "unlike its chunk", "means the same as an earlier question"
 
 
 def floor_for(model_name: str) -> float | None:
@@ -163,10 +164,15 @@ def filter_by_similarity(
 def _distance(similarity: float, floor: float | None) -> str | None:
     if floor is None or similarity >= floor:
         return None
-    return f"unlike its chunk (similarity {similarity:.2f}, floor {floor:.2f})"
+    return f"{_UNLIKE} (similarity {similarity:.2f}, floor {floor:.2f})"
 
 
 def _same_meaning(similarities: Vectors) -> str | None:
     if similarities.size and float(similarities.max()) > _SAME_MEANING:
-        return "means the same as an earlier question"
+        return _SAME
     return None
+
+
+def is_of_similarity(reason: str | None) -> bool:
+    """Whether a question was dropped for its vector: it was embedded, and has no point."""
+    return reason is not None and reason.startswith((_UNLIKE, _SAME))

@@ -1,7 +1,8 @@
 """Index: chunks are embedded and written to Qdrant, first by their texts alone, then with their filtered questions.
 
 Nobody waits for a language model to find a text: a chunk whose questions are still to be written goes through twice.
-The second time its text's vector comes from Qdrant. A chunk whose questions are there goes through once.
+The second time its text's vector comes from Qdrant, and so does whatever another build or version of the document has
+(`reuse`). A chunk whose questions are there goes through once.
 
 A batch holds chunks of many documents and collections of one embedding and goes through as one: one round of embedding
 requests, one upsert for each collection, one settlement. `prepend_questions` needs two rounds of embedding: the plain
@@ -25,7 +26,6 @@ import structlog
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Misconfigured, Permanent, Transient
-from shared.domain.ids import chunk_point_id
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
 from shared.domain.places import is_in_space
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, Lease
@@ -35,9 +35,10 @@ from shared.ingest.drain import Stage
 from shared.ingest.generate import FilteredQuestion, filter_by_similarity, filter_by_text
 from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher
+from shared.ingest.index.reuse import stored_vectors
 from shared.ingest.index.writer import PointWriter
 from shared.ledger.work import Work
-from shared.providers.embedding import Embedder, Input, embed_each, pack
+from shared.providers.embedding import Embedder, Input, Prefixes, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.settings import Settings
 from shared.vectors.index import Index
@@ -302,49 +303,21 @@ async def _embed(
         For each chunk, in order: the vector of its text, of each passed question and of each accepted question; an
         error in the place of a vector that the provider refuses.
     """
-    stored, prefixes = await _stored_texts(indexer, chunks), indexer.embedder.prefixes
-    inputs = [
-        [
-            *prefixes.passages([] if c.lease in stored else [c.content.text]),
-            *prefixes.queries(q.text for q in qs if q.passed),
-            *prefixes.queries(accepted.question for accepted in c.accepted),
-        ]
+    questions = [
+        [*(q.text for q in qs if q.passed), *(accepted.question for accepted in c.accepted)]
         for c, qs in zip(chunks, filtered, strict=True)
     ]
-    flat = [(chunk, text) for chunk, texts in zip(chunks, inputs, strict=True) for text in texts]
-    vectors = iter(await _embed_all(indexer, flat, costs))
-    return [
-        [*([stored[c.lease]] if c.lease in stored else []), *islice(vectors, len(texts))]
-        for c, texts in zip(chunks, inputs, strict=True)
-    ]
+    stored = await stored_vectors(indexer.work, indexer.index, list(zip(chunks, questions, strict=True)))
+    wanted = [(c, one) for c, of_chunk in zip(chunks, questions, strict=True) for one in (None, *of_chunk)]
+    prefixes = indexer.embedder.prefixes
+    new = [(c, _input(prefixes, c, one)) for c, one in wanted if (c.lease, one) not in stored]
+    embedded = iter(await _embed_all(indexer, new, costs))
+    found = (stored[c.lease, one] if (c.lease, one) in stored else next(embedded) for c, one in wanted)
+    return [list(islice(found, 1 + len(of_chunk))) for of_chunk in questions]
 
 
-async def _stored_texts(indexer: Indexer, chunks: Sequence[ChunkToIndex]) -> dict[Lease, Vectors]:
-    """The vectors of texts that Qdrant has from an earlier claim: they are paid for.
-
-    The vector of a text with its questions in front is another one: it is of no use to the filter.
-    """
-    of_collections: dict[str, dict[str, Lease]] = {}
-    for chunk in chunks:
-        if chunk.text_stands and not chunk.options.prepend_questions:
-            point = chunk_point_id(chunk.lease.id, chunk.lease.version)
-            of_collections.setdefault(chunk.index_name, {})[point] = chunk.lease
-    found = await asyncio.gather(
-        *(_stored_vectors(indexer, name, list(leases)) for name, leases in of_collections.items())
-    )
-    return {
-        leases[point]: vector
-        for leases, vectors in zip(of_collections.values(), found, strict=True)
-        for point, vector in vectors.items()
-    }
-
-
-async def _stored_vectors(indexer: Indexer, name: str, points: Sequence[str]) -> dict[str, Vectors]:
-    try:
-        return await indexer.index.text_vectors_of_points(name, points)
-    except ForeaskError as error:  # embedded again: a collection that Qdrant refuses holds up no other
-        log.warning("vectors.unread", index=name, points=len(points), reason=error.message)
-        return {}
+def _input(prefixes: Prefixes, chunk: ChunkToIndex, question: str | None) -> Input:
+    return prefixes.passage(chunk.content.text) if question is None else prefixes.query(question)
 
 
 async def _embed_all(
@@ -419,7 +392,8 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
         hidden=chunk.hidden,
     )
     accepted = [(question, vector) for question, vector in judged.accepted if not isinstance(vector, Permanent)]
-    return points_of(chunk.content, context, text_vector, judged.passed, accepted)
+    prepended = judged.prepends and text_vector is not judged.text
+    return points_of(chunk.content, context, text_vector, judged.passed, accepted, prepended=prepended)
 
 
 def _indexed(judged: _FilteredChunk) -> IndexOutcome:

@@ -1,0 +1,93 @@
+"""Vectors that Qdrant has already: of the same text or question in this version, another version or another build.
+
+A vector is taken only where exactly the same was embedded, by the same embedding. Whatever goes wrong on the way costs
+an embedding, and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from shared.domain.errors import ForeaskError
+from shared.domain.ids import accepted_id, accepted_point_id, chunk_point_id, question_point_id
+from shared.domain.records import ChunkToIndex, EmbeddedChunk, Lease
+from shared.domain.vectors import Vectors
+from shared.ledger.work import Work
+from shared.vectors.index import Index, StoredVector
+
+_READ_SECONDS = 5.0  # a Qdrant that is slower costs less where texts are embedded again
+
+Key = tuple[Lease, str | None]
+"""A chunk by its lease, and one of its questions; None: its text."""
+_Points = dict[str, set[Key]]  # which points may have the vectors that are wanted
+
+log = structlog.get_logger()
+
+
+async def stored_vectors(
+    work: Work, index: Index, wanted: Sequence[tuple[ChunkToIndex, Sequence[str]]]
+) -> Mapping[Key, Vectors]:
+    """Return the vectors that Qdrant has of the texts of chunks and of these questions, of shape `(dimensions,)`.
+
+    The ledger is asked for chunks of collections with several builds and for edits, Qdrant once for each of its
+    collections.
+    """
+    embedded = await _embedded(work, [chunk for chunk, _ in wanted if chunk.hidden or chunk.of_several_builds])
+    points: dict[str, _Points] = defaultdict(lambda: defaultdict(set))
+    for chunk, questions in wanted:
+        of_index = points[chunk.index_name]
+        if chunk.text_stands:
+            of_index[chunk_point_id(chunk.lease.id, chunk.lease.version)].add((chunk.lease, None))
+        _add_points(of_index, chunk, questions, embedded.get(chunk.lease, ()))
+    names = [name for name, of_index in points.items() if of_index]
+    found = await asyncio.gather(*(_read(index, name, list(points[name])) for name in names))
+    return {
+        key: stored.vector
+        for name, vectors in zip(names, found, strict=True)
+        for point, stored in vectors.items()
+        for key in points[name][point]
+        if key[1] == stored.question
+    }
+
+
+def _add_points(
+    points: _Points, chunk: ChunkToIndex, questions: Sequence[str], embedded: Sequence[EmbeddedChunk]
+) -> None:
+    """Add the points of the first chunk for the text, and of the first that has it for each question."""
+    missing = set(questions)
+    for place, source in enumerate(embedded):
+        if place == 0 and not chunk.text_stands:
+            points[chunk_point_id(source.id, source.version)].add((chunk.lease, None))
+        for ordinal, question in enumerate(source.questions):
+            if question in missing:
+                missing.remove(question)
+                points[question_point_id(source.id, source.version, ordinal)].add((chunk.lease, question))
+        for accepted in chunk.accepted:
+            point = accepted_point_id(accepted_id(source.id, accepted.question), source.version)
+            points[point].add((chunk.lease, accepted.question))
+
+
+async def _embedded(work: Work, chunks: Sequence[ChunkToIndex]) -> Mapping[Lease, Sequence[EmbeddedChunk]]:
+    if not chunks:
+        return {}
+    try:
+        return await work.find_embedded(chunks)
+    except ForeaskError as error:
+        log.warning("vectors.unknown", chunks=len(chunks), reason=error.message)
+        return {}
+
+
+async def _read(index: Index, name: str, points: Sequence[str]) -> Mapping[str, StoredVector]:
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            return await index.stored_vectors(name, points)
+    except ForeaskError as error:  # a collection that Qdrant refuses holds up no other
+        reason = error.message
+    except TimeoutError:
+        reason = "Qdrant did not answer in time"
+    log.warning("vectors.unread", index=name, points=len(points), reason=reason)
+    return {}

@@ -1,0 +1,228 @@
+"""Vectors that Qdrant has are not paid for again: of another build, of the version before an edit."""
+
+import numpy as np
+import pytest
+from qdrant_client import models
+from sqlalchemy import event, text
+from structlog.testing import capture_logs
+
+from bench.provider import Script, ScriptedEndpoints
+from shared.domain.places import place_of
+from shared.domain.records import CollectionOptions
+from shared.ingest.generate.quality import is_of_similarity
+from shared.ingest.index import reuse
+from tests.api import work
+from tests.conftest import Library
+
+NAME = ("default", "default")
+PROMPT = "Ask what a child would ask about {title}.\nNumber of questions: {count}\n\n{text}"
+SECTIONS = [
+    f"# {name}\n\n" + " ".join(f"{name}{n} is about {name} number {n}." for n in range(20))
+    for name in ("alpha", "beta", "gamma")
+]
+TEXT = "\n\n".join(SECTIONS[:2])
+
+
+async def run(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        result = await connection.execute(text(statement), parameters)
+        return list(result) if result.returns_rows else []
+
+
+async def migrated(services, **options):
+    """Begin a build, fill it and do its work."""
+    builds = services.ledger.builds
+    model = services.settings.embedding_model
+    build = await builds.begin(*NAME, options=CollectionOptions(**options), embedding_model=model)
+    while await builds.fill():
+        pass
+    await work(services)
+    return await builds.get(*NAME, build.number)
+
+
+async def expected(services, build, *, version=1):
+    """How many texts and how many questions of a build an embedding anew takes."""
+    texts = "SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.collection_id = :id"
+    reasons = """
+        SELECT unnest(q.reasons) FROM chunk_questions q JOIN chunks c ON c.id = q.chunk_id AND c.version = q.version
+        JOIN documents d ON d.id = c.document_id WHERE d.collection_id = :id AND c.version = :version"""
+    ((count,),) = await run(services, f"{texts} AND c.version = :version", id=build.id, version=version)
+    judged = [row[0] for row in await run(services, reasons, id=build.id, version=version)]
+    return count, sum(reason is None or is_of_similarity(reason) for reason in judged)
+
+
+async def dropped(services, build):
+    """How many questions were embedded and have no point."""
+    return (await expected(services, build))[1] - len([p for p in await vectors(services, build) if p[0]])
+
+
+async def vectors(services, collection):
+    """What stands in Qdrant of a build: the question or else None, the text, and the vector."""
+    records, _ = await services.index._client.scroll(
+        collection.index_name,
+        scroll_filter=models.Filter(
+            must=[
+                models.FieldCondition(
+                    key="group", match=models.MatchAny(any=[f"{collection.id.hex}/q", f"{collection.id.hex}/t"])
+                )
+            ]
+        ),
+        limit=1_000,
+        with_payload=True,
+        with_vectors=["dense"],
+    )
+    return [(r.payload.get("question"), r.payload.get("text"), r.vector["dense"]) for r in records]
+
+
+async def common(services, build, live):
+    """How many questions of a build the model has written for the live one too, of the same text."""
+    before = {question for question, *_ in await vectors(services, live)}
+    return sum(question in before for question, *_ in await vectors(services, build) if question)
+
+
+async def are_right(services, build):
+    """Whether each point has the vector that the model gives."""
+    model = ScriptedEndpoints(Script())
+    found = await vectors(services, build)
+    return found and all(np.allclose(vector, model.vector(q or t), atol=1e-5) for q, t, vector in found)
+
+
+@pytest.fixture
+async def live(services, library, provider):
+    """A collection of two documents, with the provider's counts begun anew."""
+    await library.add(TEXT, "a.md")
+    await library.add(SECTIONS[2], "b.md")
+    await work(services)
+    provider.reset()
+    return await library.collection()
+
+
+def embedded(provider):
+    return provider.stats()["embedded_inputs"]
+
+
+async def test_a_new_prompt_embeds_new_questions_alone(services, live, provider):
+    options = CollectionOptions(prompt=PROMPT)
+    estimate = await services.estimator.estimate_rebuild(live, options, live.embedding_model)
+    elsewhere = await services.estimator.estimate_rebuild(live, options, "another")
+    build = await migrated(services, prompt=PROMPT)
+
+    texts, questions = await expected(services, build)
+    assert texts == 3
+    assert embedded(provider) == questions - await common(services, build, live) > 0
+    assert estimate.embeddings == elsewhere.embeddings - texts
+    assert await are_right(services, build)
+    assert (await services.ledger.builds.differences(build)).none
+
+
+async def test_an_equal_build_embeds_nothing(services, live, provider):
+    estimate = await services.estimator.estimate_rebuild(live, live.options, live.embedding_model)
+    build = await migrated(services)
+
+    assert embedded(provider) == estimate.embeddings == await dropped(services, live)
+    assert await are_right(services, build)
+    assert sorted(map(str, await vectors(services, build))) == sorted(map(str, await vectors(services, live)))
+
+
+async def test_a_second_attempt_embeds_what_the_live_build_lacks(services, live, provider):
+    build = await migrated(services, prompt=PROMPT)
+    await services.ledger.builds.drop(*NAME, build.number)
+    await services.index.delete_build(place_of(build.index_name, build.tenant, build.id))
+    calls = provider.stats()["calls"]
+    before = embedded(provider)
+
+    again = await migrated(services, prompt=PROMPT)
+
+    assert provider.stats()["calls"] == calls
+    questions = (await expected(services, again))[1]
+    assert embedded(provider) - before == questions - await common(services, again, live)
+    assert await are_right(services, again)
+
+
+@pytest.mark.parametrize("column", ["embedding_model", "index_name", "tenant"])
+async def test_nothing_is_taken_from_another_embedding_or_tenant(services, live, provider, column):
+    build = await services.ledger.builds.begin(
+        *NAME, options=live.options, embedding_model=services.settings.embedding_model
+    )
+    while await services.ledger.builds.fill():
+        pass
+    await run(services, f"UPDATE collections SET {column} = 'another' WHERE id = :id", id=live.id)
+    await work(services)
+
+    assert embedded(provider) == sum(await expected(services, build))
+
+
+async def test_an_equal_document_of_another_tenant_is_embedded(services, live, provider):
+    other = Library(services, "other")
+    await other.add(TEXT, "a.md")
+    await work(services)
+    assert embedded(provider) == sum(await expected(services, await other.collection()))
+
+
+async def test_an_edit_embeds_what_is_new(services, library, live, provider):
+    edited = f"{SECTIONS[0]}\n\n{SECTIONS[1].replace('about', 'before')}"
+    await library.add(edited, "a.md")
+    await work(services)
+
+    texts, questions = await expected(services, live, version=2)
+    ((kept,),) = await run(
+        services,
+        "SELECT sum(questions_passed) FROM chunks WHERE version = 2 AND id IN (SELECT id FROM chunks WHERE version = 2"
+        " AND ordinal = 0)",
+    )
+    assert texts == 2
+    assert embedded(provider) == texts + questions - 1 - kept
+    assert await are_right(services, live)
+
+
+async def test_points_that_are_gone_are_embedded_anew(services, live, provider):
+    await services.index.delete_build(live.place)
+    build = await migrated(services)
+
+    assert embedded(provider) == sum(await expected(services, build))
+    assert await are_right(services, build)
+
+
+async def test_a_qdrant_that_is_slow_costs_embeddings_alone(services, live, provider, monkeypatch):
+    monkeypatch.setattr(reuse, "_READ_SECONDS", 0.0)
+    with capture_logs() as logs:
+        build = await migrated(services)
+
+    assert {"Qdrant did not answer in time"} == {log["reason"] for log in logs if log["event"] == "vectors.unread"}
+    assert embedded(provider) == sum(await expected(services, build))
+    assert await are_right(services, build)
+
+
+async def test_a_text_that_was_embedded_with_questions_is_embedded_by_itself(services, library, provider):
+    model = services.settings.embedding_model
+    ensure = services.ledger.collections.ensure
+    await ensure(*NAME, embedding_model=model, options=CollectionOptions(prepend_questions=True))
+    await library.add(TEXT, "a.md")
+    await work(services)
+    live = await library.collection()
+    assert not await are_right(services, live)
+    before = embedded(provider)
+
+    estimate = await services.estimator.estimate_rebuild(live, CollectionOptions(), model)
+    build = await migrated(services)
+
+    assert embedded(provider) - before == estimate.embeddings == 2 + await dropped(services, build)
+    assert await are_right(services, build)
+
+
+async def test_uploads_to_a_collection_of_one_build_ask_nothing(services, library, provider):
+    statements = []
+    engine = services.database.engine.sync_engine
+
+    def note(connection, cursor, statement, *_):
+        statements.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        await library.add(TEXT, "a.md")
+        await work(services)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+    assert not [statement for statement in statements if "o.public_id = d.public_id AND" in statement]
+    assert embedded(provider) > 0
