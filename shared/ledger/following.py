@@ -8,10 +8,10 @@ of a document meet at its row in the live build, and writers before a switch nev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.ledger import states, versions
@@ -23,11 +23,22 @@ _BUILDS = text(f"""
     ORDER BY {states.is_live()} DESC, build
 """)
 
-# Keep the builds of a collection as they are until the transaction ends.
-_HOLD = text(f"""
-    SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name ORDER BY {states.is_live()} DESC, build
-    FOR KEY SHARE
-""")
+_OF_NAME = "SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name"
+
+# Find a collection.
+_EXISTS = text(_OF_NAME)
+
+# Lock the live build of a collection, for who changes which there are; return none if it was replaced meanwhile.
+_LOCK_LIVE = text(f"{_OF_NAME} AND {states.is_live()} FOR UPDATE")
+
+# Lock all builds of a collection.
+_LOCK_ALL = text(f"{_OF_NAME} ORDER BY build FOR UPDATE")
+
+# Keep the live build of a collection as it is; return none if it was replaced meanwhile.
+_HOLD_LIVE = text(f"{_OF_NAME} AND {states.is_live()} FOR KEY SHARE")
+
+# Keep all builds of a collection as they are.
+_HOLD_ALL = text(f"{_OF_NAME} ORDER BY build FOR KEY SHARE")
 
 # Give a build the documents that it lacks, with the versions that queries see: the newest one may come to nothing. The
 # build's work on them is behind that of uploads.
@@ -126,9 +137,32 @@ async def follow_everywhere(connection: AsyncConnection, document_ids: Sequence[
         await connection.execute(DELETE_ACCEPTED, {"ids": deleted})
 
 
+async def lock(connection: AsyncConnection, tenant: str, name: str) -> None:
+    """Lock the builds of a collection until the transaction ends: nobody writes a document meanwhile."""
+    await _live_first(connection, _LOCK_LIVE, _LOCK_ALL, {"tenant": tenant, "name": name})
+
+
 async def hold(connection: AsyncConnection, tenant: str, name: str) -> None:
     """Keep the builds of a collection as they are until the transaction ends."""
-    await connection.execute(_HOLD, {"tenant": tenant, "name": name})
+    await _live_first(connection, _HOLD_LIVE, _HOLD_ALL, {"tenant": tenant, "name": name})
+
+
+async def _live_first(
+    connection: AsyncConnection, live: TextClause, every: TextClause, parameters: Mapping[str, str]
+) -> None:
+    """Lock the live build of a collection, then the others.
+
+    A build that a switch replaces while its lock is waited for is let go again: else two who wait, each with a build
+    that was live, would wait for each other.
+    """
+    while True:
+        async with connection.begin_nested() as savepoint:
+            if (await connection.execute(live, parameters)).all():
+                break
+            await savepoint.rollback()
+        if not (await connection.execute(_EXISTS, parameters)).all():
+            return
+    await connection.execute(every, parameters)
 
 
 async def builds_of(connection: AsyncConnection, tenant: str, name: str) -> list[RowMapping]:
