@@ -271,6 +271,7 @@ class Builds:
         async with self._database.begin() as connection:
             row = _require(await _locked(connection, tenant, name), number, BuildState.FOLLOWING, BuildState.LIVE)
             if row["build_state"] != BuildState.LIVE:
+                await following.come_to_newest(connection, row["id"])
                 await connection.execute(_SWITCH_FROM, {"tenant": tenant, "name": name})
                 row = (await connection.execute(_SWITCH_TO, {"id": row["id"]})).mappings().one()
                 await connection.execute(_MARK_FOLLOWED, {"tenant": tenant, "name": name})

@@ -432,6 +432,24 @@ async def test_a_rollback_finds_what_came_since(services, library, provider):
     assert await same(services, await services.ledger.builds.get(*NAME, 2))
 
 
+@pytest.mark.parametrize("parsed", [True, False])
+async def test_a_switch_to_a_build_that_is_behind_loses_no_edit(services, library, provider, parsed):
+    """The build has to show first what queries see; the edit is in the build before alone."""
+    await library.add("The harbour opens at seven.", "a.md")
+    await worked_off(services)
+    build = await filled(services)
+    if parsed:
+        await work(services, "parse")
+    await library.add("The harbour opens at nine.", "a.md")
+    assert (await services.ledger.builds.differences(build)).stale == ["a.md"]
+
+    await services.ledger.builds.switch(*NAME, build.number)
+    await worked_off(services)
+
+    assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at nine."]
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
 async def test_only_a_whole_build_is_switched_to(services, library):
     await library.add("A text.", "a.md")
     build = await begun(services)
