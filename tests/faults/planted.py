@@ -38,6 +38,8 @@ QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
 BUILDS = "tests/faults/test_builds.py::test_killed_at_each_step_of_a_build"
+BUILDS_INSIDE = "tests/faults/test_builds.py::test_killed_inside_a_slice_a_switch_and_a_drop"
+ONE_BUILD = "tests/integration/test_migrate.py::test_a_query_is_answered_by_one_build_whenever_another_becomes_live"
 LEFT = (
     "tests/integration/test_interleavings.py::"
     "test_a_document_whose_worker_died_before_it_was_finished_is_finished_later"
@@ -213,6 +215,32 @@ BUGS = (
         BUILDS,
         "shared/maintenance/cleanup.py",
         (("await self.index.delete_build(build.place)", "pass"),),
+    ),
+    Bug(
+        "two switches at once do not wait for each other",
+        BUILDS_INSIDE,
+        "shared/ledger/following.py",
+        (
+            ("AND {states.is_live()} FOR UPDATE", "AND {states.is_live()}"),
+            ("ORDER BY build FOR UPDATE", "ORDER BY build"),
+        ),
+    ),
+    Bug(
+        "a query is embedded by another embedding than its build",
+        ONE_BUILD,
+        "shared/query/retrieve/retriever.py",
+        (
+            (
+                "embedder = self._embedders.of(search.collection.embedding_model)",
+                "embedder = self._embedders.of(self._embedders.names[0])",
+            ),
+        ),
+    ),
+    Bug(
+        "a query is logged in the build that is live when it ends",
+        ONE_BUILD,
+        "api/routes/queries.py",
+        (("query_log.record(collection, ", "query_log.record(await collection_cache.find(tenant, body.collection), "),),
     ),
     Bug(
         "a build that comes to an edit over what is seen stays behind it",
