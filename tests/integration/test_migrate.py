@@ -17,7 +17,7 @@ from shared.providers.batching import BatchingEmbedder
 from shared.services import build
 from shared.settings import Embedding
 from shared.vectors.index import Index
-from tests.api import application, serving, work
+from tests.api import application, calling, serving, work
 from tests.pages import commands_of, foreask_beside, settings_of
 
 PAGE = "migrate.md"
@@ -346,6 +346,14 @@ async def test_a_calibration_that_a_switch_overtakes_brings_no_build_back(two, b
 
     assert await found(two, "Tell me of beta7.") == ANSWER
     assert await answering(both) == 2
+
+
+async def test_a_server_that_lacks_its_embedding_switches_to_no_build(two, services, settings):
+    async with calling(settings, services) as another:
+        reply = await another.post(f"{BUILDS}/2/switch", json={"despite": True})
+
+    assert (reply.status_code, "'other'" in reply.json()["detail"]) == (409, True)
+    assert await found(two, "Tell me of beta7.") == ANSWER
 
 
 async def test_what_the_ledger_said_late_is_not_remembered_for_longer(services, library, monkeypatch):
