@@ -19,6 +19,9 @@ _MOST = 10_000
 class CollectionCache:
     """The ledger's collections, each remembered for a few seconds. Absent collections are not remembered.
 
+    The seconds begin before the ledger is asked, however long its answer takes: a build that was dropped must not be
+    found here when its points go.
+
     Args:
         collections: the ledger's.
         embeddings: those that the settings describe. A collection of another one is refused until they do.
@@ -37,7 +40,7 @@ class CollectionCache:
         self._embeddings = embeddings
         self._default = default
         self._now = now
-        self._entries: dict[tuple[str, str], tuple[float, Collection]] = {}
+        self._entries: dict[tuple[str, str], tuple[float, Collection | None]] = {}  # when the ledger was asked
 
     async def ensure(self, tenant: str, name: str) -> Collection:
         """Return the collection, and make it if it is absent.
@@ -47,8 +50,9 @@ class CollectionCache:
         """
         collection = self._cached(tenant, name)
         if collection is None:
+            asked = self._now()
             collection = await self._collections.ensure(tenant, name, embedding_model=self._default)
-            self.remember(collection)
+            self._remember(collection, asked)
         return require_served(collection, self._embeddings)
 
     async def find(self, tenant: str, name: str) -> Collection | None:
@@ -59,20 +63,27 @@ class CollectionCache:
         """
         collection = self._cached(tenant, name)
         if collection is None:
+            asked = self._now()
             collection = await self._collections.find(tenant, name)
             if collection is None:
                 return None
-            self.remember(collection)
+            self._remember(collection, asked)
         return require_served(collection, self._embeddings)
 
-    def remember(self, collection: Collection) -> None:
+    def forget(self, tenant: str, name: str) -> None:
+        """Ask the ledger again: the collection has changed. An answer that is under way may not know it yet."""
+        self._entries[tenant, name] = (self._now(), None)
+
+    def _remember(self, collection: Collection, asked: float) -> None:
         if len(self._entries) >= _MOST:
             self._entries.clear()
-        self._entries[collection.tenant, collection.name] = (self._now() + _SECONDS, collection)
+        key = (collection.tenant, collection.name)
+        if asked >= self._entries.get(key, (asked,))[0]:
+            self._entries[key] = (asked, collection)
 
     def _cached(self, tenant: str, name: str) -> Collection | None:
-        until, collection = self._entries.get((tenant, name), (0.0, None))
-        return collection if until > self._now() else None
+        asked, collection = self._entries.get((tenant, name), (0.0, None))
+        return collection if self._now() < asked + _SECONDS else None
 
 
 def require_served(collection: Collection, embeddings: Mapping[str, Embedding]) -> Collection:

@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
+from api.collection_cache import require_served
 from api.deps import CollectionCacheDep, ServicesDep
 from api.http.auth import Tenant
 from api.http.bodies import read_json
@@ -114,8 +115,9 @@ async def switch(  # noqa: PLR0917  each is a dependency
     build = await services.ledger.builds.get(tenant, name, number)
     if not (body.despite or build.live_until or (build.gate or {}).get("open")):
         raise Conflict(f"The gate of build {number} is not open: POST …/builds/{number}/gate says why.")
+    require_served(await services.ledger.builds.collection(build), services.embeddings)
     switched = await services.ledger.builds.switch(tenant, name, number)
-    collection_cache.remember(await services.ledger.collections.get(tenant, name))
+    collection_cache.forget(tenant, name)
     return JsonReply(await _view(switched, services))
 
 

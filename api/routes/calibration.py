@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.collection_cache import require_served
 from api.deps import CollectionCacheDep, ServicesDep
 from api.http.auth import Tenant
 from api.http.bodies import read_json
@@ -39,7 +40,7 @@ async def calibrate(
     model, by which scores are put on one scale. No language model is called.
     """
     body = await read_json(request, CalibrateBody, _MAX_BYTES)
-    collection = await collection_cache.find(tenant, name) or await services.ledger.collections.get(tenant, name)
+    collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
     if body.questions is None:
         if collection.is_labelled:
             raise Conflict(f"'{name}' is calibrated by labelled questions: DELETE its calibration first.")
@@ -48,7 +49,7 @@ async def calibrate(
         relevant = await _relevant(body.questions, collection, services)
         questions = [labelled.question for labelled in body.questions]
         changed = await services.calibrator.calibrate_labelled(collection, list(zip(questions, relevant, strict=True)))
-    collection_cache.remember(changed)
+    collection_cache.forget(tenant, name)  # not what was calibrated: another build may be live by now
     return JsonReply(CalibrationView(**(changed.calibration or {})))
 
 
@@ -58,7 +59,8 @@ async def forget(
 ) -> Response:
     """Go back to equal weights."""
     collection = await services.ledger.collections.get(tenant, name)
-    collection_cache.remember(await services.ledger.calibrations.save(collection, None, replace_labelled=True))
+    await services.ledger.calibrations.save(collection, None, replace_labelled=True)
+    collection_cache.forget(tenant, name)
     return Response(status_code=204)
 
 

@@ -84,7 +84,7 @@ async def put(
         options=_options(change),
         replace_embedding=chosen is not None,
     )
-    collection_cache.remember(collection)
+    collection_cache.forget(tenant, name)
     (view,) = await _views(tenant, [collection], services)
     return JsonReply(view, 200 if before else 201)
 
@@ -92,14 +92,12 @@ async def put(
 @router.post(
     "/{name}/reindex", status_code=202, response_model=ReindexReply, responses=problems(401, 404, 409, 422, 503)
 )
-async def reindex(
-    name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
-) -> Response:
+async def reindex(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
     """Parse every document anew, generate its questions and index it. Until then queries see the document as it was.
 
     Questions of an unchanged chunk, prompt and model are reused: the language model is called for the others alone.
     """
-    collection = await collection_cache.find(tenant, name) or await services.ledger.collections.get(tenant, name)
+    collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
     documents = await services.ledger.documents.reindex(collection)
     services.wakeups.wake("parse")
     return JsonReply(ReindexReply(documents=documents), 202)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -74,10 +74,14 @@ class BuildDifferences:
         orphaned: the live build lacks them.
     """
 
-    missing: Sequence[str]
-    stale: Sequence[str]
-    orphaned: Sequence[str]
+    missing: list[str]
+    stale: list[str]
+    orphaned: list[str]
+
+    @property
+    def kinds(self) -> tuple[list[str], list[str], list[str]]:
+        return self.missing, self.stale, self.orphaned
 
     @property
     def none(self) -> bool:
-        return not (self.missing or self.stale or self.orphaned)
+        return not any(self.kinds)

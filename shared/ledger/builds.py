@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from shared.domain.builds import Build, BuildDifferences, BuildProgress, BuildState
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import Collection, CollectionOptions, DocumentState
-from shared.ledger import following, states, tallies, versions
+from shared.ledger import comparison, following, states, tallies, versions
 from shared.ledger.collections import Collections, collection_of, options_json, options_of
 from shared.ledger.database import Database, again_after_collision
 
@@ -27,11 +27,6 @@ _SLICE = 500  # documents of one transaction: a twentieth of a second
 _MOST_OPEN = 2_000  # documents of a build in work: others of the tenant must not wait behind a whole corpus
 _STILL_IN_MIND = timedelta(minutes=1)  # caches of the API remember a collection for 5 s, and a query takes some more
 _MOST_BUILDS = 3  # beside those that are being dropped: the live one, one before it and one to come
-
-# Lock the builds of a collection, for who changes which there are.
-_LOCK = text(f"""
-    SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name ORDER BY {states.is_live()} DESC, build FOR UPDATE
-""")
 
 # List the builds of a collection in order of their numbers.
 _LIST = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name ORDER BY build")
@@ -91,9 +86,10 @@ _FILLED_UNTIL = text("UPDATE collections SET filled_until = :until WHERE id = :i
 # End the fill of a build: it has every document.
 _END_FILL = text(f"UPDATE collections SET filled_until = NULL, {states.END_FILL.sets()} WHERE id = :id")
 
-# Take the place of the live build away: queries that have it in mind may still come for a while.
+# Take the place of the live build away: queries that have it in mind may still come for a while. The transaction may
+# have waited for its locks.
 _SWITCH_FROM = text(f"""
-    UPDATE collections SET {states.SWITCH_FROM.sets()}, live_until = now()
+    UPDATE collections SET {states.SWITCH_FROM.sets()}, live_until = clock_timestamp()
     WHERE tenant = :tenant AND name = :name AND {states.is_live()}
 """)
 
@@ -162,29 +158,6 @@ _COUNTS = text(f"""
 """)
 
 _IN_WORK = frozenset((*states.TO_PARSE, *states.OPEN_DOCUMENTS))
-
-_NEWEST = f"""
-    SELECT d.external_id, d.public_id, v.upload
-    FROM documents d JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
-    WHERE {states.exists("d")}"""
-
-# List documents that one build has and the other lacks.
-_LACKED = text(f"""
-    SELECT d.external_id FROM documents d
-    WHERE d.collection_id = :one AND {states.exists("d")}
-      AND NOT EXISTS (SELECT 1 FROM documents o WHERE o.collection_id = :other AND o.external_id = d.external_id
-                                                  AND {states.exists("o")})
-    ORDER BY d.external_id LIMIT :limit
-""")
-
-# List documents of which two builds have other content.
-_STALE = text(f"""
-    SELECT b.external_id
-    FROM ({_NEWEST} AND d.collection_id = :one) b JOIN ({_NEWEST} AND d.collection_id = :other) l
-      ON l.external_id = b.external_id
-    WHERE (b.upload, b.public_id) <> (l.upload, l.public_id)
-    ORDER BY b.external_id LIMIT :limit
-""")
 
 
 class Builds:
@@ -298,6 +271,7 @@ class Builds:
         async with self._database.begin() as connection:
             row = _require(await _locked(connection, tenant, name), number, BuildState.FOLLOWING, BuildState.LIVE)
             if row["build_state"] != BuildState.LIVE:
+                await following.come_to_newest(connection, row["id"])
                 await connection.execute(_SWITCH_FROM, {"tenant": tenant, "name": name})
                 row = (await connection.execute(_SWITCH_TO, {"id": row["id"]})).mappings().one()
                 await connection.execute(_MARK_FOLLOWED, {"tenant": tenant, "name": name})
@@ -337,7 +311,7 @@ class Builds:
         return BuildProgress(sum(documents.values()), documents, sum(counts[live].values()))
 
     async def differences(self, build: Build, limit: int = 100) -> BuildDifferences:
-        """Compare the documents of a build with those of the live one.
+        """Compare the documents of a build with those of the live one, in slices: each document at one moment.
 
         Returns:
             At most `limit` external ids of each kind; none where the build can take the live one's place.
@@ -345,11 +319,11 @@ class Builds:
         async with self._database.begin() as connection:
             rows = await connection.execute(_LIST, {"tenant": build.tenant, "name": build.name})
             live = next(row["id"] for row in rows.mappings() if row["build_state"] == BuildState.LIVE)
-            this = {"one": build.id, "other": live, "limit": limit}
-            missing = (await connection.execute(_LACKED, this | {"one": live, "other": build.id})).scalars().all()
-            stale = (await connection.execute(_STALE, this)).scalars().all()
-            orphaned = (await connection.execute(_LACKED, this)).scalars().all()
-        return BuildDifferences(missing, stale, orphaned)
+        found = BuildDifferences([], [], [])
+        async for part in comparison.slices(self._database, live, build.id):
+            for names, more in zip(found.kinds, (part.missing, part.stale, part.orphaned), strict=True):
+                names.extend(more[: limit - len(names)])
+        return found
 
     @again_after_collision
     async def fill(self) -> bool:
@@ -380,6 +354,7 @@ class Builds:
         async with self._database.begin() as connection:
             return [build_of(row) for row in (await connection.execute(_LIST_EMPTIED, {"after": after})).mappings()]
 
+    @again_after_collision
     async def forget(self, build: Build) -> None:
         """Delete the row of a build whose documents and points are gone; what it has cost stays the collection's."""
         async with self._database.begin() as connection:
@@ -388,6 +363,7 @@ class Builds:
             parameters = {"tenant": build.tenant, "id": build.id, "live": live}
             await connection.execute(_BEAR_CHANGES, {"id": build.id, "live": live})
             await connection.execute(_BEAR_COSTS, parameters)
+            await tallies.forget(connection, build.tenant, build.id)
             await connection.execute(_FORGET, {"id": build.id})
 
 
@@ -440,7 +416,7 @@ def build_of(row: RowMapping) -> Build:
 async def _locked(connection: AsyncConnection, tenant: str, name: str) -> Sequence[RowMapping]:
     """Lock the builds of a collection, so that nobody writes a document meanwhile."""
     parameters = {"tenant": tenant, "name": name}
-    await connection.execute(_LOCK, parameters)
+    await following.lock(connection, tenant, name)
     rows = (await connection.execute(_LIST, parameters)).mappings().all()  # one may have begun while this waited
     if not rows:
         raise _no_collection(name)

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, fields
 from uuid import UUID
 
 from sqlalchemy import text
 
-from shared.domain.records import DocumentState
-from shared.ledger import states
+from shared.ledger import comparison, states
 from shared.ledger.database import Database
 
 _LOGGED = 10_000  # entries of the log in which questions of a collection are looked for
-
-# Compare two builds document by document. A document differs where the newest versions have other content.
-_COMPARE = text(f"""
-    WITH live AS (
-        SELECT d.external_id, d.state, d.live_version, v.content_hash FROM documents d
-        JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
-        WHERE d.collection_id = :live AND {states.exists("d")}
-    ), build AS (
-        SELECT d.external_id, d.state, d.live_version, v.content_hash FROM documents d
-        JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
-        WHERE d.collection_id = :build AND {states.exists("d")}
-    )
-    SELECT count(*) AS documents,
-           count(*) FILTER (WHERE b.external_id IS NULL) AS missing,
-           count(*) FILTER (WHERE l.content_hash <> b.content_hash) AS stale,
-           count(*) FILTER (WHERE l.external_id IS NULL) AS orphaned,
-           count(*) FILTER (WHERE b.live_version IS NULL AND l.live_version IS NOT NULL
-                                  AND b.state <> '{DocumentState.FAILED}') AS unindexed,
-           count(*) FILTER (WHERE b.state = '{DocumentState.FAILED}'
-                                  AND l.state IS DISTINCT FROM '{DocumentState.FAILED}') AS failed,
-           count(*) FILTER (WHERE b.state = '{DocumentState.DEGRADED}'
-                                  AND l.state = '{DocumentState.READY}') AS degraded
-    FROM live l FULL JOIN build b ON b.external_id = l.external_id
-""")
 
 # List users' accepted questions with the documents that answer them, the newest first.
 _ACCEPTED = text(f"""
@@ -81,10 +57,19 @@ class Evidence:
         self._database = database
 
     async def compare(self, live: UUID, build: UUID) -> DocumentComparison:
-        """Compare the documents of two builds; both are read at one moment."""
-        async with self._database.begin() as connection:
-            row = (await connection.execute(_COMPARE, {"live": live, "build": build})).mappings().one()
-        return DocumentComparison(**row)
+        """Compare the documents of two builds, in slices: each document at one moment."""
+        counts: Counter[str] = Counter()
+        async for part in comparison.slices(self._database, live, build):
+            counts.update(
+                documents=part.documents,
+                missing=len(part.missing),
+                stale=len(part.stale),
+                orphaned=len(part.orphaned),
+                unindexed=part.unindexed,
+                failed=part.failed,
+                degraded=part.degraded,
+            )
+        return DocumentComparison(**{each.name: counts[each.name] for each in fields(DocumentComparison)})
 
     async def accepted(self, collection_id: UUID, limit: int) -> list[tuple[str, list[str]]]:
         """Return accepted questions, the newest first, with the external ids of the documents that answer them."""

@@ -8,10 +8,10 @@ of a document meet at its row in the live build, and writers before a switch nev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import RowMapping, text
+from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.ledger import states, versions
@@ -23,11 +23,22 @@ _BUILDS = text(f"""
     ORDER BY {states.is_live()} DESC, build
 """)
 
-# Keep the builds of a collection as they are until the transaction ends.
-_HOLD = text(f"""
-    SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name ORDER BY {states.is_live()} DESC, build
-    FOR KEY SHARE
-""")
+_OF_NAME = "SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name"
+
+# Find a collection.
+_EXISTS = text(_OF_NAME)
+
+# Lock the live build of a collection, for who changes which there are; return none if it was replaced meanwhile.
+_LOCK_LIVE = text(f"{_OF_NAME} AND {states.is_live()} FOR UPDATE")
+
+# Lock all builds of a collection.
+_LOCK_ALL = text(f"{_OF_NAME} ORDER BY build FOR UPDATE")
+
+# Keep the live build of a collection as it is; return none if it was replaced meanwhile.
+_HOLD_LIVE = text(f"{_OF_NAME} AND {states.is_live()} FOR KEY SHARE")
+
+# Keep all builds of a collection as they are.
+_HOLD_ALL = text(f"{_OF_NAME} ORDER BY build FOR KEY SHARE")
 
 # Give a build the documents that it lacks, with the versions that queries see: the newest one may come to nothing. The
 # build's work on them is behind that of uploads.
@@ -57,7 +68,7 @@ _LOCK_COPIES = text(f"""
 """)
 
 # Find the versions that documents of other builds are to have next, where these are not their newest ones: that which
-# queries see of the live build, unless they have shown it or failed at it, then the newest.
+# queries see of the live build, unless they have shown it or failed at it, then the newest; or the newest at once.
 _BEHIND = text(f"""
     SELECT o.id, d.id AS source, d.public_id, w.version, w.version = d.version AS newest
     FROM documents o JOIN collections b ON b.id = o.collection_id
@@ -67,7 +78,7 @@ _BEHIND = text(f"""
     LEFT JOIN document_versions ol ON ol.document_id = o.id AND ol.version = o.live_version
     LEFT JOIN document_versions dl ON dl.document_id = d.id AND dl.version = d.live_version
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN dl.upload IS NOT NULL AND ol.upload IS DISTINCT FROM dl.upload
+        SELECT CASE WHEN NOT CAST(:newest AS boolean) AND dl.upload IS NOT NULL AND ol.upload IS DISTINCT FROM dl.upload
                          AND NOT ({states.has_failed("o")} AND ov.upload = dl.upload)
                THEN d.live_version ELSE d.version END AS version) w
     JOIN document_versions v ON v.document_id = d.id AND v.version = w.version
@@ -75,6 +86,21 @@ _BEHIND = text(f"""
       AND {states.build_is_in(states.FOLLOWERS, "b")} AND {states.is_live("l")}
       AND (v.upload, d.public_id) <> (ov.upload, o.public_id)
 """)
+
+# List documents in work of a build whose newest content is not that of the live one.
+_LAGGING = text(f"""
+    SELECT o.id
+    FROM documents o JOIN document_versions ov ON ov.document_id = o.id AND ov.version = o.version
+    JOIN collections b ON b.id = o.collection_id
+    JOIN collections l ON l.tenant = b.tenant AND l.name = b.name AND {states.is_live("l")}
+    JOIN documents d ON d.collection_id = l.id AND d.external_id = o.external_id
+    JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+    WHERE o.collection_id = :build AND {states.is_in((*states.TO_PARSE, *states.OPEN_DOCUMENTS), "o")}
+      AND {states.exists("d")} AND (v.upload, d.public_id) <> (ov.upload, o.public_id)
+""")
+
+# Lock documents in the order in which others lock them.
+_LOCK_DOCUMENTS = text("SELECT id FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR UPDATE")
 
 # Begin the next versions of documents with the content of these versions of the live build's.
 _REPLACE = text(f"""
@@ -126,9 +152,32 @@ async def follow_everywhere(connection: AsyncConnection, document_ids: Sequence[
         await connection.execute(DELETE_ACCEPTED, {"ids": deleted})
 
 
+async def lock(connection: AsyncConnection, tenant: str, name: str) -> None:
+    """Lock the builds of a collection until the transaction ends: nobody writes a document meanwhile."""
+    await _live_first(connection, _LOCK_LIVE, _LOCK_ALL, {"tenant": tenant, "name": name})
+
+
 async def hold(connection: AsyncConnection, tenant: str, name: str) -> None:
     """Keep the builds of a collection as they are until the transaction ends."""
-    await connection.execute(_HOLD, {"tenant": tenant, "name": name})
+    await _live_first(connection, _HOLD_LIVE, _HOLD_ALL, {"tenant": tenant, "name": name})
+
+
+async def _live_first(
+    connection: AsyncConnection, live: TextClause, every: TextClause, parameters: Mapping[str, str]
+) -> None:
+    """Lock the live build of a collection, then the others.
+
+    A build that a switch replaces while its lock is waited for is let go again: else two who wait, each with a build
+    that was live, would wait for each other.
+    """
+    while True:
+        async with connection.begin_nested() as savepoint:
+            if (await connection.execute(live, parameters)).all():
+                break
+            await savepoint.rollback()
+        if not (await connection.execute(_EXISTS, parameters)).all():
+            return
+    await connection.execute(every, parameters)
 
 
 async def builds_of(connection: AsyncConnection, tenant: str, name: str) -> list[RowMapping]:
@@ -146,13 +195,27 @@ async def follow(connection: AsyncConnection, build_id: UUID, document_ids: Sequ
     await catch_up(connection, (await connection.execute(_LOCK_COPIES, parameters)).scalars().all())
 
 
-async def catch_up(connection: AsyncConnection, copies: Sequence[UUID], *, failed: bool = False) -> None:
+async def come_to_newest(connection: AsyncConnection, build_id: UUID) -> None:
+    """Begin the newest versions of documents of a build that is to be live; all builds must be locked.
+
+    Those that had to show first what queries see come to the newest at once: once live they follow nobody who has it.
+    """
+    lagging = (await connection.execute(_LAGGING, {"build": build_id})).scalars().all()
+    if lagging:
+        await connection.execute(_LOCK_DOCUMENTS, {"ids": lagging})
+        await catch_up(connection, lagging, newest=True)
+
+
+async def catch_up(
+    connection: AsyncConnection, copies: Sequence[UUID], *, failed: bool = False, newest: bool = False
+) -> None:
     """Begin the versions that locked documents of other builds are to have next; others are left alone.
 
     A document comes to the newest version over the one that queries see: where the newest one fails, both builds show
-    the same. With `failed` documents failed just now: they go on to the newest version alone.
+    the same. With `newest` it comes to that at once. With `failed` documents failed just now: they go on to the newest
+    version alone.
     """
-    behind = (await connection.execute(_BEHIND, {"copies": list(copies)})).all()
+    behind = (await connection.execute(_BEHIND, {"copies": list(copies), "newest": newest})).all()
     if failed:
         behind = [row for row in behind if row.newest]
     if not behind:

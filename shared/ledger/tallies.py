@@ -7,8 +7,10 @@ rows of its own, which the scheduler adds up later: transactions that change the
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.ledger.database import Database
 
@@ -45,6 +47,11 @@ _FOLD = text("""
 """)
 
 
+# Delete what is counted of the documents of a build that has none left: the sums are 0.
+_FORGET_CHANGES = text("DELETE FROM tally_changes WHERE tenant = :tenant AND counted = 'documents' AND part = :part")
+_FORGET = text("DELETE FROM tallies WHERE tenant = :tenant AND counted = 'documents' AND part = :part")
+
+
 class Tallies:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -54,3 +61,10 @@ class Tallies:
         async with self._database.begin() as connection:
             folded: int = (await connection.execute(_FOLD, {"age": age, "limit": _SLICE})).scalar_one()
         return folded == _SLICE
+
+
+async def forget(connection: AsyncConnection, tenant: str, build: UUID) -> None:
+    """Delete the tallies of a build whose documents are gone. Changes go first, as where they are added up."""
+    parameters = {"tenant": tenant, "part": str(build)}
+    await connection.execute(_FORGET_CHANGES, parameters)
+    await connection.execute(_FORGET, parameters)

@@ -8,7 +8,6 @@ build's.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -133,6 +132,8 @@ class Gate:
     async def _calibrated(self, build: Collection, live: Collection) -> Collection:
         """The build with a baseline similarity of its own model; with the live one's weights where people chose those.
 
+        Both are stored: after a switch queries are answered as they were tried.
+
         Scores of two embedding models are on one scale only where each is measured.
         """
         if build.calibration is None:
@@ -141,8 +142,9 @@ class Gate:
             except InvalidInput:  # it has too few questions
                 return build
         if live.is_labelled and not build.is_labelled and build.calibration is not None:
-            weights = dataclasses.asdict(live.weights)
-            build = dataclasses.replace(build, calibration={**build.calibration, "weights": weights})
+            own = {name: build.calibration[name] for name in ("baseline_similarity", "chunks")}
+            chosen = {**(live.calibration or {}), **own}
+            build = await self.ledger.calibrations.save(build, chosen, replace_labelled=True)
         return build
 
     async def _quality(

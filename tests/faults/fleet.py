@@ -32,6 +32,8 @@ _HELD = """
     SELECT count(*) FROM chunks WHERE state = 'generating' AND leased_by LIKE '%:' || $1::text
 """
 
+_WAITING = "SELECT count(*) FROM pg_stat_activity WHERE $1::int = ANY(pg_blocking_pids(pid))"
+
 
 @dataclass(frozen=True)
 class Job:
@@ -250,8 +252,8 @@ class Fleet(Deployment):
         raise AssertionError(f"{otherwise} in {timeout:g} s\n{self.logs()}")
 
     def started(self, name: str) -> int:
-        """How often a worker came up."""
-        return self.log(name).count("worker.started")
+        """How often a worker came up, or a scheduler was elected."""
+        return self.log(name).count("scheduler.elected" if name.startswith("scheduler") else "worker.started")
 
     def log(self, name: str) -> str:
         path = self.data_dir / "logs" / f"{name}.log"
@@ -260,6 +262,22 @@ class Fleet(Deployment):
     def query(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
         """Ask the ledger itself, past the proxy."""
         return asyncio.run(_query(self._url("FOREASK_DATABASE_URL"), statement, *arguments))
+
+    @contextmanager
+    def holding(self, statement: str, *arguments: object) -> Iterator[Callable[[], None]]:
+        """Execute a statement and hold what it locks; give what waits until somebody waits for that.
+
+        At the end of the block nothing of the statement remains.
+        """
+        with asyncio.Runner() as runner:
+            connection = runner.run(asyncpg.connect(self._url("FOREASK_DATABASE_URL"), timeout=5))
+            pid = connection.get_server_pid()
+            try:
+                runner.run(connection.execute("BEGIN"))
+                runner.run(connection.fetch(statement, *arguments))
+                yield lambda: self.wait_until(lambda: self.query(_WAITING, pid)[0]["count"] > 0, "nobody waits")
+            finally:
+                runner.run(connection.close())
 
     def report(self, link: str) -> dict[str, int]:
         assert self.proxy is not None

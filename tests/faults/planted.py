@@ -38,6 +38,7 @@ QDRANT = "tests/faults/test_qdrant_fails.py::"
 LEDGER = "tests/faults/test_ledger_fails.py::"
 DOCUMENTS = "tests/faults/test_documents_change.py::"
 BUILDS = "tests/faults/test_builds.py::test_killed_at_each_step_of_a_build"
+ONE_BUILD = "tests/integration/test_migrate.py::test_a_query_is_answered_by_one_build_whenever_another_becomes_live"
 LEFT = (
     "tests/integration/test_interleavings.py::"
     "test_a_document_whose_worker_died_before_it_was_finished_is_finished_later"
@@ -213,6 +214,38 @@ BUGS = (
         BUILDS,
         "shared/maintenance/cleanup.py",
         (("await self.index.delete_build(build.place)", "pass"),),
+    ),
+    Bug(
+        "two switches at once do not wait for each other",
+        "tests/integration/test_builds.py::test_two_switches_at_once_leave_one_live_build",
+        "shared/ledger/following.py",
+        (
+            ("AND {states.is_live()} FOR UPDATE", "AND {states.is_live()}"),
+            ("ORDER BY build FOR UPDATE", "ORDER BY build"),
+        ),
+    ),
+    Bug(
+        "a switch leaves an edit in the build before",
+        "tests/integration/test_builds.py::test_a_switch_to_a_build_that_is_behind_loses_no_edit[True]",
+        "shared/ledger/builds.py",
+        (("await following.come_to_newest(connection, ", "(lambda *_: None)(connection, "),),
+    ),
+    Bug(
+        "a query is embedded by another embedding than its build",
+        ONE_BUILD,
+        "shared/query/retrieve/retriever.py",
+        (
+            (
+                "embedder = self._embedders.of(search.collection.embedding_model)",
+                "embedder = self._embedders.of(self._embedders.names[0])",
+            ),
+        ),
+    ),
+    Bug(
+        "a query is logged in the build that is live when it ends",
+        ONE_BUILD,
+        "api/routes/queries.py",
+        (("query_log.record(collection, ", "query_log.record(await collection_cache.find(tenant, body.collection), "),),
     ),
     Bug(
         "a build that comes to an edit over what is seen stays behind it",

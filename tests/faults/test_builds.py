@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import httpx
 
 from shared.domain.builds import Build, BuildDifferences
 from shared.domain.places import IndexNames, place_of
@@ -12,13 +15,34 @@ from shared.domain.records import CollectionOptions
 from shared.ledger.builds import Builds
 from shared.ledger.collections import Collections
 from shared.ledger.database import Database
-from tests.faults.fleet import CREW, Fleet
-from tests.faults.scenario import Scenario
+from tests.faults.fleet import CREW, Fleet, Job
+from tests.faults.scenario import Scenario, section
+
+ROUNDS = 5  # of two switches at once
 
 PLACES = "SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1"
 AT_REST = """
     SELECT count(*) AS open FROM documents d JOIN collections l ON l.id = d.collection_id
     WHERE l.name = $1 AND d.state NOT IN ('ready', 'degraded', 'failed')
+"""
+
+COPIED = """
+    SELECT count(*) FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE l.name = $1 AND l.build_state <> 'live' AND d.state <> 'deleting'
+"""
+# Lock the n-th document of a build.
+HOLD = """
+    SELECT 1 FROM documents WHERE id = (
+        SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
+        WHERE l.name = $1 AND l.build = $2 ORDER BY d.external_id OFFSET $3 LIMIT 1)
+    FOR UPDATE
+"""
+# Write the n-th document of the live build to another one, and do not say so yet.
+HINDER = """
+    INSERT INTO documents (id, public_id, tenant, collection_id, external_id, state)
+    SELECT gen_random_uuid(), gen_random_uuid(), 'default', b.id, d.external_id, 'queued'
+    FROM documents d JOIN collections l ON l.id = d.collection_id JOIN collections b ON b.name = l.name AND b.build = $2
+    WHERE l.name = $1 AND l.build_state = 'live' ORDER BY d.external_id OFFSET $3 LIMIT 1
 """
 
 
@@ -68,6 +92,19 @@ class BuildsOfScenario:
     def numbers(self) -> list[int]:
         return [build.number for build in self.do("list", "default", self._name)]
 
+    def post(self, number: int, what: str) -> httpx.Response:
+        path = f"/v1/collections/{self._name}/builds/{number}/{what}"
+        return self._fleet.client.post(path, json={"despite": True})
+
+    def copied(self) -> int:
+        """How many documents are in builds that are not live."""
+        (row,) = self._fleet.query(COPIED, self._name)
+        return int(row["count"])
+
+    def live(self) -> list[int]:
+        """The numbers of the live builds: one."""
+        return [build.number for build in self.do("list", "default", self._name) if build.state == "live"]
+
     def at_rest(self) -> bool:
         return bool(self._fleet.query(AT_REST, self._name)[0]["open"] == 0)
 
@@ -113,6 +150,74 @@ def test_killed_at_each_step_of_a_build(fleet, provider, begin, scale):
     row = scenario.judge(note=f"{scenario.deaths()} deaths")
     assert fleet.stored_points(place_of(**dropped)) == {}
     assert row.calls - row.paid_twice == 5 * scale.documents + edits
+
+
+def test_killed_inside_a_slice_a_switch_and_a_drop(fleet, provider, begin):
+    scenario = begin("20b", "kill -9 inside a fill, a switch and a drop")
+    scenario.hand_in(scenario.corpus(10, sections=1))
+    scenario.settle()
+    builds = BuildsOfScenario(fleet, scenario)
+    fleet.replace({"scheduler-1": Job("tests.faults.slices", ("2",))}, for_good=True)
+
+    def kill_scheduler() -> None:
+        fleet.kill("scheduler-1")
+        fleet.query("UPDATE deployment SET scheduler_until = now()")  # its lease of five seconds
+
+    with fleet.holding(HOLD, scenario.collection, 1, 3) as wait:
+        builds.begin()
+        wait()  # the second slice has found its documents
+        kill_scheduler()
+        assert builds.copied() == 2
+    with fleet.holding(HINDER, scenario.collection, 2, 9) as wait:
+        wait()  # the last slice has written one of its two documents
+        kill_scheduler()
+        assert builds.copied() == 8
+    fleet.wait_until(lambda: builds.state(2) == "following", "the build was not filled")
+    fleet.wait_until(builds.at_rest, "the build did not come to rest")
+
+    with ThreadPoolExecutor(2) as pool:
+        _kill_a_switch(fleet, scenario, builds, pool)
+        _switch_both_ways(builds, pool)
+    builds.switch(2)
+    scenario.update({name: scenario.documents[name] for name in sorted(scenario.documents)[:2]}, changed=1, version=2)
+    scenario.hand_in({f"{scenario.mark}-new.md": [section(f"{scenario.mark}_77_0_1")]})
+    builds.switch(1)  # back, while these are in work
+    fleet.wait_until(builds.at_rest, "the builds did not come to rest")
+    assert builds.differences(2).none
+
+    (dropped,) = [row for row in fleet.query(PLACES, scenario.collection) if not _is_live(fleet, row)]
+    with fleet.holding(HOLD, scenario.collection, 2, 1) as wait:
+        builds.drop(2)
+        wait()
+        kill_scheduler()
+    fleet.wait_until(lambda: builds.numbers() == [1], "the build was not dropped")
+
+    scenario.settle(swept=True)
+    row = scenario.judge(note=f"{scenario.deaths()} deaths, {2 * ROUNDS} switches at once")
+    assert fleet.stored_points(place_of(**dropped)) == {}
+    assert row.calls - row.paid_twice == 10 + 2 + 1
+
+
+def _kill_a_switch(fleet: Fleet, scenario: Scenario, builds: BuildsOfScenario, pool: ThreadPoolExecutor) -> None:
+    """Kill the API while its switch waits for an upload; the client asks again."""
+    with fleet.holding("SELECT 1 FROM collections WHERE name = $1 FOR KEY SHARE", scenario.collection) as wait:
+        reply = pool.submit(builds.post, 2, "switch")
+        wait()
+        fleet.kill("api")
+        assert isinstance(reply.exception(), httpx.HTTPError)
+    fleet.wait_until(fleet.accepts, "the API did not come back")
+    assert builds.live() == [1]
+    assert builds.post(2, "switch").status_code == 200
+    assert builds.live() == [2]
+
+
+def _switch_both_ways(builds: BuildsOfScenario, pool: ThreadPoolExecutor) -> None:
+    """Switch to both builds at once, again and again: both are answered, and one build is live at every moment."""
+    for _ in range(ROUNDS):
+        replies = [pool.submit(builds.post, number, "switch") for number in (1, 2)]
+        while not all(reply.done() for reply in replies):
+            assert len(builds.live()) == 1
+        assert [reply.result().status_code for reply in replies] == [200, 200]
 
 
 def _is_live(fleet: Fleet, place: dict[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """Another build of a collection is filled beside the live one, follows it, and takes its place."""
 
 import asyncio
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -11,6 +12,7 @@ from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import CollectionOptions
 from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.acceptance import mirror
+from shared.ledger.builds import Builds
 from shared.ledger.dead_letters import Choice
 from shared.ledger.query_log import QueryLogEntry
 from shared.query.retrieve import Query
@@ -156,9 +158,12 @@ async def test_two_begin_at_once_and_one_does(services, library):
     assert sorted(type(result).__name__ for result in results) == ["Build", "Conflict", "Conflict", "Conflict"]
 
 
-async def test_what_a_build_lacks_is_told(services, library):
+@pytest.mark.parametrize("slice_", [1, 2, 1_000])
+async def test_what_a_build_lacks_is_told(services, library, monkeypatch, slice_):
+    monkeypatch.setattr("shared.ledger.comparison._SLICE", slice_)
     await library.add("Missing.", "a.md")
     await library.add("Stale.", "b.md")
+    await library.add("The same.", "d.md")
     build = await filled(services)
     await run(services, "DELETE FROM documents WHERE collection_id = :id AND external_id = 'a.md'", id=build.id)
     await run(
@@ -179,6 +184,7 @@ async def test_what_a_build_lacks_is_told(services, library):
     found = await services.ledger.builds.differences(build)
 
     assert (found.missing, found.stale, found.orphaned) == (["a.md"], ["b.md"], ["c.md"])
+    assert (await services.ledger.builds.differences(build, limit=0)).none
 
 
 # --- follow ---
@@ -426,6 +432,24 @@ async def test_a_rollback_finds_what_came_since(services, library, provider):
     assert await same(services, await services.ledger.builds.get(*NAME, 2))
 
 
+@pytest.mark.parametrize("parsed", [True, False])
+async def test_a_switch_to_a_build_that_is_behind_loses_no_edit(services, library, provider, parsed):
+    """The build has to show first what queries see; the edit is in the build before alone."""
+    await library.add("The harbour opens at seven.", "a.md")
+    await worked_off(services)
+    build = await filled(services)
+    if parsed:
+        await work(services, "parse")
+    await library.add("The harbour opens at nine.", "a.md")
+    assert (await services.ledger.builds.differences(build)).stale == ["a.md"]
+
+    await services.ledger.builds.switch(*NAME, build.number)
+    await worked_off(services)
+
+    assert [c.text for c in await searched(services, library, "harbour")] == ["The harbour opens at nine."]
+    assert await same(services, await services.ledger.builds.get(*NAME, 1))
+
+
 async def test_only_a_whole_build_is_switched_to(services, library):
     await library.add("A text.", "a.md")
     build = await begun(services)
@@ -446,6 +470,53 @@ async def test_two_switches_at_once_leave_one_live_build(services, library):
 
     states = [b.state for b in await services.ledger.builds.list(*NAME)]
     assert sorted(states) == ["following", "following", "live"]
+
+
+async def waiting(services, count):
+    """Wait until so many transactions wait for locks."""
+    statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    while (await run(services, statement))[0][0] < count:
+        await asyncio.sleep(0.01)
+
+
+async def test_two_switches_behind_a_third_do_not_wait_for_each_other(services, library):
+    """The first has waited for a build that is not live any more; it must hold nothing that the second one needs."""
+    await library.add("A text.", "a.md")
+    builds, switch = services.ledger.builds, Builds.switch.__wrapped__
+    await builds.switch(*NAME, (await filled(services)).number)
+    await filled(services)
+
+    async with services.database.engine.connect() as third, services.database.engine.connect() as upload:
+        await third.execute(
+            text("UPDATE collections SET build_state = 'following', live_until = now() WHERE build = 2")
+        )
+        await third.execute(text("UPDATE collections SET build_state = 'live' WHERE build = 3"))
+        first = asyncio.create_task(switch(builds, *NAME, 1))
+        await waiting(services, 1)
+        await upload.execute(text("SELECT 1 FROM collections WHERE build = 1 FOR KEY SHARE"))
+        await third.commit()
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(switch(builds, *NAME, 2))
+        await waiting(services, 2)
+        await upload.rollback()
+    await asyncio.gather(first, second)
+
+    states = [b.state for b in await builds.list(*NAME)]
+    assert sorted(states) == ["following", "following", "live"]
+
+
+async def test_a_build_counts_as_seen_until_its_switch_has_waited_for_all_locks(services, library):
+    await library.add("A text.", "a.md")
+    build = await filled(services)
+    ((before,),) = await run(services, "SELECT clock_timestamp()")
+
+    await blocked(
+        services,
+        "SELECT 1 FROM collections FOR KEY SHARE",
+        lambda: services.ledger.builds.switch(*NAME, build.number),
+    )
+
+    assert (await services.ledger.builds.get(*NAME, 1)).live_until - before > timedelta(seconds=0.15)
 
 
 async def test_an_upload_that_knows_the_build_before_a_switch_reaches_both(services, library, provider):
@@ -513,11 +584,16 @@ async def test_nothing_of_a_dropped_build_remains(services, library, provider):
     build = await filled(services)
     await work(services)
     assert await services.index.count_points(build.place)
+    await services.ledger.tallies.fold(timedelta())
 
     await services.ledger.builds.drop(*NAME, build.number)
     await cleaned(services)
 
     assert await services.index.count_points(build.place) == 0
+    tallied = "SELECT part FROM {} WHERE counted = 'documents'"
+    assert await run(services, f"{tallied.format('tallies')} UNION {tallied.format('tally_changes')}") == [
+        (str((await services.ledger.collections.get(*NAME)).id),)
+    ]
     assert [b.number for b in await services.ledger.builds.list(*NAME)] == [1]
     live = await services.ledger.collections.get(*NAME)
     for table in ("documents", "spent_by_day"):

@@ -1,9 +1,7 @@
 """The page on bulk loads, followed: its commands against a server, and what they say."""
 
-import asyncio
 import gzip
 import re
-import sys
 from pathlib import Path
 
 import orjson
@@ -11,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli import estimates, main
+from cli import estimates
 from tests.api import serving, work
+from tests.pages import commands_of, foreask_beside
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "bulk-load.md"
-COMMANDS = re.findall(r"^    (foreask ingest .+)$", PAGE.read_text(), re.MULTILINE)
+COMMANDS = commands_of("bulk-load.md")
 
 
 @pytest.fixture
@@ -29,24 +27,7 @@ async def server(services, settings, provider, tmp_path, monkeypatch):
 @pytest.fixture
 def foreask(services, server, capsys, monkeypatch):
     """Run a command beside workers that do what is due; return its exit code and what it said."""
-
-    async def run(command):
-        monkeypatch.setattr(sys, "argv", command.split())
-        running = asyncio.create_task(asyncio.to_thread(_exit_code))
-        while not running.done():
-            await work(services)
-            await asyncio.sleep(0.05)
-        out, err = capsys.readouterr()
-        return await running, out + err
-
-    return run
-
-
-def _exit_code():
-    try:
-        main.run()
-    except SystemExit as ended:
-        return ended.code
+    return foreask_beside(lambda: work(services), capsys, monkeypatch)
 
 
 def write(name, rows, compress=bytes):

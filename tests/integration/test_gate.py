@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from shared.domain.errors import Refused
 from shared.domain.ids import chunk_point_id
-from shared.domain.records import CollectionOptions
+from shared.domain.records import CollectionOptions, Weights
 from shared.maintenance import gate as gates
 from shared.maintenance.gate import Gate, GateReport
 from shared.query.retrieve import Query
@@ -106,7 +106,25 @@ async def test_a_shuffled_embedder_is_stopped(services, fill, gate):
     assert [reason.partition(":")[0] for reason in report.reasons] == ["The build finds less, by more than chance"]
 
 
-async def test_a_build_that_lacks_documents_or_has_older_ones_is_stopped(services, fill, gate):
+async def test_weights_that_people_chose_are_tried_and_stay_after_a_switch(services, fill, gate):
+    build = await fill()
+    live = await services.ledger.collections.get(*NAME)
+    chosen = {"questions": 3.0, "text": 1.0, "bm25": 0.0}
+    calibration = {"weights": chosen, "source": "labelled", "baseline_similarity": 0.9, "chunks": 1}
+    await services.ledger.calibrations.save(live, calibration, replace_labelled=True)
+
+    await report_of(gate, build, LABELLED)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    now = await services.ledger.collections.get(*NAME)
+    assert (now.id, now.weights, now.is_labelled) == (build.id, Weights(**chosen), True)
+    assert now.baseline_similarity < 0.9
+    assert now.calibration["chunks"] == DOCUMENTS
+
+
+@pytest.mark.parametrize("slice_", [7, 1_000])
+async def test_a_build_that_lacks_documents_or_has_older_ones_is_stopped(services, fill, gate, monkeypatch, slice_):
+    monkeypatch.setattr("shared.ledger.comparison._SLICE", slice_)
     build = await fill()
     live = await services.ledger.collections.get(*NAME)
     delete = "DELETE FROM documents WHERE collection_id = :c AND external_id = :e"

@@ -1,25 +1,37 @@
 """A collection goes to another embedding model, over HTTP and from the command line."""
 
-import asyncio
-import sys
+import time
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
+from pydantic import TypeAdapter
+from sqlalchemy import text
 
-from cli import main
+from api.collection_cache import CollectionCache
+from shared.ledger.calibrations import Calibrations
+from shared.ledger.collections import Collections
+from shared.ledger.query_log import QueryLog
+from shared.providers.batching import BatchingEmbedder
 from shared.services import build
 from shared.settings import Embedding
-from tests.api import serving, work
+from shared.vectors.index import Index
+from tests.api import application, calling, serving, work
+from tests.pages import commands_of, foreask_beside, settings_of
 
+PAGE = "migrate.md"
 BUILDS = "/v1/collections/default/builds"
 DOCUMENTS = 32
 
 
 @pytest.fixture
 async def both(settings, services, provider):
-    """Services with two embeddings."""
+    """Services with two embeddings beside the usual one: the page describes one of them."""
+    (described,) = settings_of(PAGE, "How do I migrate a collection?").values()
+    described = described.replace("http://…/v1", provider.url)
     named = {"other": Embedding(model="scripted-other", dimensions=512)}
+    named |= TypeAdapter(dict[str, Embedding]).validate_json(described)
     async with build("all", settings.model_copy(update={"embeddings": named})) as built:
         built.ledger.collections._index_names.prefix = services.ledger.collections._index_names.prefix
         yield built
@@ -42,8 +54,9 @@ async def filled(server, both):
     return server
 
 
-async def upload(server, number, text):
-    body = {"external_id": f"{number}.md", "text": text, "questions": [f"Which beta{number} was recorded?"]}
+async def upload(server, number, text, collection="default"):
+    questions = [f"Which beta{number} was recorded?"]
+    body = {"collection": collection, "external_id": f"{number}.md", "text": text, "questions": questions}
     (await server.post("/v1/documents", json=body)).raise_for_status()
 
 
@@ -53,32 +66,16 @@ async def do_all(both):
     await work(both)
 
 
-async def found(server, question):
-    reply = (await server.post("/v1/retrieve", json={"question": question, "top_k": 1})).raise_for_status()
+async def found(server, question, collection="default"):
+    body = {"question": question, "top_k": 1, "collection": collection}
+    reply = (await server.post("/v1/retrieve", json=body)).raise_for_status()
     return [(chunk["external_id"], chunk["text"]) for chunk in reply.json()["chunks"]]
 
 
 @pytest.fixture
 def foreask(both, filled, capsys, monkeypatch):
     """Run a command beside workers and the scheduler; return its exit code and what it said."""
-
-    async def run(command):
-        monkeypatch.setattr(sys, "argv", command.split())
-        running = asyncio.create_task(asyncio.to_thread(_exit_code))
-        while not running.done():
-            await do_all(both)
-            await asyncio.sleep(0.05)
-        out, err = capsys.readouterr()
-        return await running, out + err
-
-    return run
-
-
-def _exit_code():
-    try:
-        main.run()
-    except SystemExit as ended:
-        return ended.code
+    return foreask_beside(lambda: do_all(both), capsys, monkeypatch)
 
 
 def label(path):
@@ -186,3 +183,190 @@ async def test_a_command_without_a_change_follows_what_is_under_way(foreask, fil
     code, said = await foreask("foreask migrate default")
     assert code in (0, None), said
     assert "default is answered by build 2" in said
+
+
+# --- the page ---
+
+
+@pytest.fixture
+async def handbook(filled, both):
+    """The collection of the page, with labelled questions."""
+    for number in range(DOCUMENTS):
+        await upload(filled, number, f"The keeper wrote of alpha{number}.", "handbook")
+    await work(both)
+    label("labelled.jsonl")
+
+
+async def states(server):
+    """The builds of the collection of the page, and what each is."""
+    builds = (await server.get("/v1/collections/handbook/builds")).raise_for_status().json()["items"]
+    return {each["build"]: each["state"] for each in builds}
+
+
+async def test_the_page_migrates_a_collection_and_goes_back(foreask, filled, handbook, provider):
+    (migrate,) = commands_of(PAGE, "How do I migrate a collection?")[:1]
+    rollback, drop = commands_of(PAGE, "How do I go back?")
+    provider.reset()
+
+    code, said = await foreask(f"{migrate} --yes")
+    assert code == 0, said
+    assert await states(filled) == {1: "following", 2: "live"}
+    assert (await filled.get("/v1/collections/handbook")).json()["embedding_model"] == "e5"
+    assert provider.stats()["calls"] == 0
+
+    assert (await foreask(rollback))[0] == 0
+    assert await states(filled) == {1: "live", 2: "following"}
+    assert await found(filled, "Tell me of beta7.", "handbook") == [("7.md", "The keeper wrote of alpha7.")]
+    assert "The build 1 is live" in (await foreask(drop))[1]
+    await filled.post("/v1/collections/handbook/builds/2/switch", json={})
+    assert (await foreask(drop))[0] == 0
+    assert await states(filled) == {1: "dropping", 2: "live"}
+
+
+async def test_the_page_stops_a_migration_and_tries_the_gate_by_hand(foreask, filled, handbook):
+    (await filled.post("/v1/collections/handbook/builds", json={"embedding": "e5"})).raise_for_status()
+    listed, pause, resume, gate, switch, drop = commands_of(PAGE, "How do I stop a migration")[:6]
+
+    async def nothing():
+        return
+
+    assert "filling" in (await foreask(listed, nothing))[1]
+    assert (await foreask(pause, nothing))[0] == 0
+    assert await states(filled) == {1: "live", 2: "paused"}
+    assert (await foreask(resume, nothing))[0] == 0
+    code, said = await foreask("foreask migrate handbook --despite")  # as the page says: it follows the build again
+    assert code == 0, said
+    (await filled.post("/v1/collections/handbook/builds/1/switch", json={})).raise_for_status()
+    for command in (gate, switch):
+        code, said = await foreask(command)
+        assert code == 0, said
+    assert await states(filled) == {1: "following", 2: "live"}
+    (await filled.post("/v1/collections/handbook/builds/1/switch", json={})).raise_for_status()
+    assert (await foreask(drop))[0] == 0
+    assert await states(filled) == {1: "live", 2: "dropping"}
+
+
+# --- one build answers a query ---
+
+
+def once(monkeypatch, owner, name, action, *, after=False):
+    """Do something before or after the next call of a method of the product."""
+    original, due = getattr(owner, name), [action]
+
+    async def method(*arguments, **named):
+        if after:
+            result = await original(*arguments, **named)
+        if due:
+            await due.pop()()
+        return result if after else await original(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, method)
+
+
+async def answering(both):
+    """The number of the build in which the newest query was answered, by its log and by the chunks that it returned."""
+    statement = """
+        SELECT l.build, b.build FROM (SELECT * FROM queries ORDER BY created_at DESC LIMIT 1) q
+        JOIN collections l ON l.id = q.collection_id
+        JOIN chunks c ON c.id = ANY(q.chunk_ids) JOIN documents d ON d.id = c.document_id
+        JOIN collections b ON b.id = d.collection_id"""
+    async with both.database.begin() as connection:
+        ((logged, found),) = {tuple(row) for row in await connection.execute(text(statement))}
+    assert logged == found
+    return found
+
+
+@pytest.fixture
+async def two(filled, both):
+    """A collection of two builds with vectors of different sizes; the first one is live."""
+    (await filled.post(BUILDS, json={"embedding": "other"})).raise_for_status()
+    await do_all(both)
+    return filled
+
+
+ANSWER = [("7.md", "The keeper wrote of alpha7.")]
+
+
+async def test_a_query_is_answered_by_one_build_whenever_another_becomes_live(two, both, monkeypatch):
+    live = 1
+    moments = (
+        (Collections, "find", True),
+        (BatchingEmbedder, "embed", False),
+        (Index, "search", False),
+        (Index, "chunk_payloads", False),
+        (QueryLog, "append", False),
+    )
+    for owner, name, after in moments:
+        other = 3 - live
+
+        async def switch(number=other):
+            (await two.post(f"{BUILDS}/{number}/switch", json={"despite": True})).raise_for_status()
+
+        await two.delete("/v1/collections/default/calibration")  # the API asks the ledger again
+        with monkeypatch.context() as patch:
+            once(patch, owner, name, switch, after=after)
+            assert await found(two, "Tell me of beta7.") == ANSWER, name
+        assert await answering(both) == live, name
+        assert await found(two, "Tell me of beta7.") == ANSWER, name
+        assert await answering(both) == other, name
+        live = other
+
+
+async def test_another_api_answers_by_the_build_before_until_its_seconds_are_over(two, both):
+    app = application(both.settings, both)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as another,
+    ):
+        assert await found(another, "Tell me of beta7.") == ANSWER
+        (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+        await upload(two, 7, "Nobody wrote of it.")
+        await work(both)
+        (await two.delete(f"{BUILDS}/1")).raise_for_status()
+        await both.cleaner.clean()
+
+        assert await found(another, "Tell me of beta7.") == [("7.md", "Nobody wrote of it.")]
+        assert await answering(both) == 1
+        app.state.collection_cache._now = lambda: time.monotonic() + 5
+        async with both.database.begin() as connection:
+            await connection.execute(text("UPDATE collections SET live_until = live_until - interval '61 seconds'"))
+        while await both.ledger.builds.delete_documents():
+            pass
+        assert await found(another, "Tell me of beta7.") == [("7.md", "Nobody wrote of it.")]
+        assert await answering(both) == 2
+
+
+async def test_a_calibration_that_a_switch_overtakes_brings_no_build_back(two, both, monkeypatch):
+    async def switch():
+        (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+
+    once(monkeypatch, Calibrations, "save", switch)
+    (await two.post("/v1/collections/default/calibration", json={})).raise_for_status()
+
+    assert await found(two, "Tell me of beta7.") == ANSWER
+    assert await answering(both) == 2
+
+
+async def test_a_server_that_lacks_its_embedding_switches_to_no_build(two, services, settings):
+    async with calling(settings, services) as another:
+        reply = await another.post(f"{BUILDS}/2/switch", json={"despite": True})
+
+    assert (reply.status_code, "'other'" in reply.json()["detail"]) == (409, True)
+    assert await found(two, "Tell me of beta7.") == ANSWER
+
+
+async def test_what_the_ledger_said_late_is_not_remembered_for_longer(services, library, monkeypatch):
+    now = [100.0]
+    await library.collection()
+    cache = CollectionCache(
+        services.ledger.collections, services.embeddings, services.settings.embedding_model, lambda: now[0]
+    )
+
+    async def late():
+        now[0] += 60
+
+    once(monkeypatch, Collections, "find", late, after=True)
+    await cache.find("default", "default")
+
+    assert cache._cached("default", "default") is None

@@ -1,9 +1,7 @@
 """Documents whose bytes are in an object store, from their upload until they are found; and the page that says how."""
 
 import asyncio
-import re
 from dataclasses import replace
-from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -17,8 +15,8 @@ from shared.settings import load
 from shared.storage.opening import open_uploads
 from tests.api import as_tenant, calling, with_keys, work
 from tests.faults.proxy import Fault, Link
+from tests.pages import settings_of
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "object-store.md"
 LAMP = b"# Lamp\n\nThe lamp burns."
 
 
@@ -175,8 +173,7 @@ async def test_a_folder_has_no_addresses(services, settings):
 
 
 async def test_what_the_page_says_of_another_server_works(services, settings, s3, bucket, monkeypatch):
-    for line in settings_of("How do I use MinIO"):
-        name, _, value = line.partition("=")
+    for name, value in settings_of("object-store.md", "How do I use MinIO").items():
         monkeypatch.setenv(
             name,
             value.replace("s3://my-bucket/foreask", bucket).replace("http://minio:9000", s3.url).replace("…", "key"),
@@ -199,14 +196,6 @@ async def test_what_the_page_says_of_moving_works(services, stored, settings, s3
     async with calling(settings, stored) as client:
         await work(stored)
         assert await found(client) == ["lamp.md"]
-
-
-def settings_of(question):
-    """The lines of settings under a question of the page."""
-    (section,) = re.findall(rf"^## {question}[^\n]*\n(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    lines = re.findall(r"^    (FOREASK_\w+=.*)$", section, re.MULTILINE)
-    assert lines
-    return lines
 
 
 HELD_OR_TRIED = text("SELECT 1 FROM documents WHERE leased_by IS NOT NULL OR attempts > 0")

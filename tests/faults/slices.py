@@ -1,0 +1,12 @@
+"""A real scheduler that fills and empties builds by few documents at a time: `python -m tests.faults.slices COUNT`."""
+
+from __future__ import annotations
+
+import sys
+
+import shared.ledger.builds
+from workers.__main__ import main
+
+if __name__ == "__main__":
+    shared.ledger.builds._SLICE = int(sys.argv[1])
+    main("scheduler")
