@@ -1,6 +1,7 @@
 """The gate opens for a build that is equal, and stays closed for one that lacks something or finds less."""
 
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
@@ -56,15 +57,18 @@ class Refusing(Shuffled):
 def fill(services, library):
     """Index documents, begin a build, and fill it by an indexer."""
 
-    async def fill(indexer=services.indexer):
+    async def fill(indexer=None):
         for number in range(DOCUMENTS):
             await library.add(text_of(number), f"{number}.md", questions=[question_of(number)])
         await work(services)
         builds, model = services.ledger.builds, services.settings.embedding_model
         build = await builds.begin(*NAME, options=CollectionOptions(), embedding_model=model)
+        if indexer is not None:  # in a collection of Qdrant of its own, where no vectors of the live build are
+            elsewhere = f"test-{uuid4().hex}-{services.indexer.space}"
+            await run(services, "UPDATE collections SET index_name = :name WHERE id = :id", name=elsewhere, id=build.id)
         while await builds.fill():
             pass
-        await work(replace(services, indexers={model: indexer}))
+        await work(replace(services, indexers={model: indexer or services.indexer}))
         return await builds.get(*NAME, build.number)
 
     return fill
