@@ -216,8 +216,8 @@ BUGS = (
         (("await self.index.delete_build(build.place)", "pass"),),
     ),
     Bug(
-        "two switches at once do not wait for each other",
-        "tests/integration/test_builds.py::test_two_switches_at_once_leave_one_live_build",
+        "a switch waits neither for an upload nor for another switch",
+        "tests/integration/test_builds.py::test_a_build_counts_as_seen_until_its_switch_has_waited_for_all_locks",
         "shared/ledger/following.py",
         (
             ("AND {states.is_live()} FOR UPDATE", "AND {states.is_live()}"),
