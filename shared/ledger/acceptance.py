@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.accepted import plain
@@ -45,13 +45,24 @@ _LOCK_FOLLOWERS = text(f"""
 
 # Find the live documents of those among these that follow one, where either has accepted questions.
 _SOURCES = text(f"""
-    SELECT o.id AS follower, o.version AS follower_version, o.collection_id, o.tenant, d.id AS live, d.live_version
+    SELECT o.id, o.version, o.collection_id, o.tenant, d.id AS source, d.live_version AS shown
     FROM documents o JOIN collections b ON b.id = o.collection_id
     JOIN collections l ON l.tenant = b.tenant AND l.name = b.name
     JOIN documents d ON d.collection_id = l.id AND d.external_id = o.external_id
     WHERE o.id = ANY(CAST(:ids AS uuid[])) AND {states.exists("o")} AND {states.build_is_in(states.FOLLOWERS, "b")}
       AND {states.is_live("l")} AND {states.exists("d")} AND d.live_version IS NOT NULL
       AND EXISTS (SELECT 1 FROM accepted_questions a WHERE a.document_id IN (o.id, d.id))
+""")
+
+# Find the documents of other builds that follow these of live ones, and have accepted questions.
+_FOLLOWING = text(f"""
+    SELECT d.id, d.version, d.collection_id, d.tenant, o.id AS source, coalesce(o.live_version, o.version) AS shown
+    FROM documents d JOIN collections l ON l.id = d.collection_id
+    JOIN collections b ON b.tenant = l.tenant AND b.name = l.name
+    JOIN documents o ON o.collection_id = b.id AND o.external_id = d.external_id
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.is_live("l")} AND {states.exists("d")}
+      AND {states.build_is_in(states.FOLLOWERS, "b")} AND {states.exists("o")}
+      AND EXISTS (SELECT 1 FROM accepted_questions a WHERE a.document_id = o.id)
 """)
 
 # List the accepted questions of documents, the oldest first.
@@ -109,39 +120,60 @@ async def mirror(connection: AsyncConnection, documents: Sequence[UUID]) -> None
     Raises:
         Collided: a question was taken back, and is being removed at this moment.
     """
-    sources = (await connection.execute(_SOURCES, {"ids": list(documents)})).all()
-    if not sources:
-        return
-    rows = [id_ for source in sources for id_ in (source.follower, source.live)]
-    accepted = (await connection.execute(_ACCEPTED, {"ids": rows})).all()
-    versions = [(s.follower, s.follower_version) for s in sources] + [(s.live, s.live_version) for s in sources]
-    divisions = await divided(connection, versions)
-    for source in sources:
-        of_live = [question for question in accepted if question.document_id == source.live]
-        of_follower = [question for question in accepted if question.document_id == source.follower]
-        if source.live in divisions and source.follower in divisions:
-            there = {question.id for question in of_follower}
-            for question in _counterparts(source, of_live, divisions):
-                if question["id"] not in there:
-                    await accept(connection, question)
-        known = {plain(question.question) for question in of_live}
-        gone = [question.id for question in of_follower if plain(question.question) not in known]
+    for of_source, of_target in await _copy(connection, _SOURCES, documents):
+        known = {plain(question.question) for question in of_source}
+        gone = [question.id for question in of_target if plain(question.question) not in known]
         if gone:
             await connection.execute(_TAKE_BACK, {"ids": gone})
 
 
+async def adopt(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Have locked documents of live builds accept what was accepted before the switch, while they had no chunks yet.
+
+    What is taken back is taken back in every build at once, so whatever another build has counts.
+
+    Raises:
+        Collided: a question was taken back, and is being removed at this moment.
+    """
+    await _copy(connection, _FOLLOWING, documents)
+
+
+async def _copy(
+    connection: AsyncConnection, pairs: TextClause, documents: Sequence[UUID]
+) -> list[tuple[list[Row[Any]], list[Row[Any]]]]:
+    """Have documents accept what their sources accept; return what each source and each document had accepted."""
+    targets = (await connection.execute(pairs, {"ids": list(documents)})).all()
+    if not targets:
+        return []
+    rows = [id_ for target in targets for id_ in (target.id, target.source)]
+    accepted = (await connection.execute(_ACCEPTED, {"ids": rows})).all()
+    versions = [(t.id, t.version) for t in targets] + [(t.source, t.shown) for t in targets]
+    divisions = await divided(connection, versions)
+    copied = []
+    for target in targets:
+        of_source = [question for question in accepted if question.document_id == target.source]
+        of_target = [question for question in accepted if question.document_id == target.id]
+        there = {question.id for question in of_target}
+        if target.source in divisions and target.id in divisions:
+            for question in _counterparts(target, of_source, divisions):
+                if question["id"] not in there:
+                    await accept(connection, question)
+        copied.append((of_source, of_target))
+    return copied
+
+
 def _counterparts(
-    source: Row[Any], of_live: Sequence[Row[Any]], divisions: Mapping[UUID, Divided]
+    target: Row[Any], of_source: Sequence[Row[Any]], divisions: Mapping[UUID, Divided]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the questions of a live document for the chunks of its follower that stand for its own."""
-    for question in of_live:
-        chunk = counterpart(question.chunk_id, divisions[source.live], divisions[source.follower])
+    """Yield the questions of a document's source for the chunks that stand for the source's."""
+    for question in of_source:
+        chunk = counterpart(question.chunk_id, divisions[target.source], divisions[target.id])
         if chunk is not None:
             yield {
                 "id": accepted_id(chunk, question.question),
-                "tenant": source.tenant,
-                "collection": source.collection_id,
-                "document": source.follower,
+                "tenant": target.tenant,
+                "collection": target.collection_id,
+                "document": target.id,
                 "chunk": chunk,
                 "question": question.question,
                 "query": question.query_id,

@@ -315,10 +315,12 @@ MAKE_LIVE = text(f"""
     RETURNING d.id, d.version
 """)
 
-# A document is one of a build that follows the live one.
+# A document is one of a build that follows the live one, or of a live one that is followed.
 _FOLLOWS = f"""
     EXISTS (SELECT 1 FROM collections l WHERE l.id = d.collection_id AND {states.build_is_in(states.FOLLOWERS, "l")})
-    AS follows"""
+    AS follows,
+    EXISTS (SELECT 1 FROM collections l WHERE l.id = d.collection_id AND l.followed AND {states.is_live("l")})
+    AS leads"""
 
 # Record locked documents as searchable once Qdrant shows their live version: until then queries see the one before.
 SHOW = text(f"""

@@ -313,6 +313,9 @@ class Work:
             sweeps = await _replace_older(connection, replacing) if replacing else []
             moved = [*await connection.execute(sql.SHOW, {"ids": ended})]
             moved += await connection.execute(sql.FINISH, {"ids": ended})
+            leading = sorted({row.id for row in moved if row.leads})
+            if leading:
+                await acceptance.adopt(connection, leading)
             followers = sorted({row.id for row in moved if row.follows})
             if followers:
                 await acceptance.mirror(connection, followers)

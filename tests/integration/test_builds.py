@@ -764,6 +764,23 @@ async def test_feedback_on_a_query_of_the_build_before_goes_to_the_live_one(serv
     assert shown.document_id in [d.id for d in await services.ledger.documents.page("default")]
 
 
+async def test_what_was_accepted_before_a_switch_is_accepted_by_a_build_that_was_not_there_yet(services, library):
+    await library.add(SECTIONS, "a.md")
+    await work(services)
+    before = await services.ledger.collections.get(*NAME)
+    build = await filled(services)
+    (chunk,) = await chunk_ids(services, before, "Everybody")
+    await accepted(services, before, chunk)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    await work(services)
+    await work(services, "index")
+
+    (other,) = await chunk_ids(services, build, "Everybody")
+    assert await questions_of(services, build) == [(other, ODD, "indexed")]
+    assert await questions_of(services, before) == [(chunk, ODD, "indexed")]
+
+
 async def test_a_question_that_a_model_refuses_is_not_offered_again_and_again(services, library, provider):
     await library.add(SECTIONS, "a.md")
     await work(services)

@@ -441,6 +441,9 @@ async def test_a_chunk_that_died_takes_its_users_questions_when_it_is_tried_agai
 ):
     await accept_of_leave(client)
     await work(services, "index")
+    options = (await client.get("/v1/collections/default")).json()["options"]
+    changed = await client.put("/v1/collections/default", json=options | {"prepend_questions": True})
+    assert changed.status_code == 200  # and so the texts have to be embedded again
     await client.post("/v1/collections/default/reindex")
     await work(services, "parse")
     provider.script(down=True)
