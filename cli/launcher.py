@@ -27,6 +27,8 @@ from embedded import llama
 from embedded.ports import free_port
 from embedded.stack import ENGINES, Engine, Stack
 from shared.domain.errors import InvalidInput, Unavailable
+from shared.ingest.parse import confinement
+from shared.process import secrecy
 from shared.settings import Settings
 
 # Calls of the embedded model cost nothing, so a stopping worker need not wait long for them.
@@ -130,6 +132,8 @@ class Launcher:
             self._programs = self._new_programs()
             self._programs.start()
             note.append(", ".join(self._programs.names))
+        if lacking := confinement.lacking():
+            self._console.print(f"[yellow]! {confinement.sentence(lacking)}[/yellow]", highlight=False)
 
     def _new_programs(self) -> Programs:
         settings = self.settings
@@ -187,6 +191,7 @@ def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
 
 def up(plan: Plan, console: Console) -> None:
     """Run until asked to stop."""
+    secrecy.close_memory()
     launcher = Launcher(plan, console)
     announce_restarts(console)
     with stoppable(launcher):

@@ -338,6 +338,13 @@ class Settings(BaseSettings):
     chunk_overlap_chars: int = Field(100, ge=0, le=10_000)
     parse_workers: PositiveInt = Field(2, description="files that one parse worker reads at the same time")
     parse_timeout: Duration = Field(timedelta(seconds=30), description="how long one file may take")
+    parse_isolation: Literal["require", "allow"] = Field(
+        "allow",
+        description="require: a parse worker ends where the kernel cannot confine the processes that read files",
+    )
+    parse_database_password: SecretStr | None = Field(
+        None, description="`foreask schema` makes the role foreask_parse with it, for parse workers"
+    )
     calibrate: bool = Field(
         default=True, description="whether collections that have grown by half are calibrated by themselves"
     )

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import structlog
+
+from shared.domain.errors import InvalidInput
+from shared.ingest.parse import confinement
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ingest.parse.stage import Parser, parse_stage
 from shared.services.parts import Parts
 from shared.services.worker import WorkerServices
-from shared.settings import require
+from shared.settings import Settings, require
+
+log = structlog.get_logger()
 
 
 def assemble(parts: Parts) -> WorkerServices:
+    _require_isolation(parts.settings)
     parser = parser_of(parts)
     return WorkerServices(
         settings=parts.settings,
@@ -17,6 +24,20 @@ def assemble(parts: Parts) -> WorkerServices:
         stage=parse_stage(parser),
         warm_ups=(parts.database.warm, parser.sandbox.warm),
     )
+
+
+def _require_isolation(settings: Settings) -> None:
+    """Say what the kernel lacks to confine the processes that read files.
+
+    Raises:
+        InvalidInput: it lacks something, and the settings require all.
+    """
+    lacking = confinement.lacking()
+    if lacking and settings.parse_isolation == "require":
+        variable = "FOREASK_PARSE_ISOLATION"
+        raise InvalidInput(f"{variable} is `require`. {confinement.sentence(lacking)}", field=variable)
+    if lacking:
+        log.warning("sandbox.incomplete", lacking=lacking, reason=confinement.sentence(lacking))
 
 
 def parser_of(parts: Parts) -> Parser:

@@ -326,9 +326,16 @@ async def test_a_child_that_was_killed_between_files_costs_no_file(parse, sandbo
     assert text_of(await parse("two")) == "two"
 
 
-async def test_a_file_that_takes_too_long(tmp_path):
-    fifo = tmp_path / "endless"
+def endless_file(folder: Path) -> Path:
+    """A file whose bytes never come; until the run ends it has a writer, who writes nothing."""
+    fifo = folder / "endless"
     os.mkfifo(fifo)
+    os.open(fifo, os.O_RDWR | os.O_CLOEXEC)
+    return fifo
+
+
+async def test_a_file_that_takes_too_long(tmp_path):
+    fifo = endless_file(tmp_path)
     (tmp_path / "next").write_text("next")
     async with ParsingSandbox(timeout=timedelta(seconds=0.3)) as sandbox:
         async with asyncio.timeout(20):
@@ -391,15 +398,23 @@ async def test_a_child_inherits_no_secret_and_no_open_file(parse, sandbox, monke
     assert str(tmp_path / "open") not in [str(link.readlink()) for link in (process / "fd").iterdir()]
 
 
+def limit_of(pid: int, name: str) -> tuple[str, str]:
+    """A soft limit and the hard one."""
+    limits = (Path("/proc") / str(pid) / "limits").read_text()
+    soft, hard = re.search(rf"{name} +(\S+) +(\S+)", limits).groups()
+    return soft, hard
+
+
 async def test_the_kernel_limits_a_child(parse, sandbox):
     await parse("one")
+    child = child_of(sandbox)
 
-    limits = (
-        resource.prlimit(child_of(sandbox), resource.RLIMIT_CORE),
-        resource.prlimit(child_of(sandbox), resource.RLIMIT_DATA),
-    )
-    assert limits == ((0, 0), (2**30, 2**30))
-    assert 30 < resource.prlimit(child_of(sandbox), resource.RLIMIT_CPU)[0] < 40
+    assert limit_of(child, "Max core file size") == ("0", "0")
+    assert limit_of(child, "Max data size") == (str(2**30), str(2**30))
+    assert limit_of(child, "Max open files") == ("64", "64")
+    seconds, most_seconds = limit_of(child, "Max cpu time")
+    assert 30 < int(seconds) < 40
+    assert most_seconds == "630"
 
 
 async def test_no_thread_of_a_child_can_gain_privileges(parse, sandbox):
@@ -429,8 +444,7 @@ def test_a_death_has_a_plain_cause(status, peak_bytes, words, sentence):
 
 
 async def test_a_child_dies_with_its_parent_even_while_it_parses(tmp_path):
-    fifo = tmp_path / "endless"
-    os.mkfifo(fifo)
+    fifo = endless_file(tmp_path)
     code = (
         "import asyncio, pathlib; from shared.ingest.parse.sandbox import *\n"
         "async def main():\n"
@@ -442,6 +456,7 @@ async def test_a_child_dies_with_its_parent_even_while_it_parses(tmp_path):
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     child = await until(lambda: children_of(parent.pid) and (Path("/proc") / children_of(parent.pid)[0]))
     await until(lambda: "Max core file size        0 " in (child / "limits").read_text())
+    await until(lambda: not list(Path(tempfile.gettempdir()).glob("foreask-*")))  # the child said that it is ready
     await asyncio.sleep(0.3)
     parent.kill()
     await parent.wait()
@@ -461,20 +476,21 @@ async def until(condition: Callable[[], object]) -> Any:
 
 
 async def test_children_that_cannot_start_are_worth_another_attempt(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("text")
     monkeypatch.setattr(sandboxes.sys, "executable", str(tmp_path / "missing"))
     async with ParsingSandbox() as sandbox:
         with pytest.raises(Transient, match="no process to parse in can be started"):
-            await sandbox.parse(tmp_path, filename=None, media_type=None, options=ChunkingOptions())
+            await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
 
     monkeypatch.setattr(sandboxes.sys, "executable", "/bin/false")
     async with ParsingSandbox() as sandbox:
         with pytest.raises(Transient, match="did not start"):
-            await sandbox.parse(tmp_path, filename=None, media_type=None, options=ChunkingOptions())
+            await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())
 
 
 async def test_a_cancelled_parse_leaves_no_child(sandbox, tmp_path):
-    fifo = tmp_path / "endless"
-    os.mkfifo(fifo)
+    fifo = endless_file(tmp_path)
     task = asyncio.create_task(sandbox.parse(fifo, filename=None, media_type=None, options=ChunkingOptions()))
     await asyncio.sleep(0.5)
     task.cancel()

@@ -125,7 +125,7 @@ def test_names_that_other_programs_read_are_known(monkeypatch, tmp_path, name):
 
 
 KEYS = ["qdrant_api_key", "llm_api_key", "embedding_api_key", "rerank_api_key"]
-SECRETS = ["database_url", "redis_url", *KEYS]
+SECRETS = ["database_url", "redis_url", "parse_database_password", *KEYS]
 
 
 @pytest.mark.parametrize("name", SECRETS)

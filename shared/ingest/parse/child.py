@@ -1,28 +1,34 @@
-"""The process in which files are parsed: the sandbox runs `python -m shared.ingest.parse.child MEMORY_BYTES FOLDER`.
+"""The process in which files are parsed, as `python -m shared.ingest.parse.child MEMORY_BYTES CPU_SECONDS FOLDER`.
 
 It reads requests from the socket on descriptor 0 and answers them there, one at a time, until the other end closes.
-Whatever a native library prints goes to descriptors 1 and 2, a small scratch file that the sandbox reads if it dies.
+Each request brings an open descriptor of the file: this process opens none. Whatever a native library prints goes to
+descriptors 1 and 2, a small scratch file that the sandbox reads if it dies.
 """
 
 from __future__ import annotations
 
 import ctypes
+import encodings
 import os
+import pkgutil
 import resource
 import signal
 import socket
 import sys
 from contextlib import suppress
+from importlib import import_module
+from io import FileIO
 from pathlib import Path
 
 import orjson
 
 from shared.domain.errors import Unreadable
 from shared.domain.records import ReadyQuestion
+from shared.ingest.parse import confinement
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.extraction import extract, load, native_files
-from shared.ingest.parse.pdf_library import private_folder
+from shared.ingest.parse.pdf_library import unpacking_in
 from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseReplyOutcome, ParseRequest, flatten, pack_reply
 from shared.ingest.parse.questions import assign
 
@@ -30,24 +36,34 @@ SCRATCH_BYTES = 1024 * 1024
 MAPPED_BYTES = 2 * 1024 * 1024 * 1024
 """Address space on top of the memory limit: shared libraries and files mapped for reading are no memory used."""
 
+MAX_OPEN_FILES = 64
+"""The runtime of the extractor has about ten, and a request brings one."""
+
 DETAIL_CHARS = 500
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
+_NOBODY = 65534
 
 
 def main() -> None:
     """Load the extractor, confine this process, then parse until the parent hangs up."""
+    memory_bytes, cpu_seconds, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     channel = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
         os.dup2(nothing.fileno(), 0)
+    statm = _open_statm()
     tie_to_parent()
-    load_extractor(Path(sys.argv[2]))
-    confine(int(sys.argv[1]))
+    load_codecs()
+    confinement.close_files(folder)
+    load_extractor(folder)
+    confine(memory_bytes, cpu_seconds)
     channel.sendall(READY)
-    with channel, channel.makefile("rb") as requests:
-        while length := requests.read(LENGTH.size):
-            request: ParseRequest = orjson.loads(requests.read(LENGTH.unpack(length)[0]))
-            reply = answer(request)
+    with channel, channel.makefile("rb") as bodies:
+        while received := _begun_request(channel):
+            length, file = received
+            request: ParseRequest = orjson.loads(bodies.read(length))
+            reply = answer(request, file) | {"resident_bytes": _resident_bytes(statm)}
             for message in pack_reply(reply):
                 channel.sendall(message)
             if reply["outcome"] == "memory":
@@ -62,24 +78,31 @@ def tie_to_parent() -> None:
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def load_extractor(temporary: Path) -> None:
+def load_codecs() -> None:
+    """Import the codecs of all encodings: a file may declare any, and a confined process imports nothing."""
+    for module in pkgutil.iter_modules(encodings.__path__):
+        with suppress(ImportError):  # two are Windows's
+            import_module(f"encodings.{module.name}")
+
+
+def load_extractor(folder: Path) -> None:
     """Load the extractor before this process is confined: its PDF library is unpacked to a file of 8 MB.
 
     Raises:
         SystemExit: the library cannot be unpacked or loaded; the message says what to do.
     """
     try:
-        with private_folder(temporary):
+        with unpacking_in(folder):
             load()
     except Exception as error:  # noqa: BLE001 - whatever it is, this process is of no use
         cause = " ".join(str(error).split())[:200]
         sys.exit(
-            f"the PDF library cannot be unpacked and loaded in {temporary}: set TMPDIR to a folder where this user may "
-            f"write files and run code ({cause})"
+            f"the PDF library cannot be unpacked and loaded in {folder.parent}: set TMPDIR to a folder where this user"
+            f" may write files and run code ({cause})"
         )
 
 
-def confine(memory_bytes: int) -> None:
+def confine(memory_bytes: int, cpu_seconds: int) -> None:
     """Limits that the kernel keeps, whatever a parser does.
 
     RLIMIT_DATA counts private writable memory, so it stands for what a parser allocates; RLIMIT_AS also counts 0.4 GB
@@ -89,18 +112,43 @@ def confine(memory_bytes: int) -> None:
     for limit, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, SCRATCH_BYTES),
+        (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
+        (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_DATA, memory_bytes),
         (resource.RLIMIT_AS, memory_bytes + MAPPED_BYTES),
     ):
         with suppress(ValueError, OSError):  # macOS refuses some of them
             resource.setrlimit(limit, (value, value))
+    cease_to_be_root()
+    confinement.allow_calls_of_parsing()
 
 
-def answer(request: ParseRequest) -> ParseReply:
-    """Parse one file; only what no file should bring about escapes."""
+def cease_to_be_root() -> None:
+    """Go on as nobody where this is root, whom limits do not bind and who may do what the filters forget.
+
+    The change unties this process from its parent, and lets others of that user look into it: both are set again.
+    """
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _begun_request(channel: socket.socket) -> tuple[int, int] | None:
+    """Wait for a request; return its length and the descriptor of its file, or None when the parent hangs up."""
+    header, descriptors, _, _ = socket.recv_fds(channel, LENGTH.size, 1)
+    return (LENGTH.unpack(header)[0], descriptors[0]) if header else None
+
+
+def answer(request: ParseRequest, file: int) -> ParseReply:
+    """Parse the file of a descriptor, which is closed; only what no file should bring about escapes."""
     _start_clock(request["cpu_seconds"])
     try:
-        return _reply("document", document=parse(request))
+        return _reply("document", document=parse(request, _content(file)))
     except Unreadable as error:
         return _reply("unreadable", error.message, error.detail)
     except MemoryError:
@@ -111,10 +159,15 @@ def answer(request: ParseRequest) -> ParseReply:
         return _reply("broken", detail=f"{type(error).__name__}: {error}")
 
 
-def parse(request: ParseRequest) -> ParsedDocument:
+def _content(file: int) -> bytes:
+    with FileIO(file) as opened:
+        return opened.readall()
+
+
+def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
     """The document in a file: its text, divided, and its questions assigned to the chunks."""
     extracted = extract(
-        Path(request["path"]),
+        content,
         filename=request["filename"],
         media_type=request["media_type"],
         max_text_chars=request["max_text_chars"],
@@ -130,7 +183,8 @@ def _start_clock(cpu_seconds: int) -> None:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     until = int(usage.ru_utime + usage.ru_stime) + 1 + cpu_seconds
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+        most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (min(until, most), most))
     with suppress(OSError):
         os.ftruncate(2, 0)
         os.lseek(2, 0, os.SEEK_SET)
@@ -145,17 +199,23 @@ def _reply(
         detail=detail[:DETAIL_CHARS],
         document=flatten(document) if document else None,
         parts=0,
-        resident_bytes=_resident_bytes(),
+        resident_bytes=0,
+        cpu_seconds=sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),
         native_files=native_files(),
     )
 
 
-def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - once for each file: Path costs as much again
-            return int(statm.read().split()[1]) * resource.getpagesize()
-    except OSError:
+def _open_statm() -> int | None:
+    """Open the kernel's figures of this process's memory, where it has them: later no file can be opened."""
+    with suppress(OSError):
+        return os.open("/proc/self/statm", os.O_RDONLY)
+    return None
+
+
+def _resident_bytes(statm: int | None) -> int:
+    if statm is None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: bytes, and the most there ever was
+    return int(os.pread(statm, 200, 0).split()[1]) * resource.getpagesize()
 
 
 if __name__ == "__main__":

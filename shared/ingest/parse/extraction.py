@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import kreuzberg
@@ -24,19 +23,14 @@ _MIN_KEPT_WORDS = 0.8
 """A conversion that loses more of the words than this is worse than the plain text."""
 
 
-def extract(path: Path, *, filename: str | None, media_type: str | None, max_text_chars: int) -> ExtractedText:
-    """The text of the file at `path` as Markdown.
+def extract(content: bytes, *, filename: str | None, media_type: str | None, max_text_chars: int) -> ExtractedText:
+    """The text of a file with this content as Markdown.
 
     Raises:
         Unreadable: with a sentence that says what is wrong and what to do.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.read(kinds.HEAD_BYTES)
-    except OSError as error:
-        raise Unreadable(f"the stored file cannot be opened: {error.strerror}") from error
-    kind = kinds.detect(path, head, filename=filename, media_type=media_type)
-    extracted = _ROUTES[kind.route](path, kind, _charset(media_type))
+    kind = kinds.detect(content, filename=filename, media_type=media_type)
+    extracted = _ROUTES[kind.route](content, kind, _charset(media_type))
     if len(extracted.text) > max_text_chars:
         raise Unreadable(
             f"the file holds {len(extracted.text):,} characters of text, more than the {max_text_chars:,} allowed; "
@@ -52,34 +46,34 @@ def _charset(media_type: str | None) -> str | None:
     return found[1] if found else None
 
 
-def _text(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    text = decode(path.read_bytes(), charset=charset)
+def _text(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
+    text = decode(content, charset=charset)
     return ExtractedText(text, title_of(text, None), kind.media_type)
 
 
-def _code(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    return ExtractedText(decode(path.read_bytes(), charset=charset), None, kind.media_type, markdown=False)
+def _code(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
+    return ExtractedText(decode(content, charset=charset), None, kind.media_type, markdown=False)
 
 
-def _html(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    html = decode(path.read_bytes(), charset=charset)
+def _html(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
+    html = decode(content, charset=charset)
     text = html_to_markdown(html)
     return ExtractedText(text, title_of(text, page_title(html)), kind.media_type)
 
 
-def _feed(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
-    feed = feeds.read(path.read_bytes())
+def _feed(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
+    feed = feeds.read(content)
     if not feed:
-        return _converted(path, kinds.XML, charset)
+        return _converted(content, kinds.XML, charset)
     text = html_to_markdown(feed.html)
     return ExtractedText(text, feed.title or title_of(text, None), kind.media_type)
 
 
-def _converted(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
+def _converted(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:
     """Text in a notation; where the conversion fails or drops most of it, the notation itself is the text."""
-    plain = decode(path.read_bytes(), charset=charset)
+    plain = decode(content, charset=charset)
     try:
-        result = _kreuzberg().from_bytes(plain.encode(), kind.media_type)
+        result = _kreuzberg().convert(plain.encode(), kind)
     except Unreadable:
         return ExtractedText(plain, None, kind.media_type, markdown=False)
     text = clean(result.content)
@@ -88,8 +82,8 @@ def _converted(path: Path, kind: kinds.FileKind, charset: str | None) -> Extract
     return ExtractedText(text, title_of(text, result.metadata.get("title")), kind.media_type)
 
 
-def _native(path: Path, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
-    result = _kreuzberg().from_file(path, kind)
+def _native(content: bytes, kind: kinds.FileKind, charset: str | None) -> ExtractedText:  # noqa: ARG001 - one shape for all
+    result = _kreuzberg().convert(content, kind)
     if kind is kinds.PDF:
         text, starts = pages.of_pdf(result, min_kept_words=_MIN_KEPT_WORDS)
     else:
@@ -115,7 +109,7 @@ def html_to_markdown(html: str) -> str:
     """
     if nesting(html) >= MAX_NESTING:
         return clean(page_text(html))
-    text = clean(_kreuzberg().from_bytes(html.encode(), kinds.HTML.media_type).content)
+    text = clean(_kreuzberg().convert(html.encode(), kinds.HTML).content)
     if text.startswith("---\n\n## title:"):  # metadata that it took for a heading
         text = text.split("\n", 3)[3].lstrip("\n")
     return text
@@ -151,16 +145,11 @@ class _Kreuzberg:
         self._config = _options()
         self._pdf_config = _options(include_document_structure=True)
 
-    def from_bytes(self, data: bytes, media_type: str) -> Any:
-        self.files += 1
-        with _explaining(media_type):
-            return kreuzberg.extract_bytes_sync(data, media_type, config=self._config)
-
-    def from_file(self, path: Path, kind: kinds.FileKind) -> Any:
+    def convert(self, content: bytes, kind: kinds.FileKind) -> Any:
         self.files += 1
         config = self._pdf_config if kind is kinds.PDF else self._config
         with _explaining(kind.name):
-            return kreuzberg.extract_file_sync(str(path), mime_type=kind.media_type, config=config)
+            return kreuzberg.extract_bytes_sync(content, kind.media_type, config=config)
 
 
 def _options(**more: Any) -> Any:

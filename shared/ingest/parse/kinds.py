@@ -6,7 +6,8 @@ import re
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from io import BytesIO
+from pathlib import PurePath
 from typing import Literal
 
 from shared.domain.errors import Unreadable
@@ -139,22 +140,31 @@ def is_code(filename: str | None, media_type: str | None) -> bool:
     return kind is CODE
 
 
-def detect(path: Path, head: bytes, *, filename: str | None, media_type: str | None) -> FileKind:
-    """The kind of the file at `path`.
+def is_plain(head: bytes, *, filename: str | None, media_type: str | None) -> bool:
+    """Whether a file that begins so is text as it stands: no library reads it."""
+    try:
+        kind = detect(head, filename=filename, media_type=media_type)
+    except Unreadable:
+        return False
+    return kind.route in ("text", "code")
+
+
+def detect(content: bytes, *, filename: str | None, media_type: str | None) -> FileKind:
+    """The kind of a file.
 
     Args:
-        path: where it is; its own name says nothing.
-        head: its first `HEAD_BYTES`.
+        content: the whole file.
         filename: what the sender calls it.
         media_type: what the sender declares, parameters allowed.
 
     Raises:
         Unreadable: empty, encrypted, a picture, an archive, damaged so that nothing can be told, or of no known kind.
     """
-    if not head:
+    if not content:
         raise Unreadable("the file is empty")
+    head = content[:HEAD_BYTES]
     suffix = PurePath(filename or "").suffix.removeprefix(".").lower()
-    if kind := _by_magic(path, head):
+    if kind := _by_magic(content, head):
         return kind
     stated = _BY_MEDIA_TYPE.get((media_type or "").partition(";")[0].strip().lower())
     if not is_text(head[:4096]):
@@ -162,15 +172,15 @@ def detect(path: Path, head: bytes, *, filename: str | None, media_type: str | N
     return _textual(_preview(head), stated, _BY_SUFFIX.get(suffix))
 
 
-def _by_magic(path: Path, head: bytes) -> FileKind | None:
+def _by_magic(content: bytes, head: bytes) -> FileKind | None:
     if b"%PDF-" in head[:1024]:
         return PDF
     if head.startswith(b"{\\rtf"):
         return RTF
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return _zipped(path)
+        return _zipped(content)
     if head.startswith(_OLE):
-        return _compound(path)
+        return _compound(content)
     _refuse(head)
     return None
 
@@ -184,9 +194,9 @@ def _refuse(head: bytes) -> None:
             raise Unreadable(f"the file is a {name} archive; unpack it and add the files in it")
 
 
-def _zipped(path: Path) -> FileKind:
+def _zipped(content: bytes) -> FileKind:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(BytesIO(content)) as archive:
             entries = archive.infolist()
             _refuse_bomb(entries)
             return _inside(archive, [entry.filename for entry in entries])
@@ -215,15 +225,14 @@ def _inside(archive: zipfile.ZipFile, names: list[str]) -> FileKind:
     raise Unreadable("the file is a ZIP archive and no document; unpack it and add the files in it")
 
 
-def _compound(path: Path) -> FileKind:
+def _compound(content: bytes) -> FileKind:
     """The kind of a Microsoft compound file, by the names in its directory, which may lie anywhere in it."""
-    data = path.read_bytes()
-    if "EncryptedPackage".encode("utf-16-le") in data:
+    if "EncryptedPackage".encode("utf-16-le") in content:
         raise Unreadable("the file is protected with a password; remove the password and add it again")
     for stream, kind in _OLE_STREAMS:
-        if (stream + "\0").encode("utf-16-le") in data:
+        if (stream + "\0").encode("utf-16-le") in content:
             return kind
-    if "__properties_version1.0".encode("utf-16-le") in data:
+    if "__properties_version1.0".encode("utf-16-le") in content:
         return MSG
     raise Unreadable("the file is an old Microsoft file, but no Word, Excel, PowerPoint or Outlook one")
 

@@ -7,25 +7,9 @@ lies there already if the size is about right. In a shared folder anybody could 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
-
-
-@contextmanager
-def private_folder(temporary: Path) -> Iterator[None]:
-    """Within, the extractor unpacks into a new folder inside `temporary`; afterwards that folder is gone.
-
-    A library that is loaded needs its file no more, so no later process finds it and nobody has to clean up.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="foreask-", dir=temporary))
-    try:
-        with unpacking_in(folder):
-            yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

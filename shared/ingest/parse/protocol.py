@@ -1,5 +1,6 @@
 """The messages between the sandbox and its child: JSON, each after its length in eight bytes.
 
+With the length of a request comes an open descriptor of its file: a child can open none.
 A reply is followed by its document's chunks in parts: the event loop that decodes them must not stand for long.
 """
 
@@ -27,7 +28,6 @@ ParseReplyOutcome = Literal["document", "unreadable", "memory", "broken"]
 class ParseRequest(TypedDict):
     """One file to parse, and the ready-made questions that came with it, each with its quote."""
 
-    path: str
     filename: str | None
     media_type: str | None
     max_chars: int
@@ -41,8 +41,8 @@ class ParseRequest(TypedDict):
 class ParseReply(TypedDict):
     """The outcome of a request; `parts` messages with the document's chunks follow it.
 
-    `detail` is the parser's own error, for the log. `resident_bytes` and `native_files` are the child's state, for its
-    recycling.
+    `detail` is the parser's own error, for the log. `resident_bytes`, `cpu_seconds` and `native_files` are the
+    child's state, for its recycling.
     """
 
     outcome: ParseReplyOutcome
@@ -51,22 +51,18 @@ class ParseReply(TypedDict):
     document: list[Any] | None
     parts: int
     resident_bytes: int
+    cpu_seconds: float
     native_files: int
-
-
-def pack(message: ParseRequest | ParseReply) -> bytes:
-    """Encode a message."""
-    return _framed(orjson.dumps(message))
 
 
 def pack_reply(reply: ParseReply) -> Iterator[bytes]:
     """Encode a reply and the parts that follow it."""
     if reply["document"] is None:
-        yield pack(reply)
+        yield _framed(orjson.dumps(reply))
         return
     *rest, chunks = reply["document"]
     parts = list(_parts(chunks))
-    yield pack(ParseReply({**reply, "document": [*rest, []], "parts": len(parts)}))
+    yield _framed(orjson.dumps({**reply, "document": [*rest, []], "parts": len(parts)}))
     yield from map(_framed, parts)
 
 
@@ -91,8 +87,31 @@ def flatten(document: ParsedDocument) -> list[Any]:
     return [document.title, document.text_chars, document.media_type, document.question_places, chunks]
 
 
-def restore(flat: list[Any]) -> ParsedDocument:
-    """The document that `flatten` took apart."""
+def restore(flat: list[Any], question_count: int = 0) -> ParsedDocument:
+    """The document that `flatten` took apart, in a child that whoever wrote the file may have taken over.
+
+    Args:
+        flat: what came.
+        question_count: the ready-made questions of the request, each of which has a place.
+
+    Raises:
+        ValueError, TypeError, LookupError or AttributeError: it is no document.
+    """
     title, text_chars, media_type, places, chunks = flat
-    contents = (ChunkContent.from_json(dict(zip(CONTENT_FIELDS, values, strict=True))) for values in chunks)
-    return ParsedDocument(title, text_chars, media_type, tuple(contents), tuple(places))
+    contents = [ChunkContent.from_json(dict(zip(CONTENT_FIELDS, values, strict=True))) for values in chunks]
+    if not all(map(_is_sound, contents)) or not _are_texts([title or "", media_type]):
+        raise ValueError("a chunk with values of other types, or with a NUL")
+    if chunks and (len(places) != question_count or not all(place in range(len(chunks)) for place in places)):
+        raise ValueError("a question without its chunk")
+    return ParsedDocument(title, int(text_chars), media_type, tuple(contents), tuple(places))
+
+
+def _is_sound(content: ChunkContent) -> bool:
+    numbers = (*content.span, content.page or 0, *(content.section or ()))
+    return _are_texts([content.text, content.title or "", *content.heading_path]) and all(
+        isinstance(number, int) for number in numbers
+    )
+
+
+def _are_texts(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) and "\0" not in value for value in values)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
@@ -22,8 +23,9 @@ import orjson
 
 from shared.domain.errors import Transient, Unreadable
 from shared.domain.records import ReadyQuestion
+from shared.ingest.parse import kinds
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
-from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest, pack, restore
+from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest, restore
 
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
@@ -33,6 +35,10 @@ BYTES_PER_CHAR = 16
 """A reply may have this many for each character of text: JSON escapes, repeated table headers and overlaps included."""
 
 _BYTES_PER_PLACE = 12
+
+LIFETIMES = 20
+"""A child is replaced when it has used the processor for as many times as one file may. Soon after, the kernel ends it.
+"""
 
 NEAR_LIMIT = 0.75
 """A child that dies with this share of its limit in memory died of it."""
@@ -66,6 +72,7 @@ class ParsingSandbox:
         self._memory_bytes = memory_bytes
         self._max_text_chars = max_text_chars
         self._places = asyncio.Semaphore(workers)
+        self._children = ChildLimits(memory_bytes, ceil(timeout.total_seconds()) * (LIFETIMES + 1))
         self._idle: list[_ParserProcess] = []
         self._closed = False
 
@@ -91,15 +98,23 @@ class ParsingSandbox:
         media_type: str | None,
         options: ChunkingOptions,
         questions: Sequence[ReadyQuestion] = (),
+        tenant: str | None = None,
     ) -> ParsedDocument:
         """The document in the file at `path`, and the chunks to which its ready-made questions belong.
+
+        Args:
+            path: the file; it is opened here.
+            filename: what the sender calls it.
+            media_type: what the sender declares.
+            options: how it is divided.
+            questions: those that came with it.
+            tenant: whose it is. A child in which a library has read one tenant's file reads none of another's.
 
         Raises:
             Unreadable: the file's text cannot be had, or reading it took too much time or memory, or crashed.
             Transient: no child could be started.
         """
         request = ParseRequest(
-            path=str(path.absolute()),  # noqa: ASYNC240 - reads no disk
             filename=filename,
             media_type=media_type,
             max_chars=options.max_chars,
@@ -110,27 +125,30 @@ class ParsingSandbox:
             questions=[(question.text, question.quote) for question in questions],
         )
         async with self._places:
-            reply = await self._exchange(request)
+            if self._closed:
+                raise Transient("the parsing sandbox is closed")
+            with await asyncio.to_thread(_opened, path) as file:
+                plain = kinds.is_plain(_head(file), filename=filename, media_type=media_type)
+                reply = await self._exchange(_Task(request, file.fileno(), None if plain else tenant, tenant))
         # In a thread: the loop must not stand while a large document's chunks are made.
-        return await asyncio.to_thread(_document, reply, self._memory_bytes)
+        return await asyncio.to_thread(_document, reply, len(questions), self._memory_bytes)
 
-    async def _exchange(self, request: ParseRequest) -> ParseReply:
+    async def _exchange(self, task: _Task) -> ParseReply:
         """The answer of a child; what a used one dies of may be left from earlier files, so a fresh one has a try."""
-        if self._closed:
-            raise Transient("the parsing sandbox is closed")
-        if used := await self._used_child():
-            outcome = await self._ask(used, request)
+        if used := await self._used_child(task.tenant):
+            outcome = await self._ask(used, task)
             if not isinstance(outcome, _Death) and outcome["outcome"] != "memory":
                 return outcome
-        outcome = await self._ask(await _ParserProcess.start(self._memory_bytes), request)
+            os.lseek(task.file, 0, os.SEEK_SET)
+        outcome = await self._ask(await _ParserProcess.start(self._children), task)
         if isinstance(outcome, _Death):
             raise Unreadable(_cause(outcome, self._timeout, self._memory_bytes))
         return outcome
 
-    async def _ask(self, child: _ParserProcess, request: ParseRequest) -> ParseReply | _Death:
+    async def _ask(self, child: _ParserProcess, task: _Task) -> ParseReply | _Death:
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
-                reply = await child.ask(request, max_bytes=self._max_bytes(request))
+                reply = await child.ask(task, max_bytes=self._max_bytes(task.request))
         except TimeoutError as error:
             await child.end()
             raise Unreadable(_took_too_long(self._timeout)) from error
@@ -147,28 +165,39 @@ class ParsingSandbox:
 
     async def warm(self) -> None:
         """Start a child ahead of the first file."""
-        self._idle.append(await _ParserProcess.start(self._memory_bytes))
+        self._idle.append(await _ParserProcess.start(self._children))
 
-    async def _used_child(self) -> _ParserProcess | None:
-        while self._idle:
-            child = self._idle.pop()
-            if child.alive:
-                return child
-            await child.end()
-        return None
+    async def _used_child(self, tenant: str | None) -> _ParserProcess | None:
+        """An idle child that may read the tenant's files; where there is none another tenant's gives its place up."""
+        for gone in [child for child in self._idle if not child.alive]:
+            self._idle.remove(gone)
+            await gone.end()
+        child = next((child for child in reversed(self._idle) if child.tenant in (None, tenant)), None)
+        if child is not None:
+            self._idle.remove(child)
+        elif self._idle:
+            await self._idle.pop(0).end()
+        return child
 
     async def _give_back(self, child: _ParserProcess, reply: ParseReply) -> None:
-        worn = reply["native_files"] >= MAX_NATIVE_FILES or reply["resident_bytes"] > self._memory_bytes // 2
+        worn = (
+            reply["native_files"] >= MAX_NATIVE_FILES
+            or reply["resident_bytes"] > self._memory_bytes // 2
+            or reply["cpu_seconds"] > self._timeout.total_seconds() * LIFETIMES
+        )
         if worn or self._closed or reply["outcome"] == "memory":
             await child.end()
         else:
             self._idle.append(child)
 
 
-def _document(reply: ParseReply, memory_bytes: int) -> ParsedDocument:
+def _document(reply: ParseReply, question_count: int, memory_bytes: int) -> ParsedDocument:
     match reply["outcome"]:
         case "document" if reply["document"]:
-            return restore(reply["document"])
+            try:
+                return restore(reply["document"], question_count)
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise Unreadable("the file crashed the parser (its reply is none)", detail=str(error)) from error
         case "unreadable":
             raise Unreadable(reply["reason"], detail=reply["detail"])
         case "memory":
@@ -187,35 +216,67 @@ class _Death:
     last_words: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class ChildLimits:
+    """What one child may use in its life: memory, and seconds of the processor."""
+
+    memory_bytes: int
+    cpu_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A request, the open descriptor of its file, and whose it is.
+
+    `taint` is the tenant to whom the child is bound from then on; None where no library reads the file.
+    """
+
+    request: ParseRequest
+    file: int
+    taint: str | None
+    tenant: str | None
+
+
 class _ParserProcess:
-    """One process and the socket to it."""
+    """One process and the socket to it.
+
+    `tenant` is whose files libraries have read in it; None: nobody's yet.
+    """
 
     def __init__(
         self,
         process: subprocess.Popen[bytes],
         scratch: IO[bytes],
+        channel: socket.socket,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         self._process = process
+        self.tenant: str | None = None
         self._scratch = scratch
+        self._channel = channel
         self._reader = reader
         self._writer = writer
 
     @classmethod
-    async def start(cls, memory_bytes: int) -> _ParserProcess:
+    async def start(cls, limits: ChildLimits) -> Self:
         """A child that has said that it is ready.
 
         It is started by the event loop's own thread: Linux kills it when the thread that started it ends.
         """
-        try:
-            scratch = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the child is buried
-        except OSError as error:
-            message = f"{error.strerror}: set TMPDIR to a folder where this user may write files and run code"
-            raise Transient(message) from error
+        with _folder() as folder:
+            try:
+                scratch = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the child is buried
+            except OSError as error:
+                raise _no_folder(error) from error
+            child = await cls._spawned(limits, scratch, folder)
+            return await child.greeted()
+
+    @classmethod
+    async def _spawned(cls, limits: ChildLimits, scratch: IO[bytes], folder: str) -> Self:
         ours, theirs = socket.socketpair()
         try:
-            process = _spawn(theirs, scratch, memory_bytes)
+            process = _spawn(theirs, scratch, limits, folder)
         except OSError as error:
             ours.close()
             scratch.close()
@@ -223,11 +284,10 @@ class _ParserProcess:
         finally:
             theirs.close()
         ours.setblocking(False)  # noqa: FBT003 - its only parameter
-        child = cls(process, scratch, *await asyncio.open_connection(sock=ours))
-        await child._greet()
-        return child
+        return cls(process, scratch, ours, *await asyncio.open_connection(sock=ours))
 
-    async def _greet(self) -> None:
+    async def greeted(self) -> Self:
+        """This child, when it has said that it is ready."""
         try:
             async with asyncio.timeout(START_TIMEOUT.total_seconds()):
                 await self._reader.readexactly(len(READY))
@@ -239,22 +299,30 @@ class _ParserProcess:
         except BaseException:
             await self.end()
             raise
+        return self
 
     @property
     def alive(self) -> bool:
         return not self._reader.at_eof()
 
-    async def ask(self, request: ParseRequest, *, max_bytes: int) -> ParseReply:
+    async def ask(self, task: _Task, *, max_bytes: int) -> ParseReply:
         """The child's answer; an EOFError or OSError means that it is gone, or has lost its wits."""
-        self._writer.write(pack(request))
+        self.tenant = task.taint or self.tenant
+        body = orjson.dumps(task.request)
+        # The file's descriptor goes past the transport, which has nothing left to send: the child has answered.
+        socket.send_fds(self._channel, [LENGTH.pack(len(body))], [task.file])
+        self._writer.write(body)
         body = await self._message(max_bytes)
-        reply: ParseReply = orjson.loads(body)
-        for _ in range(reply["parts"]):
-            max_bytes -= len(body)
-            body = await self._message(max_bytes)
-            assert reply["document"] is not None
-            reply["document"][-1] += orjson.loads(body)
-            await asyncio.sleep(0)  # a part that has arrived already is read without a pause
+        try:
+            reply: ParseReply = orjson.loads(body)
+            for _ in range(reply["parts"]):
+                max_bytes -= len(body)
+                body = await self._message(max_bytes)
+                assert reply["document"] is not None
+                reply["document"][-1] += orjson.loads(body)
+                await asyncio.sleep(0)  # a part that has arrived already is read without a pause
+        except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+            raise EOFError("no reply that a child gives") from error
         return reply
 
     async def _message(self, max_bytes: int) -> bytes:
@@ -278,10 +346,42 @@ class _ParserProcess:
             return _Death(self._process.returncode, usage.ru_maxrss * _MAXRSS_UNIT, scratch.read(65_536))
 
 
-def _spawn(channel: socket.socket, scratch: IO[bytes], memory_bytes: int) -> subprocess.Popen[bytes]:
+@contextmanager
+def _folder() -> Iterator[str]:
+    """Within, a folder of its own for what a child unpacks while it starts."""
+    try:
+        folder = tempfile.mkdtemp(prefix="foreask-")
+    except OSError as error:
+        raise _no_folder(error) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _no_folder(error: OSError) -> Transient:
+    return Transient(f"{error.strerror}: set TMPDIR to a folder where this user may write files and run code")
+
+
+def _head(file: IO[bytes]) -> bytes:
+    try:
+        return os.pread(file.fileno(), kinds.HEAD_BYTES, 0)
+    except OSError:  # the child will meet it too
+        return b""
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb", buffering=0)
+    except OSError as error:
+        raise Unreadable(f"the stored file cannot be opened: {error.strerror}") from error
+
+
+def _spawn(channel: socket.socket, scratch: IO[bytes], limits: ChildLimits, folder: str) -> subprocess.Popen[bytes]:
     """Start a child that inherits no secret: its environment is what Python needs to find the same modules."""
+    arguments = [str(limits.memory_bytes), str(limits.cpu_seconds), folder]
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package
-        [sys.executable, "-P", "-m", "shared.ingest.parse.child", str(memory_bytes), tempfile.gettempdir()],
+        [sys.executable, "-P", "-m", "shared.ingest.parse.child", *arguments],
         stdin=channel.fileno(),
         stdout=scratch,
         stderr=scratch,

@@ -95,6 +95,7 @@ async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
             media_type=document.media_type,
             options=chunking_options(parser.settings, document.options),
             questions=document.ready_questions or (),
+            tenant=document.tenant,
         )
 
 

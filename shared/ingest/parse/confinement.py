@@ -1,0 +1,231 @@
+"""What the kernel refuses a child, whatever code runs in it: Landlock closes files, seccomp every call but a few.
+
+Both are Linux's, need no privilege and cannot be taken back. Neither has a kept Python package: `landlock` knows no
+network and no signals, `pyseccomp` needs libseccomp, which the image has not. So both are called directly.
+
+Landlock covers the threads that begin after it, so it comes before the extractor starts its own. It leaves them one
+folder, which is deleted afterwards. seccomp covers all threads and comes last: loading needs more calls than parsing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every machine
+_VERSION_FLAG = 1
+_PATH_BENEATH = 1
+_EXECUTE = 1
+# The kinds of access that each version of Landlock knows, as a mask: to files, to TCP, and to other processes.
+_FILES = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 5: 0xFFFF}
+_TCP = {4: 0b11}  # listen, connect
+_OTHERS = {6: 0b11}  # abstract Unix sockets, signals
+
+_SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
+_ALL_THREADS = 1
+_KILL_PROCESS, _ERRNO, _ALLOW = 0x8000_0000, 0x0005_0000, 0x7FFF_0000
+_LOAD, _AND, _IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
+_NUMBER_AT, _MACHINE_AT, _ARGUMENTS_AT = 0, 4, 16
+
+_MACHINES = {"x86_64": (0, 0xC000_003E, 317), "aarch64": (1, 0xC000_00B7, 277)}
+"""By the machine's name: the column in the tables below, its name in the kernel, and the number of `seccomp`."""
+
+# The calls that parsing needs, by their numbers on x86-64 and on ARM. None opens a file, a socket or a process.
+_CALLS: Mapping[str, tuple[int, int]] = {
+    "read": (0, 63),
+    "readv": (19, 65),
+    "pread64": (17, 67),
+    "write": (1, 64),
+    "writev": (20, 66),
+    "lseek": (8, 62),
+    "ftruncate": (77, 46),
+    "close": (3, 57),
+    "fstat": (5, 80),
+    "sendto": (44, 206),
+    "recvfrom": (45, 207),
+    "recvmsg": (47, 212),
+    "poll": (7, 73),
+    "ppoll": (271, 73),
+    "epoll_wait": (232, 22),
+    "epoll_pwait": (281, 22),
+    "epoll_ctl": (233, 21),
+    "brk": (12, 214),
+    "munmap": (11, 215),
+    "mremap": (25, 216),
+    "madvise": (28, 233),
+    "futex": (202, 98),
+    "membarrier": (324, 283),
+    "sched_yield": (24, 124),
+    "sched_getaffinity": (204, 123),
+    "nanosleep": (35, 101),
+    "clock_nanosleep": (230, 115),
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "gettimeofday": (96, 169),
+    "getrandom": (318, 278),
+    "getrusage": (98, 165),
+    "getpid": (39, 172),
+    "getppid": (110, 173),
+    "gettid": (186, 178),
+    "getuid": (102, 174),
+    "sysinfo": (99, 179),
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "sigaltstack": (131, 132),
+    "restart_syscall": (219, 128),
+    "set_robust_list": (273, 99),
+    "rseq": (334, 293),
+    "exit": (60, 93),
+    "exit_group": (231, 94),
+}
+_NEW_THREADS, _THREAD = 0x7E03_0080, 0x0001_0000  # no process, and nothing of its own but a stack
+_EXECUTABLE = 0x4
+_RLIMIT_CPU = 0
+_CLONE3 = 435
+
+_Instruction = tuple[int, int, int, int]
+
+
+class Refused(OSError):
+    """The kernel did not take a confinement that it has."""
+
+
+def lacking() -> list[str]:
+    """Return the means that this kernel, or whatever contains this process, does not give, as people call them."""
+    return [name for name, given in (("seccomp", _has_seccomp()), ("Landlock", landlock_version() > 0)) if not given]
+
+
+def sentence(lacking: Iterable[str]) -> str:
+    """Say what it means that a kernel lacks these means."""
+    return (
+        f"This system does not give {' and '.join(lacking)}: a file that takes over the process in which it is read is"
+        " held back less than on Linux with both."
+    )
+
+
+def landlock_version() -> int:
+    """Return the version of Landlock; 0 where there is none."""
+    return max(0, _call(_CREATE_RULESET, None, 0, _VERSION_FLAG)) if sys.platform == "linux" else 0
+
+
+def _has_seccomp() -> bool:
+    if sys.platform != "linux" or platform.machine() not in _MACHINES:
+        return False
+    action = ctypes.c_uint32(_ERRNO)
+    return _call(_MACHINES[platform.machine()][2], _GET_ACTION_AVAIL, 0, ctypes.byref(action)) == 0
+
+
+def close_files(folder: Path) -> None:
+    """Leave this thread, and those that it starts, no file to open but those in `folder`; open ones stay open.
+
+    Nor can they use TCP, abstract Unix sockets, signals to others or their memory, as far as the kernel knows these.
+    Does nothing where there is no Landlock.
+
+    Raises:
+        Refused: the kernel would not.
+    """
+    version = landlock_version()
+    if not version:
+        return
+    kinds = (_known(_FILES, version), _known(_TCP, version), _known(_OTHERS, version))
+    known = kinds[: 3 if version >= min(_OTHERS) else 2 if version >= min(_TCP) else 1]
+    attributes = (ctypes.c_uint64 * len(known))(*known)
+    rules = _require(_call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
+    directory = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        beneath = _Beneath(kinds[0] & ~_EXECUTE, directory)
+        _require(_call(_ADD_RULE, rules, _PATH_BENEATH, ctypes.byref(beneath), 0))
+        _require(_call(_RESTRICT_SELF, rules, 0))
+    finally:
+        os.close(directory)
+        os.close(rules)
+
+
+def _known(kinds: Mapping[int, int], version: int) -> int:
+    return max((mask for since, mask in kinds.items() if since <= version), default=0)
+
+
+def allow_calls_of_parsing() -> None:
+    """Let all threads of this process make no calls of the system but those that parsing needs.
+
+    Does nothing where there is no seccomp.
+
+    Raises:
+        Refused: the kernel would not.
+    """
+    if not _has_seccomp():
+        return
+    column, machine, seccomp = _MACHINES[platform.machine()]
+    instructions = [_Filter(*step) for step in _program(column, machine, os.getpid())]
+    program = _Program(len(instructions), (_Filter * len(instructions))(*instructions))
+    _require(_call(seccomp, _SET_MODE_FILTER, _ALL_THREADS, ctypes.byref(program)))
+
+
+def _program(column: int, machine: int, process: int) -> list[_Instruction]:
+    """Return the filter: a call of another machine's kind ends the process, an unknown one is not permitted."""
+    checked = {
+        (56, 220): ((0, _NEW_THREADS, _THREAD),),  # clone
+        (62, 129): ((0, 0xFFFF_FFFF, process),),  # kill
+        (234, 131): ((0, 0xFFFF_FFFF, process),),  # tgkill: a library that aborts does so
+        (302, 261): ((0, 0xFFFF_FFFF, 0), (1, 0xFFFF_FFFF, _RLIMIT_CPU)),  # prlimit64: the clock of each file
+        (9, 222): ((2, _EXECUTABLE, 0),),  # mmap
+        (10, 226): ((2, _EXECUTABLE, 0),),  # mprotect
+    }
+    steps: list[_Instruction] = [
+        (_LOAD, 0, 0, _MACHINE_AT),
+        (_IF_EQUAL, 1, 0, machine),
+        (_RETURN, 0, 0, _KILL_PROCESS),
+        (_LOAD, 0, 0, _NUMBER_AT),
+    ]
+    for number in sorted({numbers[column] for numbers in _CALLS.values()}):
+        steps += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+    for numbers, checks in checked.items():
+        steps += _when(numbers[column], [*_checks(checks), (_RETURN, 0, 0, _ALLOW)])
+    steps += _when(_CLONE3, [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)])  # its flags cannot be read: libraries take clone
+    return [*steps, (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+
+
+def _when(number: int, steps: list[_Instruction]) -> list[_Instruction]:
+    return [(_IF_EQUAL, 0, len(steps), number), *steps]
+
+
+def _checks(checks: Iterable[tuple[int, int, int]]) -> Iterable[_Instruction]:
+    """Yield the steps that refuse a call unless, for each (place, mask, value), the masked argument has the value."""
+    for place, mask, value in checks:
+        yield (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * place)  # the lower half: both machines are little-endian
+        yield (_AND, 0, 0, mask)
+        yield (_IF_EQUAL, 1, 0, value)
+        yield (_RETURN, 0, 0, _ERRNO | errno.EPERM)
+
+
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("directory", ctypes.c_int32))
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("value", ctypes.c_uint32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_uint16), ("steps", ctypes.POINTER(_Filter)))
+
+
+def _call(number: int, *arguments: Any) -> int:
+    """Make a call of the system; -1 is a refusal."""
+    wide = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    result: int = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), *wide)
+    return result
+
+
+def _require(result: int) -> int:
+    if result < 0:
+        raise Refused(ctypes.get_errno(), "the kernel refuses to confine this process")
+    return result

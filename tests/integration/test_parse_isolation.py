@@ -1,0 +1,331 @@
+"""Whoever takes a parser's child over: what the code of an extractor tries there, and what refuses it."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from shared.domain.errors import InvalidInput, Unreadable
+from shared.ingest.parse import confinement
+from shared.ingest.parse.document import ChunkingOptions
+from shared.ingest.parse.sandbox import ParsingSandbox
+from shared.services import build
+
+ROOT = Path(__file__).parents[2]
+
+# An extractor that does what the file says, in this thread and in one that began while the extractor was loaded.
+TAKEN_OVER = """
+import ctypes, errno, json, os, queue, signal, socket, sys, threading, time
+from shared.ingest.parse import confinement
+
+class KreuzbergError(Exception):
+    pass
+
+def ExtractionConfig(**options):
+    pass
+
+PageConfig = ConcurrencyConfig = PostProcessorConfig = ExtractionConfig
+libc = ctypes.CDLL(None, use_errno=True)
+asked, answers = queue.SimpleQueue(), queue.SimpleQueue()
+
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+
+def connect(family, address):
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.connect(address)
+
+def fork():
+    if (child := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+def tried(code):
+    try:
+        exec(code)
+        return "done"
+    except OSError as error:
+        return "refused" if error.errno in (errno.EPERM, errno.EACCES) else str(error)
+    except Exception as error:
+        return str(error)
+
+def older_thread():
+    while True:
+        answers.put(tried(asked.get()))
+
+class Text:
+    metadata = {}
+    def __init__(self, content):
+        self.content = content
+
+def extract_bytes_sync(data, media_type, config):
+    if media_type != "text/html":
+        threading.Thread(target=older_thread, daemon=True).start()
+        return Text("")
+    results = []
+    for code in json.loads(data.decode().partition("<pre>")[2]):
+        asked.put(code)
+        results.append([tried(code), answers.get()])
+    return Text(json.dumps(results))
+"""
+WITHOUT = {
+    "seccomp": "confinement._has_seccomp = lambda: False\n",
+    "Landlock": "confinement.landlock_version = lambda: 0\n",
+}
+
+_SECOND = platform.machine() != "x86_64"
+NUMBERS = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "io_uring_setup": (425, 425),
+    "bpf": (321, 280),
+    "userfaultfd": (323, 282),
+    "mount": (165, 40),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "keyctl": (250, 219),
+    "perf_event_open": (298, 241),
+    "prctl": (157, 167),
+    "mprotect": (10, 226),
+    "prlimit64": (302, 261),
+    "clone": (56, 220),
+}
+
+
+def attempts_on(upload: Path, engines: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+    """What is tried, by what a person calls it."""
+    tcp = {f"connect to {name}": f"connect(socket.AF_INET, {address!r})" for name, address in engines.items()}
+    return tcp | {
+        "read its parent's environment": "open(f'/proc/{os.getppid()}/environ', 'rb').read()",
+        "read its parent's memory": "open(f'/proc/{os.getppid()}/mem', 'rb')",
+        "read its own environment": "open('/proc/self/environ', 'rb').read()",
+        "read a file of the machine": "open('/etc/passwd').read()",
+        "list a folder": "os.listdir('/')",
+        "read another's upload": f"open({str(upload)!r}).read()",
+        "learn of another's upload": f"os.stat({str(upload)!r})",
+        "cut another's upload": f"os.truncate({str(upload)!r}, 0)",
+        "rename another's upload": f"os.rename({str(upload)!r}, {str(upload) + '-mine'!r})",
+        "delete another's upload": f"os.unlink({str(upload)!r})",
+        "write a file": "open('/tmp/full', 'wb')",
+        "make a folder": "os.mkdir('/tmp/folder')",
+        "fill the memory with a file": "os.memfd_create('full')",
+        "make a TCP socket": "socket.socket(socket.AF_INET, socket.SOCK_STREAM)",
+        "make a Unix socket": "socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)",
+        "make a pair of sockets": "socket.socketpair()",
+        "fork": "fork()",
+        "clone": f"call({NUMBERS['clone'][_SECOND]}, 17, 0, 0, 0, 0)",
+        "start a program": "os.posix_spawn('/bin/true', ['true'], {})",
+        "become a program": "os.execv('/bin/true ', ['true'])",
+        "signal its parent": "os.kill(os.getppid(), 0)",
+        "signal everybody": "os.kill(-1, 0)",
+        "trace its parent": f"call({NUMBERS['ptrace'][_SECOND]}, 16, os.getppid(), 0, 0)",
+        "read its parent's memory by a call": f"call({NUMBERS['process_vm_readv'][_SECOND]}, os.getppid(), *[0] * 5)",
+        "limit its parent": f"call({NUMBERS['prlimit64'][_SECOND]}, os.getppid(), 7, 0, 0)",
+        "change its memory limit": f"call({NUMBERS['prlimit64'][_SECOND]}, 0, 2, 0, 0)",
+        "outlive its parent": f"call({NUMBERS['prctl'][_SECOND]}, 1, 0, 0, 0, 0)",
+        "load code": f"call({NUMBERS['mprotect'][_SECOND]}, 0, 4096, 5)",
+        **{
+            f"call {name}": f"call({NUMBERS[name][_SECOND]}, *[0] * 6)"
+            for name in (
+                *("io_uring_setup", "bpf", "userfaultfd", "mount", "unshare", "setns", "keyctl", "perf_event_open"),
+            )
+        },
+    }
+
+
+class TakenOver:
+    """Runs code in a child, and tells what came of it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._modules = folder / "modules"
+        self._page = folder / "page"
+        self._modules.mkdir()
+        monkeypatch.syspath_prepend(self._modules)
+        self.without()
+
+    def without(self, *means: str) -> None:
+        """Let later children find a kernel without some of its means."""
+        (self._modules / "kreuzberg.py").write_text(TAKEN_OVER + "".join(WITHOUT[name] for name in means))
+
+    async def tries(self, attempts: Mapping[str, str], **options: timedelta) -> dict[str, list[str]]:
+        """Return what each attempt gave, in a young thread and in an old one."""
+        self._page.write_text("<html><pre>" + json.dumps(list(attempts.values())))
+        async with ParsingSandbox(**options) as sandbox:
+            whole = ChunkingOptions(max_chars=100_000)
+            parsed = await sandbox.parse(self._page, filename="a.html", media_type=None, options=whole)
+        return dict(zip(attempts, json.loads(parsed.chunks[0].text), strict=True))
+
+
+@pytest.fixture
+def taken_over(tmp_path, monkeypatch) -> TakenOver:
+    return TakenOver(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def upload(tmp_path) -> Path:
+    """Another tenant's file, which every user may read, write and delete."""
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    path = folder / "of-another-tenant"
+    path.write_text("theirs")
+    for above in (folder, path):
+        above.chmod(0o777)
+    ground = Path(os.environ["TEST_GROUND"])
+    for above in (tmp_path, *tmp_path.parents):
+        above.chmod(0o755)
+        if above == ground:
+            break
+    return path
+
+
+@pytest.fixture
+def attempts(upload, settings) -> dict[str, str]:
+    urls = {
+        "PostgreSQL": settings.database_url.get_secret_value(),
+        "Valkey": settings.redis_url.get_secret_value(),
+        "Qdrant": settings.qdrant_url,
+    }
+    return attempts_on(upload, {name: (urlsplit(url).hostname, urlsplit(url).port) for name, url in urls.items()})
+
+
+def refused(attempts: Mapping[str, str]) -> dict[str, list[str]]:
+    """What a child says that may do none of it, in a young thread and in an old one."""
+    return {name: ["refused", "refused"] for name in attempts}
+
+
+async def test_a_child_that_was_taken_over_reaches_nothing(taken_over, upload, attempts):
+    results = await taken_over.tries(attempts)
+
+    assert results == refused(attempts)
+    assert [path.name for path in upload.parent.iterdir()] == [upload.name]
+    assert upload.read_text() == "theirs"
+
+
+async def test_seccomp_alone_refuses_all_of_it(taken_over, attempts):
+    taken_over.without("Landlock")
+
+    assert await taken_over.tries(attempts) == refused(attempts)
+
+
+async def test_landlock_alone_closes_files_ports_and_the_parent(taken_over, upload, attempts):
+    taken_over.without("seccomp")
+    closed = ("read", "list", "cut", "rename", "delete", "write", "make a folder", "connect", "signal its", "trace")
+    tried = {name: code for name, code in attempts.items() if name.startswith(closed) and "by a call" not in name}
+
+    assert await taken_over.tries(tried) == refused(tried)
+    assert upload.read_text() == "theirs"
+
+
+async def test_without_either_another_user_and_the_limits_are_left(taken_over, upload):
+    taken_over.without("seccomp", "Landlock")
+    left = {"read another's upload": f"open({str(upload)!r}).read()", "fork": "fork()"}
+
+    assert await taken_over.tries(left) == {name: ["done", "done"] for name in left}
+
+
+async def test_a_child_that_ignores_signals_does_not_outlive_its_clock(taken_over):
+    endless = "[signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGXCPU)]\nwhile True: pass"
+    with pytest.raises(Unreadable, match="the file took longer than 1 s to read"):
+        await taken_over.tries({"go on": endless}, timeout=timedelta(seconds=1))
+
+    assert not [child for child in children_of(os.getpid()) if "shared.ingest.parse.child" in child]
+
+
+def children_of(pid: int) -> list[str]:
+    """The command lines of a process's children."""
+    found = subprocess.run(["ps", "--ppid", str(pid), "-o", "args="], capture_output=True, text=True, check=False)
+    return found.stdout.splitlines()
+
+
+async def test_a_child_that_read_one_tenants_file_reads_none_of_anothers(tmp_path):
+    page, text = tmp_path / "page.html", tmp_path / "text.md"
+    page.write_text("<html><body>A page.</body></html>")
+    text.write_text("A text.")
+    async with ParsingSandbox() as sandbox:
+
+        async def child_that_reads(path: Path, tenant: str) -> int:
+            await sandbox.parse(path, filename=path.name, media_type=None, options=ChunkingOptions(), tenant=tenant)
+            (child,) = sandbox._idle
+            return child._process.pid
+
+        first = await child_that_reads(text, "acme")
+        second = await child_that_reads(text, "beta")
+        assert first == second  # no library has read anything
+        assert await child_that_reads(page, "acme") == first
+        assert await child_that_reads(text, "acme") == first
+        assert await child_that_reads(text, "beta") != first
+
+
+# The processes that have the secrets
+
+PROTECTED = """
+import ctypes, os, sys
+from shared.process import secrecy
+if os.geteuid() == 0:  # whom nothing keeps from reading
+    os.setresuid(65534, 65534, 65534)
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as every program begins
+if sys.argv[1] == "closed":
+    secrecy.close_memory()
+if (child := os.fork()) == 0:
+    for name in ("environ", "mem"):
+        try:
+            open(f"/proc/{os.getppid()}/{name}", "rb")
+            print(name)
+        except PermissionError:
+            pass
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize(("protection", "read"), [("open", ["environ", "mem"]), ("closed", [])])
+def test_processes_of_the_same_user_read_no_memory_of_a_worker(protection, read):
+    """Where there is no Landlock a child could; whoever else runs as the user could too."""
+    command = [sys.executable, "-c", PROTECTED, protection]
+    done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == read
+
+
+STATE = {"reason": "", "detail": "", "parts": 0, "resident_bytes": 0, "cpu_seconds": 0, "native_files": 0}
+NONSENSE = {
+    "no JSON": "{",
+    "another value": "[]",
+    "a number for a text": [None, 1, "text/html", [], [[1, [0, 1], [], None, None, None]]],
+    "a NUL": [None, 1, "text/html", [], [["\0", [0, 1], [], None, None, None]]],
+    "a place without a question": [None, 1, "text/html", [7], [["a", [0, 1], [], None, None, None]]],
+}
+
+
+@pytest.mark.parametrize("reply", NONSENSE.values(), ids=NONSENSE)
+async def test_a_reply_that_no_parser_gives_fails_the_file_alone(taken_over, reply):
+    whole = reply if isinstance(reply, str) else json.dumps({"outcome": "document", "document": reply, **STATE})
+    channel = 3  # the first descriptor after the standard ones
+    code = f"os.write({channel}, len({whole!r}).to_bytes(8) + {whole!r}.encode())"
+
+    with pytest.raises(Unreadable, match="the file crashed the parser"):
+        await taken_over.tries({"answer": code})
+
+
+async def test_a_worker_that_must_confine_its_children_does_not_begin_where_it_cannot(settings, monkeypatch):
+    monkeypatch.setattr(confinement, "landlock_version", lambda: 0)
+    async with build("parse", settings):
+        pass  # it warns
+
+    required = settings.model_copy(update={"parse_isolation": "require"})
+    with pytest.raises(
+        InvalidInput, match=r"FOREASK_PARSE_ISOLATION is `require`\. This system does not give Landlock"
+    ):
+        async with build("parse", required):
+            pass
+    monkeypatch.undo()
+    async with build("parse", required):
+        pass
