@@ -1,4 +1,4 @@
-"""`python -m shared.ledger`: bring the database to the newest schema."""
+"""`python -m shared.ledger`: bring the database to the newest schema, and make the role of parse workers if wanted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 from shared.domain.errors import ForeaskError
 from shared.ledger.database import Database
+from shared.ledger.roles import make_parse_role
 from shared.ledger.schema import migrate
 from shared.settings import Settings, load
 
@@ -17,6 +18,8 @@ async def main(settings: Settings) -> None:
     database = Database(settings.database_url.get_secret_value(), patience=None, pooler=settings.database_pooler)
     try:
         await migrate(database.engine)
+        if settings.parse_database_password is not None:
+            await make_parse_role(database.engine, settings.parse_database_password.get_secret_value())
     finally:
         await database.aclose()
 

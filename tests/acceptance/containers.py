@@ -72,12 +72,15 @@ class Containers:
             return False
 
 
+SECRETS = ("POSTGRES_PASSWORD", "VALKEY_PASSWORD", "QDRANT_API_KEY", "FOREASK_PARSE_DATABASE_PASSWORD")
+
+
 @contextmanager
 def running(engine: str) -> Iterator[Containers]:
     """Build the image, bring everything up, and take everything down, volumes included."""
     key = keys.make("default")
     port = free_port()
-    values = {name: secrets.token_hex(24) for name in ("POSTGRES_PASSWORD", "VALKEY_PASSWORD", "QDRANT_API_KEY")}
+    values = {name: secrets.token_hex(24) for name in SECRETS}
     values |= {
         "FOREASK_API_KEYS": key.setting,
         "FOREASK_PORT": str(port),

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from bench.deployment import ROOT, Deployment
+from shared.ledger.roles import PARSE_ROLE
 from shared.settings import Settings
 from shared.settings_sources import require_known
 
@@ -180,8 +181,19 @@ def test_the_broker_keeps_what_it_is_given():
 def test_no_secret_has_a_usable_default():
     secrets = re.findall(r"\$\{(\w*(?:PASSWORD|KEYS?))([^}]*)\}", COMPOSE)
     names = {name for name, _ in secrets}
-    assert names == {"POSTGRES_PASSWORD", "VALKEY_PASSWORD", "QDRANT_API_KEY", "FOREASK_API_KEYS"}
+    made = {"POSTGRES_PASSWORD", "VALKEY_PASSWORD", "QDRANT_API_KEY", "FOREASK_PARSE_DATABASE_PASSWORD"}
+    assert names == made | {"FOREASK_API_KEYS"}
     assert all(rest.startswith(":?") for _, rest in secrets)
+
+
+def test_who_reads_files_has_no_key_of_a_provider_and_a_role_of_its_own():
+    service = SERVICES["worker-parse"]
+    given = {name for name in service["environment"] if re.search("KEY|PASSWORD|QDRANT", name)}
+
+    assert service["env_file"] == []
+    assert given == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}  # of the uploads, where it is given
+    assert service["environment"]["FOREASK_DATABASE_URL"].startswith(f"postgresql://{PARSE_ROLE}:")
+    assert service["environment"]["FOREASK_PARSE_ISOLATION"] == "${FOREASK_PARSE_ISOLATION:-require}"
 
 
 def test_the_api_alone_is_published_and_to_this_machine_alone():
