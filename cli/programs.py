@@ -12,8 +12,11 @@ from pathlib import Path
 
 from embedded.supervisor import Child, Supervisor
 from shared.domain.errors import Unavailable
+from shared.settings import Settings
+from shared.settings_sources import secrets, variables_of
 
 _TIMEOUT_SECONDS = 2.0
+_SECRETS_OF_PARSERS = {"database_url", "redis_url", "store_options"}
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
 
 
@@ -78,7 +81,7 @@ def children(
             name=name,
             command=[sys.executable, "-m", *command],
             log=logs / f"{name}.log",
-            environment=environment,
+            environment=without_keys(environment) if command == ("workers", "parse") else environment,
             healthy=(lambda: is_live(host, port)) if name == "api" else lambda: True,
             stop_timeout=grace + timedelta(seconds=5),
         )
@@ -88,6 +91,12 @@ def children(
         for number in range(1, count + 1):
             yield child(f"worker-{queue}" + (f"-{number}" if count > 1 else ""), "workers", queue)
     yield child("scheduler", "workers", "scheduler")
+
+
+def without_keys(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for a parse worker, which handles files of strangers: without keys that it does not use."""
+    unused = (field for field in secrets(Settings) if field[0] not in _SECRETS_OF_PARSERS)
+    return {**environment, **{variable: "" for name, field in unused for variable in variables_of(name, field)}}
 
 
 def is_live(host: str, port: int) -> bool:

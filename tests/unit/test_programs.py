@@ -1,0 +1,21 @@
+"""What the processes of `foreask up` are given."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from cli.programs import Crew, children
+from shared.settings import Settings
+
+
+def test_a_parse_worker_is_given_no_key_that_it_does_not_use():
+    key, url = SecretStr("a-secret"), SecretStr("redis://user:needed@host")
+    settings = Settings(llm_api_key=key, embedding_api_key=key, qdrant_api_key=key, redis_url=url)
+    crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
+    given = {child.name: child.environment for child in crew}
+
+    for name, environment in given.items():
+        assert ("a-secret" in environment.values()) is (name != "worker-parse")
+        assert environment["FOREASK_REDIS_URL"] == "redis://user:needed@host"
+    assert given["worker-parse"]["OPENAI_API_KEY"] == ""  # it would inherit ours
