@@ -132,8 +132,7 @@ class Launcher:
             self._programs = self._new_programs()
             self._programs.start()
             note.append(", ".join(self._programs.names))
-        if lacking := confinement.lacking():
-            self._console.print(f"[yellow]! {confinement.sentence(lacking)}[/yellow]", highlight=False)
+        warn_of_the_kernel(self._console)
 
     def _new_programs(self) -> Programs:
         settings = self.settings
@@ -214,6 +213,12 @@ def announce_restarts(console: Console) -> None:
         raise structlog.DropEvent
 
     structlog.configure(processors=[show])
+
+
+def warn_of_the_kernel(console: Console) -> None:
+    """Print what this system lacks to confine the processes that read files."""
+    if lacking := confinement.lacking():
+        console.print(f"[yellow]! {confinement.sentence(lacking)}[/yellow]", highlight=False, soft_wrap=True)
 
 
 def _migrate(environment: Mapping[str, str]) -> None:

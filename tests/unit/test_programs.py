@@ -1,11 +1,16 @@
 """What the processes of `foreask up` are given."""
 
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 
+import pytest
 from pydantic import SecretStr
+from rich.console import Console
 
+from cli.launcher import warn_of_the_kernel
 from cli.programs import Crew, children
+from shared.ingest.parse import confinement
 from shared.settings import Settings
 
 
@@ -19,3 +24,23 @@ def test_a_parse_worker_is_given_no_key_that_it_does_not_use():
         assert ("a-secret" in environment.values()) is (name != "worker-parse")
         assert environment["FOREASK_REDIS_URL"] == "redis://user:needed@host"
     assert given["worker-parse"]["OPENAI_API_KEY"] == ""  # it would inherit ours
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        ([], ""),
+        (
+            ["Landlock"],
+            "! This system does not give Landlock: a file that takes over the process in which it is read is",
+        ),
+        (["seccomp", "Landlock"], "! This system does not give seccomp and Landlock: a file that takes over"),
+    ],
+)
+def test_up_says_what_the_kernel_lacks(monkeypatch, lacking, said):
+    monkeypatch.setattr(confinement, "lacking", lambda: lacking)
+    out = StringIO()
+    warn_of_the_kernel(Console(file=out))
+
+    assert out.getvalue().startswith(said)
+    assert bool(out.getvalue()) == bool(said)
