@@ -20,6 +20,7 @@ from api.http.replies import JsonReply
 from shared.domain.errors import (
     BadReply,
     Conflict,
+    Forbidden,
     ForeaskError,
     InvalidInput,
     NotFound,
@@ -70,6 +71,7 @@ _UNEXPECTED = ProblemKind(500, "internal", "Something went wrong inside")
 KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     MalformedRequest: ProblemKind(400, "malformed", "The request cannot be read"),
     Unauthorized: ProblemKind(401, "unauthorized", "A key is needed"),
+    Forbidden: ProblemKind(403, "forbidden", "The key may not do this"),
     NotFound: ProblemKind(404, "not-found", "There is no such thing"),
     Conflict: ProblemKind(409, "conflict", "The request is at odds with what is there"),
     TooLarge: ProblemKind(413, "too-large", "Too many bytes"),

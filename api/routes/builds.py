@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from api.collection_cache import require_served
 from api.deps import CollectionCacheDep, ServicesDep
-from api.http.auth import Tenant
+from api.http.auth import Manager, Reader
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, problems, replies
@@ -42,7 +42,7 @@ BuildNumber = Annotated[int, Path(ge=1, le=2**31 - 1, description="of the build 
 
 
 @router.get("", response_model=BuildList, responses=problems(401, 404, 422, 503))
-async def page(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
+async def page(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
     """List the builds of a collection: the live one, and those that are filled or follow."""
     builds = await services.ledger.builds.list(tenant, name)
     views = await asyncio.gather(*(_view(build, services) for build in builds))
@@ -50,7 +50,7 @@ async def page(name: CollectionName, tenant: Tenant, services: ServicesDep) -> R
 
 
 @router.get("/{number}", response_model=BuildView, responses=problems(401, 404, 422, 503))
-async def get(name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep) -> Response:
+async def get(name: CollectionName, number: BuildNumber, tenant: Reader, services: ServicesDep) -> Response:
     """Look at a build, and at how far it is."""
     return JsonReply(await _view(await services.ledger.builds.get(tenant, name, number), services))
 
@@ -62,7 +62,7 @@ async def get(name: CollectionName, number: BuildNumber, tenant: Tenant, service
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
     openapi_extra=json_body(MigrationBody),
 )
-async def begin(request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
+async def begin(request: Request, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """Begin a build: the documents of the collection are parsed, generated and indexed beside the live build.
 
     Queries see the live build alone. Questions of chunks whose text and prompt stay the same are not paid for again.
@@ -76,19 +76,19 @@ async def begin(request: Request, name: CollectionName, tenant: Tenant, services
 
 
 @router.post("/{number}/pause", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
-async def pause(name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep) -> Response:
+async def pause(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Stop filling a build; what is in work goes on. Uploads and edits still reach it."""
     return JsonReply(await _view(await services.ledger.builds.pause(tenant, name, number), services))
 
 
 @router.post("/{number}/resume", response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
-async def resume(name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep) -> Response:
+async def resume(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Go on filling a build that is paused."""
     return JsonReply(await _view(await services.ledger.builds.resume(tenant, name, number), services))
 
 
 @router.delete("/{number}", status_code=202, response_model=BuildView, responses=problems(401, 404, 409, 422, 503))
-async def drop(name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep) -> Response:
+async def drop(name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep) -> Response:
     """Delete a build that is not live, with its points. What was paid for stays."""
     return JsonReply(await _view(await services.ledger.builds.drop(tenant, name, number), services), 202)
 
@@ -103,7 +103,7 @@ async def switch(  # noqa: PLR0917  each is a dependency
     request: Request,
     name: CollectionName,
     number: BuildNumber,
-    tenant: Tenant,
+    tenant: Manager,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
 ) -> Response:
@@ -131,7 +131,7 @@ async def switch(  # noqa: PLR0917  each is a dependency
     openapi_extra=json_body(GateBody),
 )
 async def gate(
-    request: Request, name: CollectionName, number: BuildNumber, tenant: Tenant, services: ServicesDep
+    request: Request, name: CollectionName, number: BuildNumber, tenant: Manager, services: ServicesDep
 ) -> Response:
     """Compare a build with the live one: documents, points, what both find, and how long their queries take.
 

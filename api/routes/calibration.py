@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from api.collection_cache import require_served
 from api.deps import CollectionCacheDep, ServicesDep
-from api.http.auth import Tenant
+from api.http.auth import Manager
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
@@ -31,7 +31,11 @@ _MAX_BYTES = 1024 * 1024  # 1,000 labelled questions of 1,000 bytes
     openapi_extra=json_body(CalibrateBody),
 )
 async def calibrate(
-    request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
+    request: Request,
+    name: CollectionName,
+    tenant: Manager,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
 ) -> Response:
     """Choose the weights of a collection's channels by labelled questions, and save them.
 
@@ -55,7 +59,7 @@ async def calibrate(
 
 @router.delete("/{name}/calibration", status_code=204, responses=problems(401, 404, 422, 503))
 async def forget(
-    name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
+    name: CollectionName, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Go back to equal weights."""
     collection = await services.ledger.collections.get(tenant, name)

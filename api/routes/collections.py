@@ -12,7 +12,7 @@ from starlette.responses import Response
 from api.collection_cache import require_served
 from api.deps import CollectionCacheDep, ServicesDep
 from api.http import paging
-from api.http.auth import Tenant
+from api.http.auth import Manager, Reader
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems, replies
 from api.http.replies import JsonReply
@@ -39,7 +39,7 @@ _AT_ONCE = 8
 
 @router.get("", response_model=CollectionPage, responses=problems(400, 401, 422, 503))
 async def page(
-    tenant: Tenant, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
+    tenant: Reader, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List collections by name."""
     after = paging.read_cursor(cursor, _name) or ""
@@ -49,7 +49,7 @@ async def page(
 
 
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
-async def get(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
+async def get(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
     """Look at a collection: its options, and how much is in it."""
     (view,) = await _views(tenant, [await services.ledger.collections.get(tenant, name)], services)
     return JsonReply(view)
@@ -64,7 +64,11 @@ async def get(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Re
     openapi_extra=json_body(CollectionChange),
 )
 async def put(
-    request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
+    request: Request,
+    name: CollectionName,
+    tenant: Manager,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
 ) -> Response:
     """Make a collection, or replace its options; they apply to documents that are parsed from then on.
 
@@ -92,7 +96,7 @@ async def put(
 @router.post(
     "/{name}/reindex", status_code=202, response_model=ReindexReply, responses=problems(401, 404, 409, 422, 503)
 )
-async def reindex(name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
+async def reindex(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """Parse every document anew, generate its questions and index it. Until then queries see the document as it was.
 
     Questions of an unchanged chunk, prompt and model are reused: the language model is called for the others alone.

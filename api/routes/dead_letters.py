@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http import paging
-from api.http.auth import Tenant
+from api.http.auth import Reader, Writer
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
@@ -41,7 +41,7 @@ _RESOLVING_STATUSES = (400, 401, 404, 413, 415, 422, 503)
 @router.get("", response_model=DeadLetterPage, responses=problems(400, 401, 422, 503))
 async def page(
     *,
-    tenant: Tenant,
+    tenant: Reader,
     services: ServicesDep,
     collection: AnyCollection = None,
     document_id: AnyDocument = None,
@@ -61,7 +61,7 @@ async def page(
 @router.get("/reasons", response_model=DeadReasons, responses=problems(401, 422, 503))
 async def reasons(
     *,
-    tenant: Tenant,
+    tenant: Reader,
     services: ServicesDep,
     collection: AnyCollection = None,
     document_id: AnyDocument = None,
@@ -73,7 +73,7 @@ async def reasons(
 
 
 @router.get("/{letter_id}", response_model=DeadLetterHistory, responses=problems(401, 404, 422, 503))
-async def get(letter_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
+async def get(letter_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Look at a dead letter and the attempts that failed."""
     letter = await services.ledger.dead_letters.get(tenant, letter_id)
     history = [dataclasses.asdict(attempt) for attempt in letter.history]
@@ -87,7 +87,7 @@ async def get(letter_id: UUID, tenant: Tenant, services: ServicesDep) -> Respons
     responses=problems(*_RESOLVING_STATUSES),
     openapi_extra=json_body(DeadLetterFilter),
 )
-async def retry(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
+async def retry(request: Request, tenant: Writer, services: ServicesDep) -> Response:
     """Give dead letters another round of attempts. Questions that are paid for are not generated again."""
     filter_ = await read_json(request, DeadLetterFilter)
     resolved = await services.ledger.dead_letters.retry(tenant, _choice(filter_))
@@ -104,7 +104,7 @@ async def retry(request: Request, tenant: Tenant, services: ServicesDep) -> Resp
     responses=problems(*_RESOLVING_STATUSES),
     openapi_extra=json_body(DeadLetterFilter),
 )
-async def discard(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
+async def discard(request: Request, tenant: Writer, services: ServicesDep) -> Response:
     """Give dead letters up for good.
 
     A chunk that queries find by its text stays. A failed document goes back to the version that queries see; a document

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from api import batch, intake
 from api.deps import CollectionCacheDep, ServicesDep
 from api.http import bodies, paging
-from api.http.auth import Tenant
+from api.http.auth import Reader, Writer
 from api.http.lines import LineStream, read_lines
 from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
 from api.http.problems import UnsupportedMedia
@@ -54,7 +54,7 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
     openapi_extra=json_or_form(DocumentBody),
 )
 async def submit(
-    request: Request, tenant: Tenant, services: ServicesDep, collection_cache: CollectionCacheDep
+    request: Request, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Hand in a document, as a form with a `file` or as JSON.
 
@@ -83,7 +83,7 @@ async def submit(
 async def submit_batch(
     *,
     request: Request,
-    tenant: Tenant,
+    tenant: Writer,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     collection: Annotated[CollectionName, Query()] = "default",
@@ -104,7 +104,7 @@ async def submit_batch(
 @router.get("", response_model=DocumentPage, responses=problems(400, 401, 422, 503))
 async def page(
     *,
-    tenant: Tenant,
+    tenant: Reader,
     services: ServicesDep,
     ids: Annotated[list[UUID] | None, Query(alias="id", max_length=_MOST_IDS)] = None,
     collection: Annotated[CollectionName | None, Query()] = None,
@@ -129,14 +129,14 @@ async def page(
 
 
 @router.get("/{document_id}", response_model=DocumentView, responses=problems(401, 404, 422, 503))
-async def get(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
+async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Look at a document and its progress."""
     return JsonReply(view(await services.ledger.documents.get(tenant, document_id), services.settings))
 
 
 @router.get("/{document_id}/chunks", response_model=ChunkPage, responses=problems(400, 401, 404, 422, 503))
 async def chunks(
-    document_id: UUID, tenant: Tenant, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
+    document_id: UUID, tenant: Reader, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List a document's chunks in order, with their questions and what became of them."""
     after = paging.read_cursor(cursor, _ordinal)
@@ -148,7 +148,7 @@ async def chunks(
 
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
-async def delete(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
+async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Delete a document. It is gone for every caller at once, its points in Qdrant as soon as Qdrant answers."""
     deleted = await services.ledger.documents.delete(tenant, document_id)
     with suppress(Transient):  # the scheduler removes the points when Qdrant is back
@@ -159,7 +159,7 @@ async def delete(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Re
 @router.post(
     "/{document_id}/retry", status_code=202, response_model=DocumentView, responses=problems(401, 404, 409, 422, 503)
 )
-async def retry(document_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
+async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Give a failed document, or the dead chunks of a degraded one, another round of attempts."""
     document = await services.ledger.documents.retry(tenant, document_id)
     if document.state is DocumentState.QUEUED:

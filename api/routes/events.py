@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api.http.auth import Tenant
+from api.http.auth import Reader
 from api.http.event_stream import HEARTBEAT, EventStream, event_stream
 from api.http.openapi import EVENTS, replies
 from api.progress_feeds import ProgressFeeds
@@ -36,7 +36,7 @@ _HEARTBEAT_SECONDS = 15.0
         429,
     ),
 )
-async def events(request: Request, tenant: Tenant) -> Response:
+async def events(request: Request, tenant: Reader) -> Response:
     """Follow the progress of the tenant's documents, from now on."""
     feeds: ProgressFeeds = request.app.state.progress_feeds
     feeds.require_room(tenant)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http import paging
-from api.http.auth import Tenant
+from api.http.auth import Asker, Reader, Writer
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1", tags=["feedback"])
     responses=problems(400, 401, 404, 413, 415, 422, 503),
     openapi_extra=json_body(FeedbackBody),
 )
-async def give(request: Request, tenant: Tenant, services: ServicesDep) -> Response:
+async def give(request: Request, tenant: Asker, services: ServicesDep) -> Response:
     """Say whether a chunk answered a question. If so, the question becomes one of the chunk; if not, it is taken back.
 
     The chunk is then indexed again, without a call to the language model. The document stays searchable.
@@ -48,7 +48,11 @@ async def give(request: Request, tenant: Tenant, services: ServicesDep) -> Respo
 
 @router.get("/collections/{name}/accepted", response_model=AcceptedPage, responses=problems(400, 401, 404, 422, 503))
 async def page(
-    name: CollectionName, tenant: Tenant, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
+    name: CollectionName,
+    tenant: Reader,
+    services: ServicesDep,
+    limit: paging.Limit = 50,
+    cursor: paging.Cursor = None,
 ) -> Response:
     """List users' questions that became questions of chunks, newest first."""
     collection = await services.ledger.collections.get(tenant, name)
@@ -62,7 +66,7 @@ async def page(
 
 
 @router.delete("/collections/{name}/accepted/{accepted_id}", status_code=204, responses=problems(401, 404, 422, 503))
-async def remove(name: CollectionName, accepted_id: UUID, tenant: Tenant, services: ServicesDep) -> Response:
+async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Take an accepted question back; it stops matching after the scheduler's next passes."""
     collection = await services.ledger.collections.get(tenant, name)
     await services.ledger.feedback.remove(collection, accepted_id)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.collection_cache import CollectionCache
 from api.deps import CollectionCacheDep, QueryLogDep, ServicesDep
 from api.explanation import sentence
-from api.http.auth import Tenant
+from api.http.auth import Asker
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, problems, replies
@@ -54,7 +54,7 @@ _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 )
 async def retrieve(
     request: Request,
-    tenant: Tenant,
+    tenant: Asker,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
@@ -83,7 +83,7 @@ async def retrieve(
 )
 async def query(
     request: Request,
-    tenant: Tenant,
+    tenant: Asker,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,

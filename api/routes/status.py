@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.deps import ServicesDep
-from api.http.auth import Tenant
+from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1", tags=["status"])
 
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
-async def status(tenant: Tenant, services: ServicesDep) -> Response:
+async def status(tenant: Reader, services: ServicesDep) -> Response:
     """Show the tenant's open work by stage, its dead letters, its rate, what it has spent, and the limits that slow it.
 
     `unserved` counts the chunks that wait to be indexed with an embedding that the API's settings do not describe:

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.deps import ServicesDep
-from api.http.auth import Tenant
+from api.http.auth import Writer
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.documents import UploadOffer
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/uploads", tags=["documents"])
 
 
 @router.post("", status_code=201, response_model=UploadOffer, responses=problems(401, 409, 503))
-async def offer(tenant: Tenant, services: ServicesDep) -> Response:
+async def offer(tenant: Writer, services: ServicesDep) -> Response:
     """Get an address of the object store to which the bytes of one document may be sent.
 
     Send them by PUT, then hand the document in by `POST /v1/documents` with `{"upload": …}`. What is not handed in goes

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http import paging
-from api.http.auth import Tenant
+from api.http.auth import Manager
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, replies
@@ -49,7 +49,7 @@ _FINDINGS_MAX = 1000
     ),
     openapi_extra=json_body(VerifyBody),
 )
-async def verify(request: Request, name: CollectionName, tenant: Tenant, services: ServicesDep) -> Response:
+async def verify(request: Request, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """Compare a collection with Qdrant. With `repair`, index missing points again and remove superfluous ones.
 
     Missing points are indexed again from questions that are paid for: the language model is not called. Documents that

@@ -17,7 +17,8 @@ ForeaskError
     ├── NotFound
     ├── Conflict
     ├── TooLarge
-    └── Unauthorized
+    ├── Unauthorized         who it is, is not known
+    └── Forbidden            who it is, is known, and may not do this
 """
 
 from __future__ import annotations
@@ -163,3 +164,7 @@ class TooLarge(Rejected):
 
 class Unauthorized(Rejected):
     """The request has no key, or an unknown one."""
+
+
+class Forbidden(Rejected):
+    """The key is known, and may not do this."""

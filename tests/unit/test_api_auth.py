@@ -6,12 +6,14 @@ import pytest
 from starlette.requests import Request
 
 from api.app import create
-from api.http.auth import TENANT_WITHOUT_KEYS, tenant_of
+from api.http.auth import TENANT_WITHOUT_KEYS, Needs
 from shared.domain.errors import InvalidInput, Unauthorized
+from shared.domain.keys import Scope
 from shared.settings import Settings
 from tests.api import KEYS, with_keys
 
 NO_KEYS = Settings(_env_file=None)
+tenant_of = Needs(Scope.READ)
 
 
 def request_with(settings, **headers):
