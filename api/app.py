@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems, reference
 from api.http.middleware import RequestMiddleware
+from api.known_keys import KnownKeys
 from api.progress_feeds import ProgressFeeds
 from api.query_log import QueryLogWriter
 from api.routes import (
@@ -22,6 +23,8 @@ from api.routes import (
     events,
     feedback,
     health,
+    keys,
+    operators,
     queries,
     status,
     uploads,
@@ -47,6 +50,8 @@ _TAGS = [
     {"name": "feedback", "description": "Users' questions that become questions of chunks."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
+    {"name": "keys", "description": "Who may call the API, and what they may do."},
+    {"name": "operator", "description": "Every tenant's state, for an operator's key."},
     {"name": "health", "description": "For the operator; no key is needed."},
 ]
 
@@ -93,6 +98,8 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         feedback,
         status,
         events,
+        keys,
+        operators,
         health,
     ):
         app.include_router(part.router)
@@ -108,9 +115,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.collection_cache = CollectionCache(
             services.ledger.collections, services.embeddings, settings.embedding_model or ""
         )
+        app.state.known_keys = KnownKeys(services.ledger.keys)
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
         yield
         await app.state.query_log.aclose()
+        await app.state.known_keys.aclose()

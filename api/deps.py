@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.collection_cache import CollectionCache
+from api.known_keys import KnownKeys
 from api.query_log import QueryLogWriter
 from shared.services.api import ApiServices
 
@@ -26,6 +27,12 @@ async def _query_log(request: Request) -> QueryLogWriter:
     return query_log
 
 
+async def _known_keys(request: Request) -> KnownKeys:
+    known_keys: KnownKeys = request.app.state.known_keys
+    return known_keys
+
+
 ServicesDep = Annotated[ApiServices, Depends(_services)]
 CollectionCacheDep = Annotated[CollectionCache, Depends(_collection_cache)]
+KnownKeysDep = Annotated[KnownKeys, Depends(_known_keys)]
 QueryLogDep = Annotated[QueryLogWriter, Depends(_query_log)]

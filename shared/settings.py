@@ -5,7 +5,6 @@ A user sets the fields of `Settings`; `tuning` holds the numbers that hardly any
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +37,7 @@ from pydantic_settings import (
 )
 
 from shared.domain.errors import InvalidInput
+from shared.domain.keys import OPERATOR, hash_of
 from shared.domain.places import vector_space
 from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, places, require_known, secrets
 
@@ -47,6 +47,7 @@ _TENANT_LIMIT = re.compile(r"(?P<tenant>[^=]+)=(?P<requests>[1-9]\d{0,9})?/(?P<t
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
 _EMBEDDING = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
 _NEXT_ADDRESS = re.compile(r",\s*(?=https?://)")
+_SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -91,11 +92,26 @@ class ApiKey:
             raise ValueError(
                 "FOREASK_API_KEYS must be tenant:key pairs separated by commas; a tenant is a-z, 0-9, - and _"
             )
-        if key.startswith("sha256:"):
-            return cls(tenant, bytes.fromhex(key.removeprefix("sha256:")))
-        if len(key) < _KEY_MIN_CHARS:
-            raise ValueError(f"the key of tenant {tenant} is too short: use at least {_KEY_MIN_CHARS} characters")
-        return cls(tenant, hashlib.sha256(key.encode()).digest())
+        return cls(tenant, _hash_in(key, f"the key of tenant {tenant}"))
+
+    @classmethod
+    def parse_operator(cls, key: str) -> ApiKey:
+        """Read an operator's `key` or `sha256:HEX`.
+
+        Raises:
+            ValueError: the key is too short to be safe, or the hash has another length.
+        """
+        return cls(OPERATOR, _hash_in(key, "an operator's key"))
+
+
+def _hash_in(key: str, what: str) -> bytes:
+    if key.startswith("sha256:"):
+        if not _SHA256.fullmatch(key):
+            raise ValueError(f"{what} has sha256: and then not 64 of 0-9 and a-f: it may have been cut off")
+        return bytes.fromhex(key.removeprefix("sha256:"))
+    if len(key) < _KEY_MIN_CHARS:
+        raise ValueError(f"{what} is too short: use at least {_KEY_MIN_CHARS} characters")
+    return hash_of(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +287,9 @@ class Settings(BaseSettings):
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = Field(
         (), description="tenant:key pairs, comma-separated; a key may be given as sha256:HEX"
     )
+    operator_keys: Annotated[tuple[ApiKey, ...], NoDecode] = Field(
+        (), description="operators' keys, comma-separated; a key may be given as sha256:HEX"
+    )
     max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="the largest document")
     max_json_bytes: PositiveInt = Field(
         20 * 1024 * 1024, description="the largest document as JSON, or fields of a form"
@@ -411,6 +430,11 @@ class Settings(BaseSettings):
         )
         return {default: named.get(default, single)} | named
 
+    @property
+    def is_keyless(self) -> bool:
+        """Whether the API serves this machine without keys. Keys in the ledger alone do not end that."""
+        return not (self.api_keys or self.operator_keys)
+
     def qdrant_addresses(self) -> list[str]:
         """The addresses of Qdrant's nodes.
 
@@ -421,10 +445,13 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """The variables that give another process these settings; secrets are among them."""
-        dumped = self.model_dump(mode="json", exclude={"api_keys", "embeddings"}, exclude_none=True)
+        dumped = self.model_dump(mode="json", exclude={"api_keys", "operator_keys", "embeddings"}, exclude_none=True)
         tuning = {f"TUNING__{name}": value for name, value in dumped.pop("tuning").items()}
         plain = {name: value.get_secret_value() for name, value in self if isinstance(value, SecretStr)}
-        keys = {"api_keys": ",".join(f"{key.tenant}:sha256:{key.sha256.hex()}" for key in self.api_keys)}
+        keys = {
+            "api_keys": ",".join(f"{key.tenant}:sha256:{key.sha256.hex()}" for key in self.api_keys),
+            "operator_keys": ",".join(f"sha256:{key.sha256.hex()}" for key in self.operator_keys),
+        }
         files = {f"{name}_file": "" for name, _ in secrets(type(self))}  # the process may inherit some, beside these
         embeddings = {"embeddings": _embeddings_json(self.embeddings, _revealed)}
         values = dumped | tuning | plain | keys | files | embeddings
@@ -477,6 +504,13 @@ class Settings(BaseSettings):
         if not isinstance(value, str):
             return value
         return tuple(ApiKey.parse(item.strip()) for item in value.split(",") if item.strip())
+
+    @field_validator("operator_keys", mode="before")
+    @classmethod
+    def _split_operator_keys(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(ApiKey.parse_operator(item.strip()) for item in value.split(",") if item.strip())
 
     @field_validator("embeddings", mode="before")
     @classmethod

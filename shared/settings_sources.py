@@ -58,7 +58,7 @@ class SecretFiles(PydanticBaseSettingsSource):
 def secrets(kind: type[BaseSettings]) -> Iterator[tuple[str, FieldInfo]]:
     """Yield the fields whose values no output shows; each may come from a file."""
     for name, field in kind.model_fields.items():
-        if name in {"api_keys", "embeddings"} or SecretStr in get_args(field.annotation):
+        if name in {"api_keys", "operator_keys", "embeddings"} or SecretStr in get_args(field.annotation):
             yield name, field
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Annotated, Any
@@ -13,11 +13,15 @@ from urllib.parse import urlsplit
 import structlog
 from fastapi import Depends, Request
 
+from api.known_keys import KnownKeys
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized
-from shared.domain.keys import TENANT_SCOPES, Scope
+from shared.domain.keys import OPERATOR, TENANT_SCOPES, Scope, hash_of
 from shared.settings import Settings
 
 TENANT_WITHOUT_KEYS = "default"
+_OF_PROXIES = {"forwarded", "via", "x-real-ip"}
+
+log = structlog.get_logger()
 
 
 def require_safe(settings: Settings) -> None:
@@ -26,7 +30,7 @@ def require_safe(settings: Settings) -> None:
     Raises:
         InvalidInput: no keys are set, and the API would listen on more than loopback.
     """
-    if not settings.api_keys and not _is_loopback(settings.api_host):
+    if settings.is_keyless and not _is_loopback(settings.api_host):
         raise InvalidInput(
             f"Without keys the API serves this machine alone, and {settings.api_host} is more than that: set"
             " FOREASK_API_KEYS=tenant:key, or FOREASK_API_HOST=127.0.0.1.",
@@ -39,13 +43,13 @@ class Caller:
     """Who sent the request; `request.state.caller` has it once a route's scope was checked.
 
     Args:
-        tenant: whose key it is; None is the operator.
+        tenant: whose key it is; `OPERATOR`, which is empty, is the operator.
         key_name: under which the key is logged; None where the API is keyless.
         scopes: what the key may do.
-        filter: a condition that each query of the key carries.
+        filter: a condition on metadata that each query of the key carries.
     """
 
-    tenant: str | None
+    tenant: str
     key_name: str | None
     scopes: frozenset[Scope]
     filter: Mapping[str, Any] | None = None
@@ -61,16 +65,19 @@ class Needs:
         """Return the tenant that the request's key speaks for; the operator's is empty.
 
         Raises:
-            Unauthorized: the key is absent or unknown. Where no keys are set: the request came from a page of another
-                site in this machine's browser.
+            Unauthorized: the key is absent, unknown, revoked or expired. Where no keys are set: the request came from
+                another machine, or from a page of another site in this machine's browser.
             Forbidden: the key lacks the scope.
+            Unavailable: the key is not in the settings, and the ledger is away.
         """
-        caller = _authenticate(request, request.app.state.settings)
-        structlog.contextvars.bind_contextvars(tenant=caller.tenant)  # the request's log lines name it
+        caller = await _authenticate(request)
+        # The request's log lines name both.
+        structlog.contextvars.bind_contextvars(tenant=caller.tenant or None, key=caller.key_name)
         request.state.caller = caller
         if self.scope not in caller.scopes:
+            log.warning("key.refused", status=403, scope=self.scope.value, path=request.url.path)
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
-        return caller.tenant or ""
+        return caller.tenant
 
 
 # The tenant of a request whose key has the scope.
@@ -78,23 +85,59 @@ Reader = Annotated[str, Depends(Needs(Scope.READ))]
 Asker = Annotated[str, Depends(Needs(Scope.ASK))]
 Writer = Annotated[str, Depends(Needs(Scope.WRITE))]
 Manager = Annotated[str, Depends(Needs(Scope.MANAGE))]
+Operator = Depends(Needs(Scope.OPERATOR))
 
 
-def _authenticate(request: Request, settings: Settings) -> Caller:
-    if not settings.api_keys:
+async def _asking_caller(request: Request, _: Asker) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+# Who asks: queries carry the filter of the key.
+AskingCaller = Annotated[Caller, Depends(_asking_caller)]
+
+
+async def _authenticate(request: Request) -> Caller:
+    settings: Settings = request.app.state.settings
+    if settings.is_keyless:
         _require_local(request)
-        return Caller(TENANT_WITHOUT_KEYS, None, TENANT_SCOPES)
+        return Caller(TENANT_WITHOUT_KEYS, None, frozenset(Scope))
     key = _key(request)
     if key is None:
-        raise Unauthorized("Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
-    digest = hashlib.sha256(key.encode()).digest()
+        raise _unauthorized(request, "Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
+    sha256 = hash_of(key)
+    return _of_settings(settings, sha256) or await _of_ledger(request, sha256)
+
+
+def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:
     caller = None
-    for api_key in settings.api_keys:  # every key is compared, so that the time says nothing about which one fits
-        if compare_digest(api_key.sha256, digest):
-            caller = Caller(api_key.tenant, f"settings:{digest.hex()[:8]}", TENANT_SCOPES)
-    if caller is None:
-        raise Unauthorized("The key is unknown.")
+    # Every key is compared, so that the time says nothing about which one fits.
+    for api_key in (*settings.api_keys, *settings.operator_keys):
+        if compare_digest(api_key.sha256, sha256):
+            scopes = frozenset({Scope.OPERATOR}) if api_key.tenant == OPERATOR else TENANT_SCOPES
+            caller = Caller(api_key.tenant, f"settings:{_short(sha256)}", scopes)
     return caller
+
+
+async def _of_ledger(request: Request, sha256: bytes) -> Caller:
+    known_keys: KnownKeys = request.app.state.known_keys
+    # A lookup by the hash of what was sent tells by its time nothing about a key.
+    key = await known_keys.find(sha256)
+    if key is None:
+        raise _unauthorized(request, "The key is unknown.", _short(sha256))
+    if why := key.ended(datetime.now(UTC)):
+        raise _unauthorized(request, f"The key '{key.name}' {why}.", key.name)
+    known_keys.record_use(key)
+    return Caller(key.tenant, key.name, key.scopes, key.filter)
+
+
+def _unauthorized(request: Request, message: str, key_name: str | None = None) -> Unauthorized:
+    log.warning("key.refused", status=401, key=key_name, path=request.url.path)
+    return Unauthorized(message)
+
+
+def _short(sha256: bytes) -> str:
+    return sha256.hex()[:8]
 
 
 def _key(request: Request) -> str | None:
@@ -105,13 +148,20 @@ def _key(request: Request) -> str | None:
 
 
 def _require_local(request: Request) -> None:
+    # A proxy on this machine would let others in: its own address is loopback, and so may be the host that it names.
+    if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers):
+        raise _unauthorized(
+            request, "Without keys only local programs are served, and this came through a proxy: set FOREASK_API_KEYS."
+        )
     # A web page could reach loopback by a name that resolves to it, or by a form that posts to it.
     origin = request.headers.get("origin")
     hosts = [urlsplit(f"//{request.headers.get('host', '')}").hostname]
     if origin is not None:
         hosts.append(urlsplit(origin).hostname)
     if not all(host and _is_loopback(host) for host in hosts):
-        raise Unauthorized("Without keys only local programs are served: call 127.0.0.1, or set FOREASK_API_KEYS.")
+        raise _unauthorized(
+            request, "Without keys only local programs are served: call 127.0.0.1, or set FOREASK_API_KEYS."
+        )
 
 
 def _is_loopback(host: str) -> bool:

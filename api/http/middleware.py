@@ -46,7 +46,7 @@ class RequestMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id, tenant=None):  # auth sets the tenant
+        with structlog.contextvars.bound_contextvars(request_id=request_id, tenant=None, key=None):  # auth sets both
             try:
                 await self._app(scope, receive, send_on)
             except Exception as error:  # noqa: BLE001  no exception may leave the application

@@ -18,6 +18,7 @@ from api.schemas.dead_letters import DeadLetterFilter
 from api.schemas.documents import BatchLine, BatchResult, DocumentBody
 from api.schemas.estimates import EstimateBody, MigrationBody
 from api.schemas.feedback import FeedbackBody
+from api.schemas.keys import KeyBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody
 from api.schemas.verification import VerifyBody
@@ -37,6 +38,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         FeedbackBody,
         EstimateBody,
         GateBody,
+        KeyBody,
         MigrationBody,
         SwitchBody,
         ProblemDetails,
@@ -98,8 +100,8 @@ def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | s
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    if HTTPStatus.UNAUTHORIZED in statuses:  # who needs a key needs a scope
-        statuses = (*statuses, HTTPStatus.FORBIDDEN)
+    if HTTPStatus.UNAUTHORIZED in statuses:  # a key needs a scope too, and the ledger may be away that has it
+        statuses = (*statuses, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE)
     content = {"application/problem+json": {"schema": _ref(ProblemDetails)}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 

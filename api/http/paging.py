@@ -48,6 +48,18 @@ def read_cursor(cursor: str | None, read: Callable[[Any], K]) -> K | None:
         raise MalformedRequest("This cursor is not one: leave it out to begin at the front.", field="cursor") from None
 
 
+def read_name(key: list[str]) -> str:
+    """Read the key of a list in order of name.
+
+    Raises:
+        ValueError: the key is not a name.
+    """
+    (name,) = key
+    if not isinstance(name, str) or "\0" in name:
+        raise ValueError
+    return name
+
+
 def read_time_and_id(key: list[str]) -> tuple[datetime, UUID]:
     """Read the key of a list in order of time.
 

@@ -42,7 +42,7 @@ async def page(
     tenant: Reader, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
 ) -> Response:
     """List collections by name."""
-    after = paging.read_cursor(cursor, _name) or ""
+    after = paging.read_cursor(cursor, paging.read_name) or ""
     rows = await services.ledger.collections.page(tenant, after=after, limit=limit + 1)
     collections, following = paging.split_page(rows, limit, lambda collection: (collection.name,))
     return JsonReply(CollectionPage(items=await _views(tenant, collections, services), next_cursor=following))
@@ -181,10 +181,3 @@ async def _points(collections: Sequence[Collection], index: Index) -> list[int |
                 return None
 
     return list(await asyncio.gather(*(count(collection) for collection in collections)))
-
-
-def _name(key: list[str]) -> str:
-    (name,) = key
-    if not isinstance(name, str) or "\0" in name:
-        raise TypeError
-    return name

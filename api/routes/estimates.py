@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.deps import CollectionCacheDep, ServicesDep
-from api.http.auth import Manager
+from api.http.auth import Writer
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/estimates", tags=["estimates"])
     openapi_extra=json_body(EstimateBody),
 )
 async def estimate(
-    request: Request, tenant: Manager, services: ServicesDep, collection_cache: CollectionCacheDep
+    request: Request, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep
 ) -> Response:
     """Say what documents will cost that are to be handed in, or a collection that is to be made anew.
 

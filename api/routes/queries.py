@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.collection_cache import CollectionCache
 from api.deps import CollectionCacheDep, QueryLogDep, ServicesDep
 from api.explanation import sentence
-from api.http.auth import Asker
+from api.http.auth import AskingCaller, Caller
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, problems, replies
@@ -54,7 +54,7 @@ _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 )
 async def retrieve(
     request: Request,
-    tenant: Asker,
+    caller: AskingCaller,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
@@ -62,7 +62,7 @@ async def retrieve(
     """Find the chunks that answer a question. A collection that does not exist has none."""
     body = await read_json(request, RetrieveBody)
     stopwatch = _Stopwatch()
-    retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
+    retrieval = await _retrieve(body, caller, services, collection_cache, query_log)
     return JsonReply(_retrieve_reply(body, retrieval, stopwatch))
 
 
@@ -83,7 +83,7 @@ async def retrieve(
 )
 async def query(
     request: Request,
-    tenant: Asker,
+    caller: AskingCaller,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     query_log: QueryLogDep,
@@ -91,30 +91,35 @@ async def query(
     """Answer a question from the documents alone, with citations. If no chunk is found, no model is called."""
     body = await read_json(request, QueryBody)
     stopwatch = _Stopwatch()
-    retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
+    retrieval = await _retrieve(body, caller, services, collection_cache, query_log)
     if body.stream:
-        events = _answer_events(body, retrieval, services.answerer_for(tenant, retrieval.collection), stopwatch)
+        events = _answer_events(body, retrieval, services.answerer_for(caller.tenant, retrieval.collection), stopwatch)
         return event_stream(end_with_error(events, request.url.path))
     with retrieval.trace.timed("answer"):
-        answer = await services.answerer_for(tenant, retrieval.collection).answer(
+        answer = await services.answerer_for(caller.tenant, retrieval.collection).answer(
             body.question, _passages(retrieval.chunks)
         )
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
 async def _retrieve(
-    body: RetrieveBody, tenant: str, services: ApiServices, collection_cache: CollectionCache, query_log: QueryLogWriter
+    body: RetrieveBody,
+    caller: Caller,
+    services: ApiServices,
+    collection_cache: CollectionCache,
+    query_log: QueryLogWriter,
 ) -> Retrieval:
     top_k_max = services.settings.tuning.top_k_max
     if body.top_k > top_k_max:
         raise InvalidInput(f"top_k is at most {top_k_max} (FOREASK_TUNING__TOP_K_MAX).", field="top_k")
-    _require_int64(body.filter)
+    require_int64(body.filter)
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
+    parameters["required"] = caller.filter
     parameters["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
     if body.rewrite is not None:
         parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
         parameters["rewrite_budget"] = body.rewrite.budget
-    collection = await collection_cache.find(tenant, body.collection)
+    collection = await collection_cache.find(caller.tenant, body.collection)
     if collection is not None and body.document_ids is not None:
         rows = await services.ledger.documents.row_ids(collection, body.document_ids)
         parameters["document_ids"] = [rows.get(document_id, document_id) for document_id in body.document_ids]
@@ -233,7 +238,7 @@ def _rewritten(rewritten: RewrittenQuestion) -> RewrittenQuestionView:
     )
 
 
-def _require_int64(value: object) -> None:
+def require_int64(value: object) -> None:
     """Refuse whole numbers that do not fit into Qdrant's 64 bits.
 
     Raises:

@@ -43,7 +43,7 @@ async def status(tenant: Reader, services: ServicesDep) -> Response:
     return JsonReply(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},
-            stages={queue: _stage(waiting) for queue, waiting in backlog.stages.items()},
+            stages={queue: stage_view(waiting) for queue, waiting in backlog.stages.items()},
             unserved=[UnservedView(embedding_model=m, chunks=n) for m, n in backlog.unserved.items()],
             dead=backlog.dead,
             chunks_per_minute=round(backlog.rate, 1),
@@ -55,7 +55,7 @@ async def status(tenant: Reader, services: ServicesDep) -> Response:
     )
 
 
-def _stage(waiting: Waiting) -> StageView:
+def stage_view(waiting: Waiting) -> StageView:
     return StageView(
         due=waiting.due,
         in_flight=waiting.in_flight,

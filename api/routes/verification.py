@@ -33,21 +33,21 @@ router = APIRouter(prefix="/v1/collections", tags=["collections"])
 _FINDINGS_MAX = 1000
 
 
+VERIFY_REPLIES = replies(
+    {
+        200: {
+            "description": "What differs; where `Accept` has text/event-stream, server-sent events: `progress`"
+            " (counts so far), `finding` (a point that differs, at most 1,000), `done` (all counts) or `error`"
+            " (problem details)",
+            "content": EVENTS,
+        }
+    },
+    *(400, 401, 404, 413, 415, 422, 502, 503),
+)
+
+
 @router.post(
-    "/{name}/verify",
-    response_model=VerificationReply,
-    responses=replies(
-        {
-            200: {
-                "description": "What differs; where `Accept` has text/event-stream, server-sent events: `progress`"
-                " (counts so far), `finding` (a point that differs, at most 1,000), `done` (all counts) or `error`"
-                " (problem details)",
-                "content": EVENTS,
-            }
-        },
-        *(400, 401, 404, 413, 415, 422, 502, 503),
-    ),
-    openapi_extra=json_body(VerifyBody),
+    "/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES, openapi_extra=json_body(VerifyBody)
 )
 async def verify(request: Request, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
     """Compare a collection with Qdrant. With `repair`, index missing points again and remove superfluous ones.
@@ -64,20 +64,32 @@ async def verify(request: Request, name: CollectionName, tenant: Manager, servic
         repair=body.repair,
         position=paging.read_cursor(body.cursor, _position),
     )
+    return await verified(request, verification, services, with_cursors=True)
+
+
+async def verified(
+    request: Request, verification: Verification, services: ApiServices, *, with_cursors: bool
+) -> Response:
+    """Reply to a request for a comparison, as events or at its end; a cursor names a document by its external id."""
     if "text/event-stream" in request.headers.get("accept", ""):
-        return event_stream(end_with_error(_events(verification, services), request.url.path))
+        events = _events(verification, services, with_cursors=with_cursors)
+        return event_stream(end_with_error(events, request.url.path))
     findings = [item async for item in _limit_findings(verification) if isinstance(item, Finding)]
     _wake_indexers(verification, services)
     counts = asdict(verification.so_far)
     return JsonReply(VerificationReply(**counts, findings=[FindingView(**asdict(finding)) for finding in findings]))
 
 
-async def _events(verification: Verification, services: ApiServices) -> AsyncGenerator[bytes, None]:
+async def _events(
+    verification: Verification, services: ApiServices, *, with_cursors: bool
+) -> AsyncGenerator[bytes, None]:
     try:
         async with aclosing(_limit_findings(verification)) as items:
             async for item in items:
                 if isinstance(item, Finding):
                     yield event("finding", FindingView(**asdict(item)))
+                elif not with_cursors:
+                    yield event("progress", VerificationCountsView(**asdict(item)))
                 else:
                     cursor = paging.cursor_of(astuple(verification.position))
                     yield event("progress", VerificationProgress(**asdict(item), cursor=cursor))

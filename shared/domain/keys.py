@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from shared.domain.errors import InvalidInput
+
+OPERATOR = ""  # stands in the place of a tenant's name
+_BYTES = 32
 
 
 class Scope(StrEnum):
@@ -10,9 +23,73 @@ class Scope(StrEnum):
 
     READ = "read"  # documents, chunks, collections, and how far they are
     ASK = "ask"  # questions, and feedback on what they returned
-    WRITE = "write"  # hand in, change, retry and delete documents and accepted questions
+    WRITE = "write"  # hand in, change, retry and delete documents; what that would cost
     MANAGE = "manage"  # collections' options, builds, calibrations, verification, keys
     OPERATOR = "operator"  # every tenant's state, and nothing of what the tenants wrote
 
 
 TENANT_SCOPES = frozenset(Scope) - {Scope.OPERATOR}
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that is to be made.
+
+    Args:
+        tenant: whom it speaks for; `OPERATOR` is the operator.
+        name: under which it is listed and logged.
+        scopes: what it may do.
+        filter: a condition on metadata that each of its queries carries.
+        lasts: for how long; None is until it is revoked.
+
+    Raises:
+        InvalidInput: it would have no scope, the operator's beside others, or a filter that others than questions
+            would pass by.
+    """
+
+    tenant: str
+    name: str
+    scopes: AbstractSet[Scope]
+    filter: Mapping[str, Any] | None = None
+    lasts: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.tenant == OPERATOR and self.scopes != {Scope.OPERATOR}:
+            raise InvalidInput("An operator's key has the scope 'operator' alone.", field="scopes")
+        if self.tenant != OPERATOR and not (self.scopes and self.scopes <= TENANT_SCOPES):
+            raise InvalidInput("A tenant's key has some of the scopes read, ask, write and manage.", field="scopes")
+        if self.filter is not None and self.scopes != {Scope.ASK}:
+            raise InvalidInput(
+                "A key with a filter has the scope 'ask' alone: the others pass the filter by.", field="scopes"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key in the ledger, which has its hash alone."""
+
+    id: UUID
+    tenant: str
+    name: str
+    scopes: frozenset[Scope]
+    filter: Mapping[str, Any] | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+    def ended(self, now: datetime) -> str | None:
+        """Say why the key is not valid any more; None where it is."""
+        if self.revoked_at is not None:
+            return "was revoked"
+        return "has expired" if self.expires_at is not None and self.expires_at <= now else None
+
+
+def draw() -> str:
+    """Draw a key of 256 random bits."""
+    return f"fa_{secrets.token_urlsafe(_BYTES)}"
+
+
+def hash_of(key: str) -> bytes:
+    """The SHA-256 of a key. Keys are random, so that no slower hash is needed."""
+    return hashlib.sha256(key.encode()).digest()

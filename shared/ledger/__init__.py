@@ -16,8 +16,10 @@ from shared.ledger.documents import Documents
 from shared.ledger.estimates import Estimates
 from shared.ledger.evidence import Evidence
 from shared.ledger.feedback import Feedback
+from shared.ledger.keys import Keys
 from shared.ledger.query_log import QueryLog
 from shared.ledger.tallies import Tallies
+from shared.ledger.tenants import Tenants
 from shared.ledger.work import Work
 
 
@@ -38,6 +40,8 @@ class Ledger:
     costs: Costs
     estimates: Estimates
     tallies: Tallies
+    keys: Keys
+    tenants: Tenants
 
 
 __all__ = [
@@ -53,8 +57,10 @@ __all__ = [
     "Estimates",
     "Evidence",
     "Feedback",
+    "Keys",
     "Ledger",
     "QueryLog",
     "Tallies",
+    "Tenants",
     "Work",
 ]

@@ -357,6 +357,26 @@ abandoned_calls = Table(
     Index("ix_abandoned_calls_content_key", "content_key"),
 )
 
+# Who may call the API, beside those whom the settings name. A key that was revoked stays for a while: the log has its
+# name.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, nullable=False),  # empty: the operator's
+    Column("name", Text, nullable=False),
+    Column("sha256", LargeBinary, nullable=False),
+    Column("scopes", ARRAY(Text), nullable=False),
+    Column("filter", JSONB),  # a condition on metadata that its queries carry; null: none
+    Column("expires_at", DateTime(timezone=True)),
+    Column("revoked_at", DateTime(timezone=True)),
+    Column("last_used_at", DateTime(timezone=True)),
+    _now(),
+    Index("uq_api_keys_sha256", "sha256", unique=True),
+    Index("uq_api_keys_name", "tenant", "name", unique=True, postgresql_where=text("revoked_at IS NULL")),
+    Index("ix_api_keys_list", "tenant", "created_at", "id"),
+)
+
 # Users' questions and the chunks that they were shown, for as long as feedback may come. No foreign key: a query must
 # not wait for its collection's row, and time alone removes the rows.
 queries = Table(

@@ -25,9 +25,11 @@ from shared.ledger import (
     Estimates,
     Evidence,
     Feedback,
+    Keys,
     Ledger,
     QueryLog,
     Tallies,
+    Tenants,
     Work,
 )
 from shared.ledger.database import Database
@@ -89,6 +91,8 @@ class Parts:
             costs=Costs(database),
             estimates=Estimates(database),
             tallies=Tallies(database),
+            keys=Keys(database),
+            tenants=Tenants(database),
         )
 
     @cached_property

@@ -68,7 +68,10 @@ def visible_points(place: Place, conditions: Sequence[Condition] = ()) -> Visibl
 
 
 def caller_conditions(
-    metadata: object | None, document_ids: Sequence[UUID] | None, fields: tuple[FilterableField, ...] = ()
+    metadata: object | None,
+    document_ids: Sequence[UUID] | None,
+    fields: tuple[FilterableField, ...] = (),
+    required: object | None = None,
 ) -> list[Condition]:
     """Check a caller's filter and list of documents, and turn them into conditions that must all hold.
 
@@ -76,11 +79,13 @@ def caller_conditions(
         metadata: the filter.
         document_ids: the documents that may be found; None: all.
         fields: those that the collection declares.
+        required: the filter of the caller's key.
 
     Raises:
-        InvalidInput: the filter is malformed; `field` names the part to change.
+        InvalidInput: a filter is malformed; `field` names the part to change.
     """
-    conditions = [] if metadata is None else metadata_conditions(metadata, fields)
+    given = (each for each in (required, metadata) if each is not None)
+    conditions = [condition for each in given for condition in metadata_conditions(each, fields)]
     if document_ids is not None:
         ids = [str(document_id) for document_id in document_ids]
         conditions.append(models.FieldCondition(key="document_id", match=models.MatchAny(any=ids)))

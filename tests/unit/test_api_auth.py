@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from api.app import create
 from api.http.auth import TENANT_WITHOUT_KEYS, Needs
+from api.known_keys import KnownKeys
 from shared.domain.errors import InvalidInput, Unauthorized
 from shared.domain.keys import Scope
 from shared.settings import Settings
@@ -18,8 +19,15 @@ tenant_of = Needs(Scope.READ)
 
 def request_with(settings, **headers):
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
-    app = SimpleNamespace(state=SimpleNamespace(settings=settings))
-    return Request({"type": "http", "headers": raw, "app": app})
+    app = SimpleNamespace(state=SimpleNamespace(settings=settings, known_keys=KnownKeys(EmptyLedger())))
+    return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
+
+
+class EmptyLedger:
+    """Has no keys."""
+
+    async def find(self, hashes):
+        return {}
 
 
 @pytest.mark.parametrize("tenant", KEYS)
@@ -68,6 +76,17 @@ async def test_without_keys_local_programs_are_served(host):
 async def test_without_keys_no_web_page_can_speak_for_the_user(headers):
     with pytest.raises(Unauthorized):
         await tenant_of(request_with(NO_KEYS, **headers))
+
+
+@pytest.mark.parametrize(
+    "header", ["forwarded", "x_forwarded_for", "x_forwarded_proto", "x_forwarded_host", "via", "x_real_ip"]
+)
+async def test_without_keys_what_came_through_a_proxy_is_refused(header):
+    with pytest.raises(Unauthorized, match="through a proxy"):
+        await tenant_of(request_with(NO_KEYS, host="127.0.0.1", **{header: "203.0.113.7"}))
+
+    with_key = request_with(with_keys(NO_KEYS), x_api_key=KEYS["bob"], **{header: "203.0.113.7"})
+    assert await tenant_of(with_key) == "bob"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", ""])

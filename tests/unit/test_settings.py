@@ -52,7 +52,9 @@ def test_keys_are_kept_as_hashes_and_a_tenant_may_have_two(monkeypatch):
     assert KEY not in repr(settings())
 
 
-@pytest.mark.parametrize("value", ["acme", ":key", "acme:short", "ACME:" + KEY])
+@pytest.mark.parametrize(
+    "value", ["acme", ":key", "acme:short", "ACME:" + KEY, "acme:sha256:" + "a" * 63, "acme:sha256:"]
+)
 def test_a_key_that_cannot_be_used_is_refused_without_being_shown(monkeypatch, value):
     monkeypatch.setenv("FOREASK_API_KEYS", value)
 
@@ -171,7 +173,7 @@ def test_keys_may_come_from_a_file_that_the_env_file_names(monkeypatch, tmp_path
 
 def test_every_secret_may_come_from_a_file():
     assert sorted(name for name, _ in secrets(Settings)) == sorted(
-        [*SECRETS, "api_keys", "embeddings", "store_options"]
+        [*SECRETS, "api_keys", "operator_keys", "embeddings", "store_options"]
     )
 
 

@@ -28,6 +28,7 @@ class Query:
         min_score: the lowest fused score of a returned chunk.
         max_tokens: of all that is returned, counted by the model's tokenizer where that is known, else estimated.
         filter: a caller's filter over metadata; see `shared.vectors.filters`.
+        required: another one, which the caller cannot take away: that of the key.
         channels: to search, unless their weight is 0.
         fusion: the way in which their scores become one; see `shared.query.retrieve.fusion`.
         weights: instead of the collection's.
@@ -45,6 +46,7 @@ class Query:
     min_score: float | None = None
     max_tokens: int = 12_000
     filter: Mapping[str, Any] | None = None
+    required: Mapping[str, Any] | None = None
     document_ids: Sequence[UUID] | None = None
     channels: Sequence[Channel] = CHANNELS
     fusion: FusionName = "scores"

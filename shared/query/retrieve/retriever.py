@@ -138,7 +138,7 @@ class Retriever:
         """
         retrieval = Retrieval(collection=collection)
         fields = collection.options.filterable if collection else ()
-        conditions = caller_conditions(query.filter, query.document_ids, fields)
+        conditions = caller_conditions(query.filter, query.document_ids, fields, query.required)
         if collection is None:
             return retrieval
         retrieval.weights = query.weights or collection.weights

@@ -1,4 +1,4 @@
-"""The ledger: collections, documents and their versions, chunks, completions, costs, queries, questions, sweeps."""
+"""The ledger: collections, documents, their versions, chunks, completions, costs, keys, queries, questions, sweeps."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def upgrade() -> None:
     _spent()
     _estimates()
     _abandoned_calls()
+    _api_keys()
     _queries()
     _accepted_questions()
     _sweeps()
@@ -379,6 +380,28 @@ def _abandoned_calls() -> None:
         sa.PrimaryKeyConstraint("lease_token", name="pk_abandoned_calls"),
     )
     op.create_index("ix_abandoned_calls_content_key", "abandoned_calls", ["content_key"])
+
+
+def _api_keys() -> None:
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("scopes", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("filter", JSONB()),
+        sa.Column("expires_at", TIME),
+        sa.Column("revoked_at", TIME),
+        sa.Column("last_used_at", TIME),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
+    )
+    op.create_index("uq_api_keys_sha256", "api_keys", ["sha256"], unique=True)
+    op.create_index(
+        "uq_api_keys_name", "api_keys", ["tenant", "name"], unique=True, postgresql_where=sa.text("revoked_at IS NULL")
+    )
+    op.create_index("ix_api_keys_list", "api_keys", ["tenant", "created_at", "id"])
 
 
 def _queries() -> None:

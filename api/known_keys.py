@@ -1,0 +1,137 @@
+"""The ledger's keys as a process of the API knows them: each is looked up at most every few seconds.
+
+Lookups wait for each other and then go together, so that a flood of wrong keys is one statement at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from shared.domain.errors import ForeaskError, Unavailable
+from shared.domain.keys import Key
+from shared.ledger import Keys
+
+_SECONDS = 4.0  # a revoked key is refused within five, with the time of a lookup
+_MOST = 10_000
+_AT_ONCE = 1_000
+_USE_SECONDS = 60.0
+
+log = structlog.get_logger()
+
+
+class KnownKeys:
+    """Finds keys by their hashes, and records when they were last used.
+
+    Args:
+        keys: the ledger's.
+        now: monotonic seconds.
+    """
+
+    def __init__(self, keys: Keys, now: Callable[[], float] = time.monotonic) -> None:
+        self._keys = keys
+        self._now = now
+        # Apart, so that wrong keys push no right one out.
+        self._right: dict[bytes, tuple[float, Key]] = {}
+        self._wrong: dict[bytes, float] = {}
+        self._waiting: dict[bytes, asyncio.Future[Key | ForeaskError | None]] = {}
+        self._recorded: dict[UUID, float] = {}
+        self._used: set[UUID] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._recording: asyncio.Task[None] | None = None
+
+    async def find(self, sha256: bytes) -> Key | None:
+        """Return the key of a hash, which may have ended; None where there is none.
+
+        Raises:
+            Unavailable: the ledger is away, and the key was not seen lately.
+        """
+        until, key = self._right.get(sha256, (0.0, None))
+        if key is not None and until > self._now():
+            return key
+        if self._wrong.get(sha256, 0.0) > self._now():
+            return None
+        found = self._waiting.get(sha256)
+        if found is None:
+            found = self._waiting[sha256] = asyncio.get_running_loop().create_future()
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_up())
+        await asyncio.wait({found})  # a request that ends takes the lookup of others not with it
+        result = found.result()
+        if isinstance(result, ForeaskError):
+            raise result
+        return result
+
+    def record_use(self, key: Key) -> None:
+        """Have the key's last use recorded, which no request waits for; of each key once a minute."""
+        now = self._now()
+        if self._recorded.get(key.id, -_USE_SECONDS) > now - _USE_SECONDS:
+            return
+        _make_room(self._recorded)
+        self._recorded[key.id] = now
+        self._used.add(key.id)
+        if self._recording is None:
+            self._recording = asyncio.create_task(self._record())
+
+    def forget(self) -> None:
+        """Look every key up anew: one was made or revoked here."""
+        self._right.clear()
+        self._wrong.clear()
+
+    async def aclose(self) -> None:
+        if self._recording is not None:
+            await asyncio.gather(self._recording, return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look_up(self) -> None:
+        try:
+            while self._waiting:
+                group = [self._waiting.popitem() for _ in range(min(_AT_ONCE, len(self._waiting)))]
+                await self._look_up_group(dict(group))
+        finally:
+            self._looking = None
+
+    async def _look_up_group(self, group: dict[bytes, asyncio.Future[Key | ForeaskError | None]]) -> None:
+        until = self._now() + _SECONDS  # from before the lookup: a key may be revoked during it
+        error: ForeaskError = Unavailable("the key could not be looked up", component="ledger")
+        found: Mapping[bytes, Key] | None = None
+        try:
+            found = await self._keys.find(list(group))
+        except ForeaskError as failure:
+            error = failure
+        finally:  # whatever happens, nobody waits for ever
+            for sha256, waiting in group.items():
+                waiting.set_result(error if found is None else found.get(sha256))
+        if found is not None:
+            for sha256 in group:
+                self._remember(sha256, found.get(sha256), until)
+
+    def _remember(self, sha256: bytes, key: Key | None, until: float) -> None:
+        if key is None:
+            _make_room(self._wrong)
+            self._wrong[sha256] = until
+        else:
+            _make_room(self._right)
+            self._right[sha256] = (until, key)
+
+    async def _record(self) -> None:
+        try:
+            while self._used:
+                used, self._used = self._used, set()
+                await self._keys.record_use(used)
+        except ForeaskError as error:  # the next use is recorded a minute later
+            log.warning("key_use.failed", kind=type(error).__name__)
+        finally:
+            self._recording = None
+
+
+def _make_room(remembered: dict[Any, Any]) -> None:
+    if len(remembered) >= _MOST:
+        remembered.clear()

@@ -1,0 +1,97 @@
+"""Routes of keys: make one, list them, revoke one."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from uuid import UUID
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.deps import KnownKeysDep, ServicesDep
+from api.http import paging
+from api.http.auth import Caller, Manager
+from api.http.bodies import read_json
+from api.http.openapi import json_body, problems
+from api.http.replies import JsonReply
+from api.routes.queries import require_int64
+from api.schemas.keys import KeyBody, KeyPage, KeyView, NewKeyView
+from shared.domain import keys
+from shared.domain.errors import Conflict, Forbidden, InvalidInput
+from shared.domain.keys import Key, NewKey, Scope
+from shared.services.api import ApiServices
+from shared.vectors.filters import caller_conditions
+
+router = APIRouter(prefix="/v1/keys", tags=["keys"])
+
+_FILTER_MAX_BYTES = 8 * 1024  # each process remembers thousands
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=NewKeyView,
+    responses=problems(400, 401, 409, 413, 415, 422),
+    openapi_extra=json_body(KeyBody),
+)
+async def make(request: Request, tenant: Manager, services: ServicesDep, known_keys: KnownKeysDep) -> Response:
+    """Make a key of the tenant. The reply alone has it: the server keeps its hash.
+
+    A key gives scopes on that it has itself. Each process of the API knows the new key at once.
+    """
+    body = await read_json(request, KeyBody)
+    new = _new_key(body, tenant)
+    _require_may_make(request.state.caller, new, services)
+    key = keys.draw()
+    made = await services.ledger.keys.make(new, keys.hash_of(key))
+    known_keys.forget()
+    return JsonReply(NewKeyView(**_shown(made), key=key), 201)
+
+
+@router.get("", response_model=KeyPage, responses=problems(400, 401, 422))
+async def page(
+    tenant: Manager, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
+) -> Response:
+    """List the tenant's keys, newest first, with those that were revoked or expired in the last 90 days.
+
+    Keys that the server's settings name are not among them.
+    """
+    after = paging.read_cursor(cursor, paging.read_time_and_id)
+    rows = await services.ledger.keys.page(tenant, after=after, limit=limit + 1)
+    shown, following = paging.split_page(rows, limit, lambda key: (key.created_at.isoformat(), str(key.id)))
+    return JsonReply(KeyPage(items=[KeyView(**_shown(key)) for key in shown], next_cursor=following))
+
+
+@router.delete("/{key_id}", status_code=204, responses=problems(401, 404, 422))
+async def revoke(key_id: UUID, tenant: Manager, services: ServicesDep, known_keys: KnownKeysDep) -> Response:
+    """Revoke a key: within five seconds no process of the API takes it any more."""
+    await services.ledger.keys.revoke(tenant, key_id)
+    known_keys.forget()
+    return Response(status_code=204)
+
+
+def _new_key(body: KeyBody, tenant: str) -> NewKey:
+    if body.filter is not None:
+        require_int64(body.filter)
+        caller_conditions(body.filter, None)  # a filter that no query can carry is refused here
+        if len(orjson.dumps(body.filter)) > _FILTER_MAX_BYTES:
+            raise InvalidInput(f"The filter of a key has at most {_FILTER_MAX_BYTES:,} bytes.", field="filter")
+    lasts = None if body.expires_in_seconds is None else timedelta(seconds=body.expires_in_seconds)
+    return NewKey(tenant, body.name, frozenset(map(Scope, body.scopes)), body.filter, lasts)
+
+
+def _require_may_make(caller: Caller, new: NewKey, services: ApiServices) -> None:
+    if services.settings.is_keyless:
+        raise Conflict(
+            "This server asks nobody for a key: a key would limit nothing. Set FOREASK_API_KEYS or"
+            " FOREASK_OPERATOR_KEYS first."
+        )
+    if missing := new.scopes - caller.scopes:
+        raise Forbidden(f"A key gives on what it has itself: this one lacks the scope '{min(missing)}'.")
+
+
+def _shown(key: Key) -> dict[str, object]:
+    values = {field.name: getattr(key, field.name) for field in dataclasses.fields(key) if field.name != "tenant"}
+    return values | {"scopes": sorted(key.scopes)}

@@ -1,0 +1,124 @@
+"""Routes of the operator: every tenant's state, and the repair of its collections.
+
+No reply has a text, a question, a file's name or an external id: what tenants wrote is theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.deps import ServicesDep
+from api.http import paging
+from api.http.auth import Operator
+from api.http.bodies import read_json
+from api.http.openapi import json_body, problems
+from api.http.replies import JsonReply
+from api.routes.status import stage_view
+from api.routes.verification import VERIFY_REPLIES, verified
+from api.schemas.common import CollectionName
+from api.schemas.operators import (
+    DeploymentView,
+    OperatorVerifyBody,
+    TenantCollectionPage,
+    TenantCollectionView,
+    TenantName,
+    TenantPage,
+    TenantView,
+)
+from api.schemas.verification import VerificationReply
+from shared.domain.records import ChunkState, DocumentState
+from shared.ledger import states
+from shared.ledger.tenants import StateCounts
+from shared.maintenance.verification import Verification
+from shared.services.api import ApiServices
+
+router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
+
+_AT_ONCE = 4  # tenants whose backlogs are read, of some ten connections to PostgreSQL
+
+
+@router.get("/status", response_model=DeploymentView, responses=problems(401))
+async def status(services: ServicesDep) -> Response:
+    """Show the documents, chunks and open work of all tenants together."""
+    tenants = services.ledger.tenants
+    counts = await tenants.counts_of_all()
+    dead = counts.documents.get(DocumentState.FAILED, 0) + counts.chunks.get(ChunkState.DEAD, 0)
+    view = DeploymentView(
+        tenants=await tenants.count(),
+        documents=_existing(counts.documents),
+        chunks=counts.chunks,
+        open={
+            "parse": _sum(counts.documents, states.TO_PARSE),
+            "generate": _sum(counts.chunks, states.TO_GENERATE),
+            "index": _sum(counts.chunks, states.TO_INDEX),
+        },
+        dead=dead,
+    )
+    return JsonReply(view)
+
+
+@router.get("/tenants", response_model=TenantPage, responses=problems(400, 401, 422))
+async def page(services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None) -> Response:
+    """List the tenants by name, each with its documents, chunks and open work."""
+    rows = await services.ledger.tenants.page(after=paging.read_cursor(cursor, paging.read_name) or "", limit=limit + 1)
+    names, following = paging.split_page(rows, limit, lambda name: (name,))
+    counts, turns = await services.ledger.tenants.counts(names), asyncio.Semaphore(_AT_ONCE)
+    views = await asyncio.gather(*(_tenant(name, counts[name], services, turns) for name in names))
+    return JsonReply(TenantPage(items=list(views), next_cursor=following))
+
+
+@router.get("/tenants/{tenant}/collections", response_model=TenantCollectionPage, responses=problems(400, 401, 422))
+async def collections(
+    tenant: TenantName, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
+) -> Response:
+    """List a tenant's collections by name."""
+    ledger = services.ledger.collections
+    rows = await ledger.page(tenant, after=paging.read_cursor(cursor, paging.read_name) or "", limit=limit + 1)
+    shown, following = paging.split_page(rows, limit, lambda collection: (collection.name,))
+    counts = await ledger.document_counts(tenant, [collection.id for collection in shown])
+    items = [
+        TenantCollectionView(name=each.name, embedding_model=each.embedding_model, documents=dict(counts[each.id]))
+        for each in shown
+    ]
+    return JsonReply(TenantCollectionPage(items=items, next_cursor=following))
+
+
+@router.post(
+    "/tenants/{tenant}/collections/{name}/verify",
+    response_model=VerificationReply,
+    responses=VERIFY_REPLIES,
+    openapi_extra=json_body(OperatorVerifyBody),
+)
+async def verify(request: Request, tenant: TenantName, name: CollectionName, services: ServicesDep) -> Response:
+    """Compare a tenant's collection with Qdrant, and repair it with `repair`.
+
+    The events have no cursors, which would name the tenant's documents: what broke off begins anew.
+    """
+    body = await read_json(request, OperatorVerifyBody)
+    collection = await services.ledger.collections.get(tenant, name)
+    verification = Verification(services.ledger.audit, services.index, collection, repair=body.repair)
+    return await verified(request, verification, services, with_cursors=False)
+
+
+async def _tenant(name: str, counts: StateCounts, services: ApiServices, turns: asyncio.Semaphore) -> TenantView:
+    async with turns:
+        backlog = await services.ledger.backlogs.measure(name, services.embeddings)
+    return TenantView(
+        tenant=name,
+        documents=_existing(counts.documents),
+        chunks=counts.chunks,
+        stages={queue: stage_view(waiting) for queue, waiting in backlog.stages.items()},
+        dead=backlog.dead,
+    )
+
+
+def _existing(documents: Mapping[str, int]) -> dict[str, int]:
+    return {state: count for state, count in documents.items() if state != DocumentState.DELETING}
+
+
+def _sum(counts: Mapping[str, int], of: Sequence[str]) -> int:
+    return sum(counts.get(state, 0) for state in of)

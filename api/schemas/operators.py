@@ -1,0 +1,80 @@
+"""Replies to the operator: states and numbers of every tenant, and nothing of what a tenant wrote."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.schemas.common import BodyModel, ReplyModel, example
+from api.schemas.status import StageView
+
+_STAGES = {
+    "parse": {"due": 3, "in_flight": 2, "later": 0, "oldest_seconds": 1.2},
+    "generate": {"due": 810, "in_flight": 64, "later": 4, "oldest_seconds": 31.5},
+    "index": {"due": 0, "in_flight": 12, "later": 0, "oldest_seconds": None},
+}
+
+TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", examples=["acme"])]
+
+
+class TenantView(ReplyModel):
+    """The state of a tenant."""
+
+    model_config = example(
+        tenant="acme", documents={"ready": 240}, chunks={"indexed": 3021, "dead": 1}, stages=_STAGES, dead=1
+    )
+
+    tenant: str
+    documents: dict[str, int] = Field(description="how many are in each state")
+    chunks: dict[str, int]
+    stages: dict[Literal["parse", "generate", "index"], StageView]
+    dead: int = Field(description="documents that failed and chunks that are dead")
+
+
+class TenantPage(ReplyModel):
+    items: list[TenantView]
+    next_cursor: str | None = Field(description="null on the last page")
+
+
+class DeploymentView(ReplyModel):
+    """The state of all tenants together."""
+
+    model_config = example(
+        tenants=12,
+        documents={"ready": 24000, "failed": 3},
+        chunks={"indexed": 310000, "generating": 878, "dead": 7},
+        open={"parse": 5, "generate": 878, "index": 12},
+        dead=10,
+    )
+
+    tenants: int = Field(description="those that have a collection")
+    documents: dict[str, int] = Field(description="how many are in each state")
+    chunks: dict[str, int]
+    open: dict[Literal["parse", "generate", "index"], int] = Field(
+        description="documents and chunks that wait for a stage or are in it"
+    )
+    dead: int = Field(description="documents that failed and chunks that are dead")
+
+
+class TenantCollectionView(ReplyModel):
+    """A collection of a tenant."""
+
+    model_config = example(name="handbook", embedding_model="text-embedding-3-small", documents={"ready": 240})
+
+    name: str
+    embedding_model: str
+    documents: dict[str, int] = Field(description="how many are in each state")
+
+
+class TenantCollectionPage(ReplyModel):
+    items: list[TenantCollectionView]
+    next_cursor: str | None = Field(description="null on the last page")
+
+
+class OperatorVerifyBody(BodyModel):
+    """How to compare a tenant's collection with Qdrant."""
+
+    model_config = example(repair=True)
+
+    repair: bool = Field(default=False, description="repair what differs; false: nothing is changed")

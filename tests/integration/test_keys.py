@@ -1,0 +1,380 @@
+"""Keys: made, listed and revoked while the API runs; their scopes and filters; and what the operator's sees."""
+
+import asyncio
+import hashlib
+import time
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from fastapi.routing import APIRoute, iter_route_contexts
+from sqlalchemy import text
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
+
+from api.app import create
+from api.http.auth import Needs
+from api.known_keys import KnownKeys
+from shared.domain.keys import OPERATOR, NewKey, Scope, draw, hash_of
+from shared.settings import ApiKey, Settings
+from tests.api import KEYS, as_tenant, calling, with_keys, work
+
+OPERATORS_KEY = "operator-0123456789abcdef0123456789"
+MANAGER = as_tenant("alice")
+PUBLIC = {"text": "# Leave\n\nEverybody has thirty days of leave.", "metadata": {"audience": "public"}}
+SECRET = {"text": "# Leave\n\nDirectors have sixty days of leave.", "metadata": {"audience": "board"}}
+
+
+@pytest.fixture
+def keyed(settings):
+    """Settings with a key of each tenant and one of the operator."""
+    operators = (ApiKey.parse_operator(OPERATORS_KEY),)
+    return with_keys(settings).model_copy(update={"operator_keys": operators})
+
+
+@pytest.fixture
+async def client(services, keyed, provider):
+    async with calling(keyed, services) as client:
+        yield client
+
+
+def bearer(key):
+    return {"authorization": f"Bearer {key}"}
+
+
+OPERATORS = bearer(OPERATORS_KEY)
+
+
+async def make(client, *scopes, name="one", headers=MANAGER, **more):
+    reply = await client.post("/v1/keys", json={"name": name, "scopes": scopes, **more}, headers=headers)
+    assert reply.status_code == 201, reply.text
+    return reply.json()
+
+
+async def status_of(client, key):
+    return (await client.get("/v1/status", headers=bearer(key))).status_code
+
+
+def known_keys_of(client):
+    return client._transport.app.state.known_keys
+
+
+async def test_a_key_is_shown_once_and_works_until_it_is_revoked_everywhere(client, services, keyed, provider):
+    made = await make(client, "read")
+    async with calling(keyed, services) as other:  # another process of the API
+        assert await status_of(client, made["key"]) == await status_of(other, made["key"]) == 200
+
+        (listed,) = (await client.get("/v1/keys", headers=MANAGER)).json()["items"]
+        assert listed["id"] == made["id"]
+        assert "key" not in listed
+        async with services.database.begin() as connection:
+            row = (await connection.execute(text("SELECT * FROM api_keys"))).mappings().one()
+        assert row["sha256"] == hashlib.sha256(made["key"].encode()).digest()
+        assert made["key"] not in str(dict(row))
+
+        assert (await client.delete(f"/v1/keys/{made['id']}", headers=MANAGER)).status_code == 204
+        refused = await client.get("/v1/status", headers=bearer(made["key"]))
+        assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' was revoked.")
+        known_keys_of(other)._now = lambda: time.monotonic() + 5
+        assert await status_of(other, made["key"]) == 401
+
+
+async def test_a_tenants_keys_are_its_own_and_two_of_them_live_at_once(client):
+    old = await make(client, "read", name="app-2025")
+    new = await make(client, "read", name="app-2026")
+    assert await status_of(client, old["key"]) == await status_of(client, new["key"]) == 200
+
+    assert (await client.get("/v1/keys", headers=as_tenant("bob"))).json()["items"] == []
+    assert (await client.delete(f"/v1/keys/{old['id']}", headers=as_tenant("bob"))).status_code == 404
+    again = {"name": "app-2025", "scopes": ["read"]}
+    assert (await client.post("/v1/keys", json=again, headers=MANAGER)).status_code == 409
+    await client.delete(f"/v1/keys/{old['id']}", headers=MANAGER)
+    await make(client, "read", name="app-2025")
+    assert await status_of(client, new["key"]) == 200
+
+
+async def test_a_key_ends_when_it_expires(client, services):
+    key = (await make(client, "read", expires_in_seconds=60))["key"]
+    assert await status_of(client, key) == 200
+
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE api_keys SET expires_at = now() - interval '1 second'"))
+    known_keys_of(client).forget()
+    refused = await client.get("/v1/status", headers=bearer(key))
+    assert (refused.status_code, refused.json()["detail"]) == (401, "The key 'one' has expired.")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["operator"]}, "scopes.0"),
+        ({"scopes": ["read", "ask"], "filter": {"audience": "public"}}, "scopes"),
+        ({"filter": {}}, "filter"),
+        ({"filter": {"audience": None}}, "filter.audience"),
+        ({"filter": {"audience": "x" * 9_000}}, "filter"),
+        ({"filter": {"year": 2**63}}, "filter"),
+        ({"name": "settings:01234567"}, "name"),
+        ({"expires_in_seconds": 0}, "expires_in_seconds"),
+    ],
+)
+async def test_a_key_that_cannot_be_is_refused(client, change, field):
+    reply = await client.post("/v1/keys", json={"name": "one", "scopes": ["ask"]} | change, headers=MANAGER)
+
+    assert (reply.status_code, reply.json()["field"]) == (422, field)
+
+
+async def test_without_keys_none_is_made_for_it_would_limit_nothing(services, settings, provider):
+    async with calling(settings, services) as client:
+        reply = await client.post("/v1/keys", json={"name": "one", "scopes": ["ask"]})
+    assert reply.status_code == 409
+
+
+# Scopes
+
+
+def needs_of(dependant):
+    """The scopes that a route declares, also those of what it depends on."""
+    own = [dependant.call.scope] if isinstance(dependant.call, Needs) else []
+    return own + [scope for each in dependant.dependencies for scope in needs_of(each)]
+
+
+WITHOUT_KEY = {"/health/live", "/health/ready"}
+APP = create(Settings(_env_file=None))
+ROUTES = [route for route in iter_route_contexts(APP.routes) if isinstance(route.original_route, APIRoute)]
+SCOPED = [(route, needs_of(route.dependant)) for route in ROUTES if route.path not in WITHOUT_KEY]
+
+
+def test_every_route_declares_one_scope():
+    described = {(path, method.upper()) for path, operations in APP.openapi()["paths"].items() for method in operations}
+    assert {(route.path, method) for route in ROUTES for method in route.methods} == described
+    for route, scopes in SCOPED:
+        assert len(scopes) == 1, route.path
+        assert (scopes == [Scope.OPERATOR]) == route.path.startswith("/v1/operator/"), route.path
+
+
+async def requested(client, route, headers):
+    values = {"document_id": uuid4(), "letter_id": uuid4(), "accepted_id": uuid4(), "key_id": uuid4(), "number": 1}
+    path = route.path.format(**values, name="handbook", tenant="alice")
+    (method,) = route.methods
+    return await client.request(method, path, headers=headers)
+
+
+async def test_each_route_is_closed_to_keys_without_its_scope(client):
+    keys = {scope: (await make(client, scope, name=scope))["key"] for scope in ("read", "ask", "write", "manage")}
+    keys["operator"] = OPERATORS_KEY
+    for route, (needed,) in SCOPED:
+        assert (await requested(client, route, {})).status_code == 401, route.path
+        for scope, key in keys.items():
+            if scope == needed:
+                continue
+            reply = await requested(client, route, bearer(key))
+            assert reply.status_code == 403, (route.path, scope)
+            problem = reply.json()
+            assert problem["type"] == "urn:foreask:problem:forbidden"
+            assert problem["detail"] == f"This needs a key with the scope '{needed}', which this key lacks."
+
+
+async def test_a_key_gives_on_no_scope_that_it_lacks(client):
+    key = (await make(client, "manage"))["key"]
+
+    reply = await client.post("/v1/keys", json={"name": "two", "scopes": ["read"]}, headers=bearer(key))
+    assert reply.status_code == 403
+    await make(client, "manage", name="two", headers=bearer(key))
+
+
+# Filters
+
+
+QUERIES = [
+    {},
+    {"filter": {"audience": "board"}},
+    {"filter": {"audience": {"any": ["board", "public"]}}},
+    {"unit": "section", "explain": True},
+    {"unit": "sentences", "diversity": 1.0},
+    {"channels": ["bm25"]},
+]
+
+
+async def test_each_query_and_feedback_of_a_key_keep_to_its_filter(client, services):
+    ids = {}
+    for body in (PUBLIC, SECRET):
+        reply = await client.post("/v1/documents", json=body, headers=MANAGER)
+        ids[body["metadata"]["audience"]] = reply.json()["document_id"]
+    await work(services)
+    key = bearer((await make(client, "ask", filter=PUBLIC["metadata"]))["key"])
+    asked = {"question": "How many days of leave do directors have?"}
+
+    for query in QUERIES:
+        mine = (await client.post("/v1/retrieve", json=asked | query, headers=MANAGER)).json()["chunks"]
+        theirs = await client.post("/v1/retrieve", json=asked | query, headers=key)
+        answer = await client.post("/v1/query", json=asked | query, headers=key)
+        assert ids["board"] in {chunk["document_id"] for chunk in mine}
+        expected = [] if query.get("filter") == SECRET["metadata"] else [ids["public"]]
+        assert [chunk["document_id"] for chunk in theirs.json()["chunks"]] == expected
+        assert "sixty" not in theirs.text + answer.text
+
+    hidden = (await client.post("/v1/retrieve", json=asked | {"filter": SECRET["metadata"]}, headers=MANAGER)).json()
+    found = (await client.post("/v1/retrieve", json=asked, headers=key)).json()
+    for retrieved, status in ((found, 200), (hidden, 422)):
+        body = {"query_id": found["metadata"]["query_id"], "chunk_id": retrieved["chunks"][0]["chunk_id"]}
+        reply = await client.post("/v1/feedback", json=body | {"helpful": True}, headers=key)
+        assert reply.status_code == status
+    assert (await client.get(f"/v1/documents/{ids['public']}", headers=key)).status_code == 403
+
+
+# What is logged, and what PostgreSQL does
+
+
+async def test_logs_name_the_key_and_never_show_it(client):
+    key = (await make(client, "read", name="website"))["key"]
+    wrong = "fa_wrong-0123456789abcdef"
+
+    with capture_logs(processors=[merge_contextvars]) as lines:
+        await client.post("/v1/query", json={"question": "a"}, headers=bearer(wrong))
+        await client.post("/v1/query", json={"question": "a"}, headers={"x-api-key": "wrong"})
+        await client.post("/v1/query", json={"question": "a"})
+        await client.post("/v1/query", json={"question": "a"}, headers=bearer(key))
+
+    refused = [(line["status"], line["key"]) for line in lines if line["event"] == "key.refused"]
+    short = hash_of(wrong).hex()[:8], hash_of("wrong").hex()[:8]
+    assert refused == [(401, short[0]), (401, short[1]), (401, None), (403, "website")]
+    assert key not in str(lines)
+    assert wrong not in str(lines)
+
+
+async def test_the_last_use_is_recorded_at_most_once_a_minute(client, services):
+    key = (await make(client, "read"))["key"]
+    known_keys = known_keys_of(client)
+
+    async def used():
+        await status_of(client, key)
+        if known_keys._recording is not None:
+            await known_keys._recording
+        (listed,) = (await client.get("/v1/keys", headers=MANAGER)).json()["items"]
+        return listed["last_used_at"]
+
+    first = await used()
+    assert datetime.now(UTC) - datetime.fromisoformat(first) < timedelta(seconds=30)
+    assert await used() == first
+    known_keys._recorded.clear()  # as another process, which the ledger tells the time
+    assert await used() == first
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE api_keys SET last_used_at = last_used_at - interval '61 seconds'"))
+    known_keys._recorded.clear()
+    assert await used() > first
+
+
+class Counted:
+    """The ledger's keys, with the number of lookups."""
+
+    def __init__(self, keys):
+        self._keys = keys
+        self.lookups = 0
+
+    async def find(self, hashes):
+        self.lookups += 1
+        return await self._keys.find(hashes)
+
+
+async def test_a_flood_of_wrong_keys_is_one_statement_at_a_time(services):
+    counted = Counted(services.ledger.keys)
+    known = KnownKeys(counted)
+    right = draw()
+    await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), hash_of(right))
+    hashes = [hash_of(f"wrong-{number}") for number in range(500)]
+
+    found = await asyncio.gather(*(known.find(sha256) for sha256 in [*hashes, hash_of(right), *hashes]))
+    assert [key.name for key in found if key] == ["one"]
+    assert counted.lookups <= 2
+    await asyncio.gather(*(known.find(sha256) for sha256 in hashes))
+    assert counted.lookups <= 2
+
+
+async def test_what_is_remembered_of_wrong_keys_is_bounded_and_pushes_no_right_one_out(services, monkeypatch):
+    monkeypatch.setattr("api.known_keys._MOST", 10)
+    counted = Counted(services.ledger.keys)
+    known = KnownKeys(counted)
+    right = hash_of(draw())
+    await services.ledger.keys.make(NewKey("alice", "one", {Scope.READ}), right)
+    assert await known.find(right)
+    for number in range(25):
+        assert await known.find(hash_of(f"wrong-{number}")) is None
+
+    lookups = counted.lookups
+    assert await known.find(right)
+    assert counted.lookups == lookups
+    assert len(known._wrong) <= 10
+
+
+async def test_a_key_of_the_ledger_waits_for_the_ledger_and_one_of_the_settings_does_not(services, keyed, provider):
+    from embedded.ports import free_port
+
+    nowhere = type(keyed.database_url)(f"postgresql://a:b@127.0.0.1:{free_port()}/c")
+    async with calling(keyed.model_copy(update={"database_url": nowhere})) as client:
+        reply = await client.get("/v1/status", headers=bearer(draw()))
+        assert (reply.status_code, reply.json()["component"]) == (503, "ledger")
+        assert (await client.get("/v1/operator/status", headers=MANAGER)).status_code == 403
+
+
+# The operator
+
+
+async def test_the_operator_sees_the_state_of_every_tenant(client):
+    for body, tenant in ((PUBLIC, "alice"), (SECRET, "alice"), (PUBLIC, "bob")):
+        await client.post("/v1/documents", json=body, headers=as_tenant(tenant))
+
+    page = (await client.get("/v1/operator/tenants", headers=OPERATORS)).json()
+    alice, bob = page["items"]
+    assert (alice["tenant"], alice["documents"], alice["dead"]) == ("alice", {"queued": 2}, 0)
+    assert (alice["chunks"], alice["stages"]["parse"]["due"]) == ({}, 2)
+    assert (bob["tenant"], bob["documents"]) == ("bob", {"queued": 1})
+    first = (await client.get("/v1/operator/tenants?limit=1", headers=OPERATORS)).json()
+    rest = await client.get("/v1/operator/tenants", params={"cursor": first["next_cursor"]}, headers=OPERATORS)
+    assert [each["tenant"] for each in first["items"] + rest.json()["items"]] == ["alice", "bob"]
+
+    status = (await client.get("/v1/operator/status", headers=OPERATORS)).json()
+    assert status == {
+        "tenants": 2,
+        "documents": {"queued": 3},
+        "chunks": {},
+        "open": {"parse": 3, "generate": 0, "index": 0},
+        "dead": 0,
+    }
+
+
+async def test_the_operator_repairs_any_collection_and_reads_nothing_of_it(client, services):
+    secret = {
+        "external_id": "secret-name.md",
+        "title": "secret title",
+        "text": "# Secret\n\nA secret text of somebody.",
+    }
+    await client.post("/v1/documents", json=secret | {"questions": ["A secret question?"]}, headers=MANAGER)
+    await work(services)
+    collection = await services.ledger.collections.get("alice", "default")
+    (document,) = await services.ledger.documents.page("alice", limit=2)
+    await services.index.delete_document(collection.place, document.id)
+
+    address = "/v1/operator/tenants/alice/collections"
+    replies = [
+        await client.get("/v1/operator/tenants", headers=OPERATORS),
+        await client.get(address, headers=OPERATORS),
+        await client.post(f"{address}/default/verify", json={}, headers=OPERATORS | {"accept": "text/event-stream"}),
+        await client.post(f"{address}/default/verify", json={"repair": True}, headers=OPERATORS),
+    ]
+    assert [reply.status_code for reply in replies] == [200] * 4
+    assert all("secret" not in reply.text.lower() for reply in replies)
+    assert "cursor" not in replies[2].text
+    assert replies[3].json()["missing"] == replies[3].json()["repaired"] > 0
+    await work(services, "index")
+    again = await client.post(f"{address}/default/verify", json={}, headers=OPERATORS)
+    assert again.json()["missing"] == 0
+
+
+async def test_operators_keys_are_made_in_the_ledger_too(client, services):
+    key = draw()
+    await services.ledger.keys.make(NewKey(OPERATOR, "night-shift", {Scope.OPERATOR}), hash_of(key))
+
+    assert (await client.get("/v1/operator/status", headers=bearer(key))).status_code == 200
+    assert await status_of(client, key) == 403
+    assert (await client.get("/v1/operator/status", headers=bearer(KEYS["alice"]))).status_code == 403
