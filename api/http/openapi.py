@@ -19,6 +19,7 @@ from api.schemas.documents import BatchLine, BatchResult, DocumentBody
 from api.schemas.estimates import EstimateBody, MigrationBody
 from api.schemas.feedback import FeedbackBody
 from api.schemas.keys import KeyBody
+from api.schemas.operators import OperatorVerifyBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody
 from api.schemas.verification import VerifyBody
@@ -40,6 +41,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         GateBody,
         KeyBody,
         MigrationBody,
+        OperatorVerifyBody,
         SwitchBody,
         ProblemDetails,
     )

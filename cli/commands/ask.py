@@ -62,7 +62,7 @@ def ask(
         "unit": unit,
         "order": order,
         "rewrite": {part.replace("-", "_"): True for part in rewrite} if rewrite else None,
-        "filter": dict(map(_condition, filters)) if filters else None,
+        "filter": dict(map(condition, filters)) if filters else None,
         "explain": explain or None,
     }
     options = {name: value for name, value in choices.items() if value is not None}
@@ -74,7 +74,7 @@ def ask(
             output.print_answer(console_of(), events, show_chunks=show_chunks)
 
 
-def _condition(text: str) -> tuple[str, Any]:
+def condition(text: str) -> tuple[str, Any]:
     """Read `key=value`; a value that is not JSON is a text."""
     name, equals, value = text.partition("=")
     if not equals or not name:

@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
 def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show the status again every two seconds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every tenant's state; needs an operator's key.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
@@ -47,6 +48,9 @@ def status(
     from cli import output
 
     with client_of(url, key) as client:
+        if every:
+            _print_deployment(client, as_json=as_json)
+            return
         if as_json:
             health = client.health()
             output.print_json(health | {"work": client.status() if _serves(health) else None})
@@ -62,6 +66,16 @@ def status(
                     live.update(_status(client)[1], refresh=True)
             except KeyboardInterrupt:
                 return
+
+
+def _print_deployment(client: Client, *, as_json: bool) -> None:
+    from cli import output
+
+    deployment, tenants = client.deployment_status(), list(client.tenants())
+    if as_json:
+        output.print_json(deployment | {"each": tenants})
+    else:
+        console_of().print(output.deployment_tables(deployment, tenants))
 
 
 def _status(client: Client) -> tuple[str, RenderableType]:

@@ -22,7 +22,7 @@ class WorkerQueue(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    for command in (up, demo, api, worker, scheduler, schema, config, key):
+    for command in (up, demo, api, worker, scheduler, schema, config):
         app.command()(command)
 
 
@@ -82,15 +82,6 @@ def config() -> None:
 
     for setting in load().described():
         print(f"{setting.variable}={setting.value}  # {setting.origin}")
-
-
-def key(tenant: Annotated[str, typer.Argument(help="Whom the key speaks for.")] = "default") -> None:
-    """Make a key to the API: the key for its holder, and the line for the server."""
-    from cli import keys
-
-    made = keys.make(tenant)
-    print(f"# For the holder; it is shown this once:\nFOREASK_API_KEY={made.key}")
-    print(f"# For the server; several are separated by commas:\nFOREASK_API_KEYS={made.setting}")
 
 
 def _become(module: str, *arguments: str) -> NoReturn:

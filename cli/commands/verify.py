@@ -9,9 +9,11 @@ import typer
 from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
-    from cli.client import Client
+    from cli.client import Event
 
 DIFFERS = 4  # exit code
 
@@ -29,6 +31,7 @@ def verify(
     cursor: Annotated[
         str | None, typer.Option("--cursor", help="Go on where a comparison of the collection broke off.")
     ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whose collections; needs an operator's key.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print counts and findings as JSON.")] = False,
     url: Url = LOCAL,
     key: Key = None,
@@ -41,10 +44,19 @@ def verify(
 
     if cursor is not None and collection is None:
         raise typer.BadParameter("--cursor needs the --collection that it is of.")
+    if cursor is not None and tenant is not None:
+        raise typer.BadParameter("--cursor needs the tenant's own key: an operator's comparison begins anew.")
     console = console_of()
     with client_of(url, key) as client:
-        names = [collection] if collection else [each["name"] for each in client.collections()]
-        verified = {name: _verify(client, console, name, repair=repair, cursor=cursor, quiet=as_json) for name in names}
+        there = client.collections() if tenant is None else client.tenant_collections(tenant)
+        names = [collection] if collection else [each["name"] for each in there]
+        verified = {}
+        for name in names:
+            if tenant is None:
+                events = client.verify_events(name, repair=repair, cursor=cursor)
+            else:
+                events = client.verify_tenant_events(tenant, name, repair=repair)
+            verified[name] = _followed(console, name, events, tenant=tenant, cursor=cursor, quiet=as_json)
     if as_json:
         output.print_json(verified)
     else:
@@ -55,8 +67,8 @@ def verify(
         raise typer.Exit(DIFFERS)
 
 
-def _verify(
-    client: Client, console: Console, name: str, *, repair: bool, cursor: str | None, quiet: bool
+def _followed(
+    console: Console, name: str, events: Iterator[Event], *, tenant: str | None, cursor: str | None, quiet: bool
 ) -> dict[str, Any]:
     """Follow one comparison to its end, and return its counts with its findings."""
     from contextlib import nullcontext
@@ -66,25 +78,28 @@ def _verify(
 
     findings: list[dict[str, Any]] = []
     with nullcontext() if quiet else console.status(f"{name}: comparing") as status:
-        for event in client.verify_events(name, repair=repair, cursor=cursor):
+        for event in events:
             if event.name == "finding":
                 findings.append(event.data)
                 if not quiet:
                     say(console, _line(event.data))
             elif event.name == "progress":
-                cursor = event.data["cursor"]
+                cursor = event.data.get("cursor")
                 if status:
                     status.update(f"{name}: {event.data['documents']:,} documents, {event.data['points']:,} points")
             elif event.name == "error":
-                raise Unavailable(f"{event.data.get('detail', '')}{_goes_on(name, cursor)}".strip(), component="api")
+                raise Unavailable(
+                    f"{event.data.get('detail', '')}{_goes_on(name, tenant, cursor)}".strip(), component="api"
+                )
             elif event.name == "done":
                 return event.data | {"findings": findings}
-    raise Unavailable(f"The server closed the connection.{_goes_on(name, cursor)}", component="api")
+    raise Unavailable(f"The server closed the connection.{_goes_on(name, tenant, cursor)}", component="api")
 
 
-def _goes_on(name: str, cursor: str | None) -> str:
+def _goes_on(name: str, tenant: str | None, cursor: str | None) -> str:
     begin = "" if cursor is None else f" --cursor {cursor}"
-    return f" The comparison broke off; it goes on with: foreask verify -c {name}{begin}"
+    whose = "" if tenant is None else f" --tenant {tenant}"
+    return f" The comparison broke off; it goes on with: foreask verify -c {name}{whose}{begin}"
 
 
 def _line(finding: dict[str, Any]) -> str:

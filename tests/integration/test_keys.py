@@ -15,9 +15,12 @@ from structlog.testing import capture_logs
 from api.app import create
 from api.http.auth import Needs
 from api.known_keys import KnownKeys
+from cli.commands import keys as commands
+from cli.commands.documents import status as show_status
+from cli.commands.verify import verify
 from shared.domain.keys import OPERATOR, NewKey, Scope, draw, hash_of
 from shared.settings import ApiKey, Settings
-from tests.api import KEYS, as_tenant, calling, with_keys, work
+from tests.api import KEYS, as_tenant, calling, serving, with_keys, work
 
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 MANAGER = as_tenant("alice")
@@ -378,3 +381,49 @@ async def test_operators_keys_are_made_in_the_ledger_too(client, services):
     assert (await client.get("/v1/operator/status", headers=bearer(key))).status_code == 200
     assert await status_of(client, key) == 403
     assert (await client.get("/v1/operator/status", headers=bearer(KEYS["alice"]))).status_code == 403
+
+
+# The command line
+
+
+@pytest.fixture
+def command(services, keyed, monkeypatch, capsys):
+    """Run a command with the settings of these engines; return what it prints."""
+    for name, value in keyed.environment().items():
+        monkeypatch.setenv(name, value)
+
+    async def run(command, *arguments, **options):
+        await asyncio.to_thread(command, *arguments, **options)
+        return capsys.readouterr().out
+
+    return run
+
+
+async def test_keys_are_looked_after_in_the_ledger_without_a_server(client, command):
+    printed = await command(commands.make, "ci", scope=[commands.ScopeChoice.READ], days=9, tenant="alice")
+    key = printed.split("FOREASK_API_KEY=")[1].strip()
+    assert await status_of(client, key) == 200
+    assert "ci  read  expires" in await command(commands.list_, tenant="alice")
+
+    await command(commands.revoke, "ci", tenant="alice")
+    known_keys_of(client).forget()
+    assert await status_of(client, key) == 401
+    printed = await command(commands.make, "night-shift", operator=True)
+    operators = bearer(printed.split("FOREASK_API_KEY=")[1].strip())
+    assert (await client.get("/v1/operator/status", headers=operators)).status_code == 200
+
+
+async def test_keys_are_looked_after_through_the_api(services, keyed, provider, command):
+    async with serving(keyed, services) as client:
+        server = {"url": str(client.base_url), "key": KEYS["alice"]}
+        printed = await command(commands.make, "website", filters=["audience=public"], **server)
+        made = bearer(printed.split("FOREASK_API_KEY=")[1].strip())
+        assert (await client.post("/v1/retrieve", json={"question": "a"}, headers=made)).status_code == 200
+        assert "website  ask  valid" in await command(commands.list_, **server)
+        await command(commands.revoke, "website", **server)
+        assert (await client.post("/v1/retrieve", json={"question": "a"}, headers=made)).status_code == 401
+
+        await client.post("/v1/documents", json=PUBLIC, headers=MANAGER)
+        operator = {"url": server["url"], "key": OPERATORS_KEY}
+        assert "alice" in await command(show_status, every=True, **operator)
+        assert "default" in await command(verify, tenant="alice", **operator)

@@ -48,7 +48,7 @@ COMMANDS = [
         "verify",
         "eval",
     ),
-    *("accepted", "verify", "eval", "worker", "scheduler", "api", "schema", "key"),
+    *("accepted", "verify", "eval", "worker", "scheduler", "api", "schema", "keys"),
 ]
 
 
@@ -140,7 +140,7 @@ def test_missing_engines_are_one_sentence(monkeypatch, capsys):
 
 
 def test_a_new_key_opens_for_its_tenant_alone(capsys, monkeypatch):
-    code, out, _ = foreask(capsys, monkeypatch, "key", "acme")
+    code, out, _ = foreask(capsys, monkeypatch, "keys", "setting", "acme")
     assert code == 0
     key = re.search(r"^FOREASK_API_KEY=(\S+)$", out, re.MULTILINE)[1]
     setting = re.search(r"^FOREASK_API_KEYS=(\S+)$", out, re.MULTILINE)[1]
@@ -148,6 +148,8 @@ def test_a_new_key_opens_for_its_tenant_alone(capsys, monkeypatch):
     assert key not in setting
     assert len(key) >= 3 + 43  # 256 bits
     assert keys.make("acme").key != keys.make("acme").key
+    out = foreask(capsys, monkeypatch, "keys", "setting", "--operator")[1]
+    assert re.search(r"^FOREASK_OPERATOR_KEYS=sha256:[0-9a-f]{64}$", out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("tenant", ["", "Acme", "a:b", "a,b"])
