@@ -21,6 +21,8 @@ _SECONDS = 4.0  # a revoked key is refused within five, with the time of a looku
 _MOST = 10_000
 _AT_ONCE = 1_000
 _USE_SECONDS = 60.0
+_PATIENCE_SECONDS = 2.0  # with the last uses, when the process ends
+_NOT_LOOKED_UP = Unavailable("the key could not be looked up", component="ledger")
 
 log = structlog.get_logger()
 
@@ -85,28 +87,32 @@ class KnownKeys:
 
     async def aclose(self) -> None:
         if self._recording is not None:
-            await asyncio.gather(self._recording, return_exceptions=True)
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+            await asyncio.wait({self._recording}, timeout=_PATIENCE_SECONDS)
+        tasks = [task for task in (self._recording, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_up(self) -> None:
         try:
             while self._waiting:
                 group = [self._waiting.popitem() for _ in range(min(_AT_ONCE, len(self._waiting)))]
                 await self._look_up_group(dict(group))
-        finally:
+        finally:  # whatever happens, nobody waits for ever
             self._looking = None
+            for waiting in self._waiting.values():
+                waiting.set_result(_NOT_LOOKED_UP)
+            self._waiting.clear()
 
     async def _look_up_group(self, group: dict[bytes, asyncio.Future[Key | ForeaskError | None]]) -> None:
         until = self._now() + _SECONDS  # from before the lookup: a key may be revoked during it
-        error: ForeaskError = Unavailable("the key could not be looked up", component="ledger")
+        error: ForeaskError = _NOT_LOOKED_UP
         found: Mapping[bytes, Key] | None = None
         try:
             found = await self._keys.find(list(group))
         except ForeaskError as failure:
             error = failure
-        finally:  # whatever happens, nobody waits for ever
+        finally:
             for sha256, waiting in group.items():
                 waiting.set_result(error if found is None else found.get(sha256))
         if found is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hmac import compare_digest
@@ -14,7 +15,7 @@ import structlog
 from fastapi import Depends, Request
 
 from api.known_keys import KnownKeys
-from shared.domain.errors import Forbidden, InvalidInput, Unauthorized
+from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, Scope, hash_of
 from shared.settings import Settings
 
@@ -95,6 +96,16 @@ async def _asking_caller(request: Request, _: Asker) -> Caller:
 
 # Who asks: queries carry the filter of the key.
 AskingCaller = Annotated[Caller, Depends(_asking_caller)]
+
+
+async def require_still_valid(request: Request) -> None:
+    """Check the key of a request that goes on for long; a ledger that is away is no error here.
+
+    Raises:
+        Unauthorized: the key was revoked or has expired since.
+    """
+    with suppress(Unavailable):
+        await _authenticate(request)
 
 
 async def _authenticate(request: Request) -> Caller:
