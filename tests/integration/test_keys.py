@@ -282,15 +282,19 @@ async def test_the_last_use_is_recorded_at_most_once_a_minute(client, services):
 
 
 class Counted:
-    """The ledger's keys, with the number of lookups."""
+    """The ledger's keys, with the number of lookups, and the most that were under way at once."""
 
     def __init__(self, keys):
         self._keys = keys
-        self.lookups = 0
+        self.lookups = self.under_way = self.at_once = 0
 
     async def find(self, hashes):
         self.lookups += 1
-        return await self._keys.find(hashes)
+        self.under_way += 1
+        self.at_once = max(self.at_once, self.under_way)
+        found = await self._keys.find(hashes)
+        self.under_way -= 1
+        return found
 
 
 async def test_a_flood_of_wrong_keys_is_one_statement_at_a_time(services):
@@ -305,6 +309,14 @@ async def test_a_flood_of_wrong_keys_is_one_statement_at_a_time(services):
     assert counted.lookups == 1
     await asyncio.gather(*(known.find(sha256) for sha256 in hashes))
     assert counted.lookups == 1
+
+    later = []
+    for number in range(100):
+        later.append(asyncio.create_task(known.find(hash_of(f"later-{number}"))))
+        await asyncio.sleep(0)
+    await asyncio.gather(*later)
+    assert counted.at_once == 1
+    assert counted.lookups < 100
 
 
 async def test_what_is_remembered_of_wrong_keys_is_bounded_and_pushes_no_right_one_out(services, monkeypatch):
