@@ -30,6 +30,7 @@ from api.routes import (
     uploads,
     verification,
 )
+from shared.process import metrics
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.settings import Settings
@@ -110,7 +111,10 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     given: ApiServices | None = app.state.services
-    async with build("api", settings) if given is None else nullcontext(given) as services:
+    async with (
+        build("api", settings) if given is None else nullcontext(given) as services,
+        metrics.serving(settings, "api"),
+    ):
         app.state.services = services
         app.state.collection_cache = CollectionCache(
             services.ledger.collections, services.embeddings, settings.embedding_model or ""

@@ -374,6 +374,10 @@ class Settings(BaseSettings):
 
     # Processes
     grace: Duration = Field(timedelta(seconds=20), description="how long a stopping worker waits for its open calls")
+    metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="where a process serves /metrics, or the next free port; default: nowhere"
+    )
+    metrics_host: str = "127.0.0.1"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "json"
 

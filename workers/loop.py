@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from shared.domain.queues import WorkQueue
+from shared.process import metrics
 from shared.services import build
 from shared.services.worker import WorkerServices
 from shared.settings import Settings
@@ -37,6 +38,7 @@ class WorkerLoop:
         self._beside: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
         self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
+        self.run(self._stack.enter_async_context(metrics.serving(settings, role)))
         # Only now: the imports of the role hold the loop up, on a busy machine for long.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
         self._watchdog.start()

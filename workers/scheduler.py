@@ -18,7 +18,9 @@ from functools import partial
 import structlog
 
 from shared.domain.errors import ForeaskError
+from shared.domain.queues import WORK_QUEUES
 from shared.ledger.election import LEASE
+from shared.process import metrics
 from shared.services import build
 from shared.services.scheduler import SchedulerServices
 from shared.services.start import begin
@@ -27,6 +29,7 @@ from shared.settings import Settings
 _TIDY_EVERY = timedelta(hours=1)
 _FOLD_EVERY = timedelta(seconds=10)
 _NUDGE_EVERY = timedelta(minutes=1)
+_SURVEY_EVERY = timedelta(seconds=15)  # as often as Prometheus looks, by most configurations
 _FORGET_ATTEMPTS_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
 _EXTEND_EVERY = LEASE / 5
@@ -63,7 +66,8 @@ async def run(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with build("scheduler", settings) as services:
         await begin(settings, "scheduler")
-        await work_while_elected(services, steps_of(services), stopping)
+        async with metrics.serving(settings, "scheduler"):
+            await work_while_elected(services, steps_of(services), stopping)
 
 
 def steps_of(services: SchedulerServices) -> list[Step]:
@@ -82,6 +86,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
         Step("forget_attempts", _TIDY_EVERY, partial(ledger.costs.forget, _FORGET_ATTEMPTS_AFTER)),
         Step("tidy_uploads", _TIDY_EVERY, partial(tidy_uploads, services)),
+        *([] if settings.metrics_port is None else [Step("survey", _SURVEY_EVERY, partial(survey, services))]),
     ]
 
 
@@ -95,6 +100,17 @@ async def wake(services: SchedulerServices) -> None:
         services.wakeups.wake(queue)
     if services.settings.calibrate and await services.ledger.calibrations.due():
         services.wakeups.wake("calibrate")
+
+
+async def survey(services: SchedulerServices) -> None:
+    """Show how much work the whole deployment has."""
+    found = await services.ledger.backlogs.survey()
+    for (kind, state), rows in found.rows.items():
+        metrics.ROWS.labels(kind, state).set(rows)
+    for stage in WORK_QUEUES:
+        for lane in (0, 1):
+            age = found.oldest.get((stage, lane), timedelta())
+            metrics.OLDEST_SECONDS.labels(stage, lane).set(age.total_seconds())
 
 
 async def forget_queries(services: SchedulerServices) -> bool:
@@ -113,18 +129,26 @@ async def work_while_elected(services: SchedulerServices, steps: Iterable[Step],
     try:
         while not stopping.is_set():
             elected = await _elected(services, before=bool(tasks))
+            metrics.ELECTED.set(elected)
             if elected and not tasks:
                 log.info("scheduler.elected")
                 tasks = [asyncio.create_task(repeat(step, stopping), name=step.name) for step in steps]
             elif tasks and not elected:
                 log.warning("scheduler.replaced")
                 tasks = await _ended(tasks)
+                _show_nothing()
             await _pause(stopping, _EXTEND_EVERY.total_seconds())
     finally:
         await _ended(tasks)
         with suppress(ForeaskError, TimeoutError):  # a ledger that is away holds up no end: the lease ends by itself
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 await services.election.give_up()
+
+
+def _show_nothing() -> None:
+    """Leave the numbers of the deployment to the scheduler that is elected now: old ones would be added to them."""
+    metrics.ROWS.clear()
+    metrics.OLDEST_SECONDS.clear()
 
 
 async def _elected(services: SchedulerServices, *, before: bool) -> bool:

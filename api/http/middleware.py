@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from uuid import uuid4
 
 import structlog
@@ -11,14 +12,20 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.problems import log_crash, reply_to
+from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _AT_ONCE = 100  # requests take some 0.2 ms to begin, and up to 0.4 ms on a busy machine
+_NO_ROUTE = "none"  # nothing is at the address
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "x-frame-options": "DENY",
 }
+
+
+log = structlog.get_logger()
 
 
 class RequestMiddleware:
@@ -33,13 +40,13 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         await self._turns.take()
-        request_id = _request_id(scope)
-        started = False
+        request_id, began = _request_id(scope), time.perf_counter()
+        started, status = False, 0
 
         async def send_on(message: Message) -> None:
-            nonlocal started
+            nonlocal started, status
             if message["type"] == "http.response.start":
-                started = True
+                started, status = True, message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
                 for name, value in _HEADERS.items():
@@ -54,6 +61,8 @@ class RequestMiddleware:
                 if started:
                     raise ConnectionAbortedError("the reply was cut off") from None  # the server closes the connection
                 await reply_to(error, scope["path"])(scope, receive, send_on)
+            finally:
+                _tell(scope, status, time.perf_counter() - began)
 
 
 class Turns:
@@ -71,6 +80,16 @@ class Turns:
 
     def _end_pass(self) -> None:
         self._begun = 0
+
+
+def _tell(scope: Scope, status: int, seconds: float) -> None:
+    """Log a request and count it, by the template of its route: an address may hold a caller's words."""
+    template = getattr(scope.get("route"), "path", _NO_ROUTE)
+    method = scope["method"] if scope["method"] in _METHODS else "other"
+    REQUESTS.labels(method, template, str(status)).inc()
+    REQUEST_SECONDS.labels(method, template).observe(seconds)
+    if not template.startswith("/health/"):
+        log.info("request.served", method=method, route=template, status=status, ms=round(seconds * 1000, 1))
 
 
 def _request_id(scope: Scope) -> str:

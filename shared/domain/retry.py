@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from shared.domain.errors import ForeaskError, Stopping, Transient
@@ -27,7 +27,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
+    """No other attempt; `kind` is the class of the error, where the reason is a sentence."""
+
     reason: str
+    kind: str = field(default="Permanent", compare=False)
 
 
 Decision = Retry | Dead
@@ -46,12 +49,12 @@ def decide(error: ForeaskError, failed_before: int, policy: RetryPolicy, random:
         random: uniform in [0, 1).
     """
     if not isinstance(error, Transient):
-        return Dead(reason=error.message)
+        return Dead(reason=error.message, kind=type(error).__name__)
     if isinstance(error, Stopping):
         return Retry(after=timedelta(), reason=error.message, burns_attempt=False)
     attempt = failed_before + 1
     if attempt >= policy.max_attempts and error.burns_attempt:
-        return Dead(reason=f"gave up after {attempt} attempts: {error.message}")
+        return Dead(reason=f"gave up after {attempt} attempts: {error.message}", kind=type(error).__name__)
     ceiling = min(policy.ceiling, policy.base * 2 ** min(attempt - 1, 30))
     wait = ceiling * random()
     if error.retry_after is not None:

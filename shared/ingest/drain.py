@@ -12,6 +12,7 @@ import asyncio
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +23,11 @@ from typing import Generic, TypeVar
 import structlog
 
 from shared.domain.errors import LeaseLost, Permanent, Transient
+from shared.domain.outcomes import FailedAttempt
 from shared.domain.records import Lease
+from shared.domain.retry import Dead
 from shared.ledger.database import Collided
+from shared.process import metrics
 
 ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
@@ -304,9 +308,22 @@ class Drain(Generic[ItemT, OutcomeT]):
                 self._refuse(group[0][0], error)
                 return
             else:
+                self._count([outcome for _, outcome in group])
                 return
         for member in group:
             await self._commit([member])
+
+    def _count(self, group: Sequence[OutcomeT]) -> None:
+        stage = self._stage.name
+        metrics.BATCH_SIZE.labels(stage).observe(len(group))
+        outcomes = Counter[str]()
+        for outcome in group:
+            for one in outcome if isinstance(outcome, Sequence) else [outcome]:  # an index worker's are batches
+                outcomes[_kind(one)] += 1
+                if isinstance(one, FailedAttempt) and isinstance(one.decision, Dead):
+                    metrics.DEAD.labels(stage, one.decision.kind).inc()
+        for kind, number in outcomes.items():
+            metrics.SETTLED.labels(stage, kind).inc(number)
 
     def _refuse(self, item: ItemT, error: Permanent) -> None:
         """The ledger can never record this outcome: its lease ends by itself, and it holds up no other."""
@@ -359,6 +376,12 @@ class Drain(Generic[ItemT, OutcomeT]):
         while self._in_work:
             await asyncio.wait(list(self._in_work))
         await self._finished.join()
+
+
+def _kind(outcome: object) -> str:
+    if not isinstance(outcome, FailedAttempt):
+        return "done"
+    return "dead" if isinstance(outcome.decision, Dead) else "retry"
 
 
 def _raise_settling_error(settling: asyncio.Task[None]) -> None:

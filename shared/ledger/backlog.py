@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from shared.domain.queues import WORK_QUEUES, WorkQueue
 from shared.domain.records import ChunkState, DocumentState
-from shared.ledger import states, tallies
+from shared.ledger import claims, states, tallies
 from shared.ledger.database import Database
 
 _SHORTEST = timedelta(seconds=5)  # over a shorter time a rate says nothing
@@ -77,6 +77,13 @@ _ENDED = text(f"""
             AND change > 0 AND at > now() - CAST(:window AS interval)) ended
 """)
 
+# Count the rows of all tenants by state.
+_ALL_ROWS = text("""
+    SELECT counted, state, sum(rows)::bigint AS rows FROM (
+        SELECT counted, state, rows FROM tallies UNION ALL SELECT counted, state, change FROM tally_changes) t
+    GROUP BY counted, state
+""")
+
 # Count the chunks that wait for a worker that serves their embedding, by its name.
 _UNSERVED = text(f"""
     {_TALLIES}
@@ -122,9 +129,32 @@ class Backlog:
     unserved: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The whole deployment's rows.
+
+    Args:
+        rows: documents and chunks, by `documents` or `chunks` and their state.
+        oldest: for how long the row that waits longest has been due, by stage and lane; absent where none is due.
+    """
+
+    rows: Mapping[tuple[str, str], int]
+    oldest: Mapping[tuple[WorkQueue, int], timedelta]
+
+
 class Backlogs:
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def survey(self) -> Survey:
+        """Count the rows of all tenants, and see what waits longest; no row is counted one by one."""
+        async with self._database.begin() as connection:
+            counted = (await connection.execute(_ALL_ROWS)).all()
+            oldest = (await connection.execute(claims.OLDEST)).all()
+        return Survey(
+            {(row.counted, row.state): row.rows for row in counted},
+            {(row.stage, row.lane): row.age for row in oldest},
+        )
 
     async def measure(self, tenant: str, embeddings: Iterable[str]) -> Backlog:
         """Count a tenant's open work and estimate when it ends; `embeddings` names those that are served."""

@@ -247,6 +247,29 @@ def _is_due(table: str, is_open: str, models: str = "", only: str = "TRUE") -> s
 _MODELS = "CROSS JOIN (SELECT DISTINCT embedding_model AS name FROM collections) m"
 
 
+def _oldest(stage: str, table: str, is_open: str, models: str = "", only: str = "TRUE") -> str:
+    """Return the query for how long the row of each lane that waits longest has been due."""
+    return f"""
+        SELECT '{stage}' AS stage, f.lane, f.due_at FROM (
+            WITH RECURSIVE {_places(table, is_open)}
+            SELECT p.lane, w.due_at FROM places p {models} CROSS JOIN LATERAL (
+                SELECT w.due_at FROM {table} w
+                WHERE {is_open} AND w.tenant = p.tenant AND w.lane = p.lane AND {only} AND w.due_at <= now()
+                ORDER BY w.due_at LIMIT 1) w) f"""
+
+
+_OLDEST = " UNION ALL ".join(
+    [
+        _oldest("parse", "documents", _TO_PARSE),
+        _oldest("generate", "chunks", _TO_GENERATE),
+        _oldest("index", "chunks", _TO_INDEX_TEXT, _MODELS, _OF_EMBEDDING),
+        _oldest("index", "chunks", _TO_INDEX_QUESTIONS, _MODELS, _OF_EMBEDDING),
+    ]
+)
+
+# See for how long the oldest due rows of all tenants have waited; each is found by one look into the index.
+OLDEST = text(f"SELECT stage, lane, now() - min(due_at) AS age FROM ({_OLDEST}) o GROUP BY stage, lane")
+
 # See which stages have rows that may be claimed.
 DUE = text(f"""
     SELECT {_is_due("documents", _TO_PARSE)} AS parse, {_is_due("chunks", _TO_GENERATE)} AS generate,

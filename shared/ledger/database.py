@@ -18,8 +18,10 @@ import tenacity
 from sqlalchemy import Connection, RowMapping, TextClause, event, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import QueuePool
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
+from shared.process import metrics
 
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
@@ -56,6 +58,8 @@ _SESSION = {"server_settings": {"plan_cache_mode": "force_custom_plan"}}
 # are parsed anew, and so planned anew, wherever they run.
 _WITHOUT_SESSION = {"statement_cache_size": 0}
 log = structlog.get_logger()
+_OK_SECONDS = metrics.LEDGER_SECONDS.labels("ok")  # bound once: each transaction takes them
+_FAILED_SECONDS = metrics.LEDGER_SECONDS.labels("failed")
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 # Wait for a lock, which the end of the transaction releases.
@@ -195,14 +199,21 @@ class Database:
         """
         await self.rows(_PING)
 
+    def connections(self) -> int:
+        """How many connections are in use."""
+        pool = self.engine.pool
+        return pool.checkedout() if isinstance(pool, QueuePool) else 0
+
     async def aclose(self) -> None:
         await self.engine.dispose()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Map the driver's exceptions to ours, and remember whether PostgreSQL is away."""
+        """Map the driver's exceptions to ours, remember whether PostgreSQL is away, and take the time."""
+        began, answered = time.perf_counter(), _FAILED_SECONDS
         try:
             yield
+            answered = _OK_SECONDS
         except _LOST as error:
             self._away = True
             raise _unavailable(error) from error
@@ -223,6 +234,8 @@ class Database:
         else:
             if self._away:
                 self._away, self._back_at = False, time.monotonic()
+        finally:
+            answered.observe(time.perf_counter() - began)
 
 
 async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:

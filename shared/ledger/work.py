@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import exc
+from sqlalchemy import RowMapping, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import LeaseLost
@@ -35,6 +35,7 @@ from shared.domain.usage import Cost, Usage
 from shared.ledger import acceptance, claims, costs, embedded, feedback, following, rows, versions
 from shared.ledger import statements as sql
 from shared.ledger.database import Collided, Database, again_after_collision
+from shared.process import metrics
 
 T = TypeVar("T")
 NO_LIMITS = Rates()
@@ -97,6 +98,7 @@ class Work:
         async with self._database.begin() as connection:
             claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
             begun = await versions.begin_anew(connection, [row["id"] for row in claimed]) if claimed else {}
+        _count_lost("parse", claimed)
         return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
 
     async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
@@ -165,6 +167,7 @@ class Work:
                 paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
         except exc.IntegrityError as error:
             raise Collided("another worker leased the same content", component="ledger") from error
+        _count_lost("generate", claimed)
         left = [chunk for chunk in taken if chunk.content_key not in paid]
         chunks = [chunk for chunk in chunks if chunk.content_key not in paid]
         return ClaimedChunks(chunks, paid_already=len(paid), left=len(left))
@@ -236,6 +239,7 @@ class Work:
         parameters = self._claim(limit, suspects=suspects) | {"embeddings": served}
         await self._database.settlements_first()
         claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
+        _count_lost("index", claimed)
         return list(map(rows.chunk_to_index, claimed))
 
     async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
@@ -491,3 +495,9 @@ async def _set_keys(
     taken = {token for token, row in found.items() if row.taken}
     chunks[:] = [chunk for chunk in renewed if chunk.lease.token not in taken]
     return [chunk for chunk in renewed if chunk.lease.token in taken]
+
+
+def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:
+    """Count claims of rows that had lost a lease; such a row stays marked until an attempt at it ends."""
+    if lost := sum(row["lost_leases"] > 0 for row in claimed):
+        metrics.LEASES_LOST.labels(stage).inc(lost)

@@ -12,6 +12,7 @@ import numpy as np
 from shared.domain.errors import Conflict, Permanent, Refused, Unavailable
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
+from shared.process.metrics import EMBEDDED_INPUTS
 
 if TYPE_CHECKING:
     from shared.providers.provider import Provider
@@ -168,6 +169,7 @@ class OpenAIEmbedder:
         body: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "base64"}
         if self._shortened is not None:
             body["dimensions"] = self._shortened
+        EMBEDDED_INPUTS.observe(len(texts))
         reply = await self._provider.post("/embeddings", body)
         billed(Usage(int((reply.get("usage") or {}).get("prompt_tokens") or 0)))
         vectors = _vectors(reply, len(texts))

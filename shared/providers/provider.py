@@ -9,6 +9,7 @@ import openai
 import orjson
 
 from shared.domain.errors import Unavailable
+from shared.process.metrics import CALL_SECONDS, TOKENS, timed
 from shared.providers.answers import provider_errors
 
 if TYPE_CHECKING:
@@ -55,14 +56,18 @@ class Provider:
             Unavailable: a broken connection, 5xx, or of its kinds TimedOut and Misconfigured.
             Refused: any other 4xx.
         """
-        with provider_errors(self.component, self._client.api_key):
+        model = str(body.get("model", ""))
+        with timed(CALL_SECONDS, self.component, model), provider_errors(self.component, self._client.api_key):
             response = await self._client.post(path, cast_to=_RESPONSE, body=body)
         try:
-            return orjson.loads(response.content)
+            reply = orjson.loads(response.content)
         except orjson.JSONDecodeError as error:
             raise Unavailable(
                 f"the {self.component} provider sent no JSON", component=self.component, answered=True
             ) from error
+        if isinstance(reply, dict) and isinstance(usage := reply.get("usage"), dict):
+            self._count(model, usage.get("prompt_tokens"), usage.get("completion_tokens"))
+        return reply
 
     async def stream_chat(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Send a chat completion and yield the SDK's chunks of its reply; the last one has the usage.
@@ -70,11 +75,19 @@ class Provider:
         Raises:
             RateLimited, Unavailable, Refused: as `post_any`.
         """
-        with provider_errors(self.component, self._client.api_key):
+        model = str(body["model"])
+        with timed(CALL_SECONDS, self.component, model), provider_errors(self.component, self._client.api_key):
             options = {"include_usage": True}
             events = await self._client.chat.completions.create(**body, stream=True, stream_options=options)  # type: ignore[call-overload]
             async for event in events:
+                if event.usage is not None:
+                    self._count(model, event.usage.prompt_tokens, event.usage.completion_tokens)
                 yield event
+
+    def _count(self, model: str, prompt: object, completion: object) -> None:
+        for kind, tokens in (("prompt", prompt), ("completion", completion)):
+            if isinstance(tokens, int) and tokens > 0:  # a provider may send anything
+                TOKENS.labels(self.component, model, kind).inc(tokens)
 
     async def aclose(self) -> None:
         await self._client.close()

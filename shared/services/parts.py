@@ -33,6 +33,7 @@ from shared.ledger import (
     Work,
 )
 from shared.ledger.database import Database
+from shared.process import metrics
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
 from shared.settings import Embedding, Settings, require
 from shared.storage.opening import open_uploads
@@ -69,6 +70,8 @@ class Parts:
             pooler=self.settings.database_pooler,
         )
         self.stack.push_async_callback(database.aclose)
+        metrics.CONNECTIONS.set_function(database.connections)
+        metrics.POOL_SIZE.set(self.settings.database_pool_size or self._pool_size)
         return database
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.places import Place
 from shared.domain.records import ChunkToIndex, Sweep
 from shared.domain.vectors import Vectors
+from shared.process.metrics import QDRANT_SECONDS
 from shared.vectors import fields, filters
 from shared.vectors.addresses import IDLE_SECONDS, Addresses
 from shared.vectors.filters import VisiblePoints
@@ -44,6 +46,10 @@ _RETRY_AFTER = timedelta(seconds=2)
 _TIMEOUT_SECONDS = 60
 # To a Qdrant on this machine the client would make a connection for each request.
 _CONNECTIONS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=IDLE_SECONDS)
+_REFUSED = 400
+_OK_SECONDS = QDRANT_SECONDS.labels("ok")
+_REFUSED_SECONDS = QDRANT_SECONDS.labels("refused")
+_FAILED_SECONDS = QDRANT_SECONDS.labels("failed")
 _NOTHING_LEFT = httpx.ByteStream(b"")
 _READY_SECONDS = 3.0  # less than between two probes of an orchestrator
 _CHECK_SECONDS = 1.5
@@ -568,7 +574,12 @@ async def _let_go(request: httpx.Request, send: Callable[[httpx.Request], Awaita
     An answer and its stream hold each other, and the request: half a megabyte of points would stay until the garbage
     collector comes, which is seldom.
     """
-    response = await send(request)
+    began, taken = time.perf_counter(), _FAILED_SECONDS
+    try:
+        response = await send(request)
+        taken = _OK_SECONDS if response.status_code < _REFUSED else _REFUSED_SECONDS
+    finally:
+        taken.observe(time.perf_counter() - began)
     response.stream = _NOTHING_LEFT
     return response
 

@@ -27,6 +27,7 @@ from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.options import chunking_options
 from shared.ingest.parse.sandbox import ParsingSandbox
 from shared.ledger.work import Work
+from shared.process.metrics import PARSE_SECONDS, timed
 from shared.settings import Settings
 from shared.storage.uploads import Uploads
 
@@ -89,14 +90,15 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
 
 async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:
     async with parser.uploads.fetched(document.upload) as path:
-        return await parser.sandbox.parse(
-            path,
-            filename=document.filename,
-            media_type=document.media_type,
-            options=chunking_options(parser.settings, document.options),
-            questions=document.ready_questions or (),
-            tenant=document.tenant,
-        )
+        with timed(PARSE_SECONDS):
+            return await parser.sandbox.parse(
+                path,
+                filename=document.filename,
+                media_type=document.media_type,
+                options=chunking_options(parser.settings, document.options),
+                questions=document.ready_questions or (),
+                tenant=document.tenant,
+            )
 
 
 def _log_refusal(document: DocumentToParse, error: Unreadable) -> None:

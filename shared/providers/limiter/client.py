@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from shared.domain.errors import ForeaskError, RateLimited, Unavailable
 from shared.domain.rates import Bucket
+from shared.process.metrics import BREAKER
 from shared.providers.limiter.script import (
     Blocked,
     Breaker,
@@ -74,6 +75,7 @@ class LimiterClient:
         tenant_buckets: a tenant's own limits, None where it has none.
         component: which provider this is, for messages.
         lease_seconds: how long the script counts a call as in flight unless that is renewed.
+        provider: tells it apart from others of its component, in metrics.
     """
 
     def __init__(
@@ -82,11 +84,13 @@ class LimiterClient:
         tenant_buckets: Callable[[str], tuple[Bucket, Bucket] | None],
         component: str,
         lease_seconds: float,
+        provider: str = "",
     ) -> None:
         self._renew_seconds = lease_seconds / 3
         self._script = script
         self._tenant_buckets = tenant_buckets
         self._component = component
+        self._state = BREAKER.labels(component, provider)
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
         self._lines: OrderedDict[str, _Line] = OrderedDict()  # whose turn it is comes first
         self._under_way: set[str] = set()
@@ -264,6 +268,7 @@ class LimiterClient:
         self._plan(reply, now)
 
     def _log_change(self, reply: LimiterReply) -> None:
+        self._state.set(reply.breaker)
         before = self.reply.breaker if self.reply is not None else Breaker.CLOSED
         if reply.breaker != before:
             log.warning("breaker.changed", component=self._component, state=reply.breaker.name.lower())

@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 
 from shared.domain.errors import ForeaskError, Misconfigured, RateLimited, Stopping, TimedOut, Transient, Unavailable
 from shared.domain.rates import Bucket, Rates
+from shared.process.metrics import LIMITER_SECONDS
 from shared.providers.limiter import usage
 from shared.providers.limiter.client import LimiterClient, is_down
 from shared.providers.limiter.script import Breaker, CallOutcome, FinishedCall, Grant, LimiterScript, Terms, Timing
@@ -108,6 +109,7 @@ class Limiter:
     def __init__(self, redis: Redis, limits: ProviderLimits, probe: Callable[[], Awaitable[object]]) -> None:
         self._redis = redis
         self._limits = limits
+        self._waited = LIMITER_SECONDS.labels(limits.component)
         self._probe = probe
         self._requests_a_millisecond = limits.rates.buckets()[0][0]
         self._tenant_buckets: dict[str, tuple[Bucket, Bucket] | None] = {}
@@ -120,7 +122,11 @@ class Limiter:
         )
         self._script = LimiterScript(redis, terms)
         self._client = LimiterClient(
-            self._script, self._buckets_of, limits.component, limits.timing.lease.total_seconds()
+            self._script,
+            self._buckets_of,
+            limits.component,
+            limits.timing.lease.total_seconds(),
+            provider=limits.provider,
         )
 
     @asynccontextmanager
@@ -140,7 +146,11 @@ class Limiter:
             Unavailable: the breaker is open, or the broker is away; burns no attempt.
             Stopping: the process is asked to end.
         """
-        grant = await self._granted(tenant, prompt_tokens, completion_tokens, patience)
+        began = time.perf_counter()
+        try:
+            grant = await self._granted(tenant, prompt_tokens, completion_tokens, patience)
+        finally:
+            self._waited.observe(time.perf_counter() - began)
         call = Call()
         try:
             yield call

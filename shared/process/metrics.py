@@ -1,0 +1,219 @@
+"""Metrics: every number that a process shows, and the port on which it shows them.
+
+Labels have few values that the code or the settings name: no tenant, no id and no text is ever one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from threading import Thread
+from wsgiref.simple_server import WSGIServer
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from shared.settings import Settings
+
+_PORTS = 32  # processes of one machine that may be given the same port: each takes the next one that is free
+_LAG_EVERY_SECONDS = 0.5
+_FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+_SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+
+log = structlog.get_logger()
+
+REGISTRY = CollectorRegistry()
+
+# The API
+REQUESTS = Counter(
+    "foreask_requests_total",
+    "Requests that were answered, by method, route and status.",
+    ["method", "route", "status"],
+    registry=REGISTRY,
+)
+REQUEST_SECONDS = Histogram(
+    "foreask_request_seconds",
+    "Time from a request to the end of its reply, by method and route.",
+    ["method", "route"],
+    buckets=_SLOW,
+    registry=REGISTRY,
+)
+
+# The whole deployment, shown by the elected scheduler
+ROWS = Gauge(
+    "foreask_rows",
+    "Documents and chunks in the ledger, by what they are and state.",
+    ["kind", "state"],
+    registry=REGISTRY,
+)
+OLDEST_SECONDS = Gauge(
+    "foreask_backlog_oldest_seconds",
+    "For how long the row that waits longest has been due, by stage and lane; 0 where none is due.",
+    ["stage", "lane"],
+    registry=REGISTRY,
+)
+ELECTED = Gauge("foreask_scheduler_elected", "1 while this scheduler is the elected one.", registry=REGISTRY)
+
+# A worker's stage
+SETTLED = Counter(
+    "foreask_attempts_total",
+    "Attempts whose outcome is committed, by stage and outcome: done, retry or dead.",
+    ["stage", "outcome"],
+    registry=REGISTRY,
+)
+DEAD = Counter(
+    "foreask_dead_total",
+    "Attempts that ended a row, by stage and the kind of the error.",
+    ["stage", "kind"],
+    registry=REGISTRY,
+)
+LEASES_LOST = Counter(
+    "foreask_leases_lost_total",
+    "Claims of rows that had lost a lease, because a worker died or stood still, by stage.",
+    ["stage"],
+    registry=REGISTRY,
+)
+BATCH_SIZE = Histogram(
+    "foreask_settled_batch_size",
+    "Outcomes that one transaction settled, by stage.",
+    ["stage"],
+    buckets=_SIZES,
+    registry=REGISTRY,
+)
+PARSE_SECONDS = Histogram(
+    "foreask_parse_seconds",
+    "Time to read one file, the wait for a free child included, by outcome: ok or the kind of the error.",
+    ["outcome"],
+    buckets=_SLOW,
+    registry=REGISTRY,
+)
+
+# Models
+CALL_SECONDS = Histogram(
+    "foreask_model_call_seconds",
+    "Time of one call of a model, by component, model and outcome: ok or the kind of the error.",
+    ["component", "model", "outcome"],
+    buckets=_SLOW,
+    registry=REGISTRY,
+)
+TOKENS = Counter(
+    "foreask_model_tokens_total",
+    "Tokens that providers reported, by component, model and kind: prompt or completion.",
+    ["component", "model", "kind"],
+    registry=REGISTRY,
+)
+EMBEDDED_INPUTS = Histogram(
+    "foreask_embedding_batch_size",
+    "Texts in one embedding request.",
+    buckets=_SIZES,
+    registry=REGISTRY,
+)
+LIMITER_SECONDS = Histogram(
+    "foreask_limiter_wait_seconds",
+    "Time that a call waited for the provider's limits, by component.",
+    ["component"],
+    buckets=_FAST,
+    registry=REGISTRY,
+)
+BREAKER = Gauge(
+    "foreask_breaker_state",
+    "The breaker of a provider: 0 closed, 1 open, 2 half open.",
+    ["component", "provider"],
+    registry=REGISTRY,
+)
+
+# The engines
+QDRANT_SECONDS = Histogram(
+    "foreask_qdrant_seconds",
+    "Time of one request to Qdrant, by outcome: ok, refused, or failed where no answer came.",
+    ["outcome"],
+    buckets=_FAST,
+    registry=REGISTRY,
+)
+LEDGER_SECONDS = Histogram(
+    "foreask_ledger_seconds",
+    "Time of one transaction, the wait for a connection included, by outcome: ok or failed.",
+    ["outcome"],
+    buckets=_FAST,
+    registry=REGISTRY,
+)
+CONNECTIONS = Gauge("foreask_ledger_connections", "Connections to PostgreSQL in use.", registry=REGISTRY)
+POOL_SIZE = Gauge(
+    "foreask_ledger_connections_max", "Connections to PostgreSQL that the process may hold.", registry=REGISTRY
+)
+
+# The process
+LAG_SECONDS = Histogram(
+    "foreask_loop_lag_seconds",
+    "How late the event loop was, looked at twice a second.",
+    buckets=_FAST,
+    registry=REGISTRY,
+)
+ROLE = Gauge("foreask_process_info", "1, by the role of the process.", ["role"], registry=REGISTRY)
+
+
+@contextmanager
+def timed(histogram: Histogram, *labels: str) -> Iterator[None]:
+    """Observe how long a block takes; its last label is `ok`, or the kind of the exception that ended it."""
+    began, outcome = time.perf_counter(), "ok"
+    try:
+        yield
+    except BaseException as error:
+        outcome = type(error).__name__
+        raise
+    finally:
+        histogram.labels(*labels, outcome).observe(time.perf_counter() - began)
+
+
+@asynccontextmanager
+async def serving(settings: Settings, role: str) -> AsyncIterator[int | None]:
+    """Serve `/metrics` while the block runs, and yield the port; None where none is set, or none is free.
+
+    Processes of one machine may have the same setting: each takes the next port that is free, and logs it. A process
+    that can show nothing works all the same.
+    """
+    ROLE.labels(role).set(1)
+    opened = _open(settings)
+    if opened is None:
+        yield None
+        return
+    server, thread, port = opened
+    log.info("metrics.served", host=settings.metrics_host, port=port)
+    watching = asyncio.create_task(_watch_loop(), name="loop-lag")
+    try:
+        yield port
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        await asyncio.to_thread(thread.join)
+
+
+def _open(settings: Settings) -> tuple[WSGIServer, Thread, int] | None:
+    if settings.metrics_port is None:
+        return None
+    first = settings.metrics_port
+    for port in range(first, min(first + _PORTS, 65536)) if first else [0]:
+        with suppress(OSError):
+            server, thread = start_http_server(port, settings.metrics_host, REGISTRY)
+            return server, thread, server.server_port
+    log.warning("metrics.unserved", host=settings.metrics_host, port=first)
+    return None
+
+
+async def _watch_loop() -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + _LAG_EVERY_SECONDS
+        await asyncio.sleep(_LAG_EVERY_SECONDS)
+        LAG_SECONDS.observe(max(0.0, loop.time() - due))
+
+
+def names() -> set[str]:
+    """The names under which the metrics are asked for; those of histograms without their endings."""
+    families = REGISTRY.collect()
+    return {family.name + "_total" * (family.type == "counter") for family in families}

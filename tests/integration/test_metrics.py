@@ -1,0 +1,116 @@
+"""Metrics: what the processes of a deployment show after work has gone through them."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from shared.process import metrics
+from tests.api import calling, work
+from workers.scheduler import survey
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def value(name, **labels):
+    return metrics.REGISTRY.get_sample_value(name, {key: str(label) for key, label in labels.items()}) or 0
+
+
+async def scraped(port):
+    async with httpx.AsyncClient(trust_env=False) as client:
+        reply = await client.get(f"http://127.0.0.1:{port}/metrics")
+    return {sample.name for family in text_string_to_metric_families(reply.text) for sample in family.samples}
+
+
+async def test_a_document_and_a_query_are_counted_on_their_way(services, settings, provider, client):
+    stages = ("parse", "generate", "index")
+    before = {stage: value("foreask_attempts_total", stage=stage, outcome="done") for stage in stages}
+    llm = {"component": "llm", "model": settings.llm_model}
+    tokens = value("foreask_model_tokens_total", **llm, kind="prompt")
+    calls = value("foreask_model_call_seconds_count", **llm, outcome="ok")
+    parsed = value("foreask_parse_seconds_count", outcome="ok")
+    written = value("foreask_qdrant_seconds_count", outcome="ok")
+    asked = value("foreask_requests_total", method="POST", route="/v1/retrieve", status=200)
+
+    (await client.post("/v1/documents", json={"text": "alpha beta"})).raise_for_status()
+    await work(services)
+    (await client.post("/v1/retrieve", json={"question": "alpha?"})).raise_for_status()
+
+    for stage in stages:
+        assert value("foreask_attempts_total", stage=stage, outcome="done") > before[stage], stage
+    assert value("foreask_model_tokens_total", **llm, kind="prompt") > tokens
+    assert value("foreask_model_call_seconds_count", **llm, outcome="ok") > calls
+    assert value("foreask_parse_seconds_count", outcome="ok") == parsed + 1
+    assert value("foreask_qdrant_seconds_count", outcome="ok") > written
+    assert value("foreask_requests_total", method="POST", route="/v1/retrieve", status=200) == asked + 1
+    assert value("foreask_breaker_state", component="llm", provider=services.limiters.llm._limits.provider) == 0
+
+
+async def test_what_ends_dead_is_counted_by_its_kind(services, settings, provider, client):
+    before = value("foreask_dead_total", stage="parse", kind="Unreadable")
+    await client.post("/v1/documents", files={"file": ("a.pdf", b"%PDF-1.7 broken")})
+    await work(services)
+
+    assert value("foreask_dead_total", stage="parse", kind="Unreadable") == before + 1
+    assert value("foreask_attempts_total", stage="parse", outcome="dead") >= 1
+
+
+async def test_the_scheduler_shows_what_waits(services, library):
+    await library.add("alpha beta")
+    await library.add("gamma delta", lane=1)
+    await asyncio.sleep(0.05)
+    await survey(services)
+
+    assert value("foreask_rows", kind="documents", state="queued") == 2
+    assert value("foreask_backlog_oldest_seconds", stage="parse", lane=0) > 0.04
+    assert value("foreask_backlog_oldest_seconds", stage="parse", lane=1) > 0.04
+    assert value("foreask_backlog_oldest_seconds", stage="index", lane=0) == 0
+
+
+async def test_a_row_that_lost_its_lease_is_counted(services, library):
+    document = await library.add("alpha beta")
+    before = value("foreask_leases_lost_total", stage="parse")
+    await services.ledger.work.claim_documents(1)
+    assert value("foreask_leases_lost_total", stage="parse") == before
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql(f"UPDATE documents SET due_at = now() WHERE id = '{document.id}'")
+    await services.ledger.work.claim_documents(1)
+
+    assert value("foreask_leases_lost_total", stage="parse") == before + 1
+
+
+async def test_processes_with_one_port_take_the_next_one(settings):
+    async with metrics.serving(settings.model_copy(update={"metrics_port": 0}), "api") as free:
+        assert free is not None
+    settings = settings.model_copy(update={"metrics_port": free})
+    async with metrics.serving(settings, "parse") as first, metrics.serving(settings, "index") as second:
+        assert first == free
+        assert free < second <= free + 31
+        names = await scraped(second)
+    assert "foreask_process_info" in names
+    assert "foreask_loop_lag_seconds_count" in names
+
+
+async def test_no_port_is_opened_unless_it_is_set(settings):
+    async with metrics.serving(settings, "api") as port:
+        assert port is None
+
+
+async def test_an_address_that_nothing_is_at_makes_no_series(services, settings, provider):
+    async with calling(settings, services) as client:
+        for address in ("/nowhere/1", "/nowhere/2"):
+            await client.get(address)
+        document_id = "00000000-0000-0000-0000-000000000000"
+        await client.get(f"/v1/documents/{document_id}")
+    routes = {s.labels.get("route") for f in metrics.REGISTRY.collect() for s in f.samples if "route" in s.labels}
+    assert not [route for route in routes if "nowhere" in route or document_id in route]
+    assert "/v1/documents/{document_id}" in routes
+
+
+def test_every_metric_is_documented_and_no_other():
+    reference = (ROOT / "docs/reference/metrics.md").read_text()
+    listed = set(re.findall(r"^\| `(foreask_\w+)` \|", reference, re.MULTILINE))
+
+    assert listed == metrics.names()
