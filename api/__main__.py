@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import signal
 import sys
+import time
+from datetime import timedelta
 from types import FrameType
 
 import structlog
@@ -17,19 +21,32 @@ from shared.services import build
 from shared.services.start import begin
 from shared.settings import Settings, load
 
-_GRACEFUL_SECONDS = 10
-
 
 class _Server(uvicorn.Server):
-    """Tells the application that the process ends, so that clients that follow events do not hold it up."""
+    """Ends in three steps: it is not ready any more, it takes no connection, and it waits for what is under way.
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+    A load balancer that asks `/health/ready` sends requests elsewhere before connections are refused. The application
+    is told at the second step, so that clients that follow events do not hold the process up.
+    """
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, drain: timedelta | None) -> None:
         super().__init__(config)
         self._app = app
+        self._drain_seconds = drain.total_seconds() if drain else 0.0
+        self._close_at = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._app.state.stopping = True
+        if self._drain_seconds and not self._app.state.draining:
+            self._app.state.draining = True
+            self._close_at = time.monotonic() + self._drain_seconds
+            return
+        self._app.state.draining = self._app.state.stopping = True
         super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if time.monotonic() >= self._close_at and not self.should_exit:
+            self.handle_exit(signal.SIGTERM, None)
+        return await super().on_tick(counter)
 
 
 def main() -> None:
@@ -50,11 +67,11 @@ def main() -> None:
         server_header=False,
         backlog=1024,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=_GRACEFUL_SECONDS,
+        timeout_graceful_shutdown=math.ceil(settings.grace.total_seconds()),
     )
     gc.freeze()
     structlog.get_logger().info("api.started", host=settings.api_host, port=settings.api_port)
-    _Server(config, app).run()
+    _Server(config, app, settings.api_drain).run()
 
 
 async def _require_complete(settings: Settings) -> None:

@@ -81,6 +81,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.services = services
+    app.state.draining = False
     app.state.stopping = False
     app.add_middleware(RequestMiddleware)
     problems.install(app)

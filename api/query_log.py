@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextvars import Context
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -52,7 +53,7 @@ class QueryLogWriter:
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((query, written))
         if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
+            self._writing = asyncio.create_task(self._write(), context=Context())  # nobody's ids in its log lines
         done, _ = await asyncio.wait({written}, timeout=self._patience)
         self._late = self._late or (not done and self._writing is not None)
         return query.id if done and written.result() else None

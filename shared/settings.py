@@ -294,6 +294,9 @@ class Settings(BaseSettings):
     operator_keys: Annotated[tuple[ApiKey, ...], NoDecode] = Field(
         (), description="operators' keys, comma-separated; a key may be given as sha256:HEX"
     )
+    api_drain: Duration | None = Field(
+        None, description="how long a stopping API says that it is not ready before it takes no more connections"
+    )
     max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="the largest document")
     max_json_bytes: PositiveInt = Field(
         20 * 1024 * 1024, description="the largest document as JSON, or fields of a form"
@@ -373,7 +376,7 @@ class Settings(BaseSettings):
     )
 
     # Processes
-    grace: Duration = Field(timedelta(seconds=20), description="how long a stopping worker waits for its open calls")
+    grace: Duration = Field(timedelta(seconds=20), description="how long a stopping process waits for its open calls")
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="where a process serves /metrics, or the next free port; default: nowhere"
     )

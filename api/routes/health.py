@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 
 import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.deps import ServicesDep
@@ -32,14 +32,16 @@ async def live() -> Response:
     response_model=ReadyReply,
     responses={503: {"model": ReadyReply, "description": "No upload can be accepted"}},
 )
-async def ready(services: ServicesDep) -> Response:
+async def ready(request: Request, services: ServicesDep) -> Response:
     """Name what is down.
 
     200 `ready`, or `degraded` while the broker or Qdrant is down. Uploads are then still accepted, and nothing is lost;
     queries that cannot be answered end with 503. A load balancer that took every replica out of service would help
     neither. 503 `unavailable` while the ledger is down, or the store of uploads takes none: then nothing can be
-    accepted here.
+    accepted here. 503 `stopping` while the process ends: it still answers, and the next request is for another replica.
     """
+    if request.app.state.draining:
+        return JsonReply(ReadyReply(status="stopping", components={}, down=[]), 503)
     checks = {
         "ledger": services.database.ping(),
         "broker": services.wakeups.ready(),

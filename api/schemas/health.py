@@ -20,6 +20,6 @@ class ReadyReply(ReplyModel):
         down=["broker"],
     )
 
-    status: Literal["ready", "degraded", "unavailable"]
+    status: Literal["ready", "degraded", "unavailable", "stopping"]
     components: dict[Literal["ledger", "broker", "qdrant", "uploads"], Literal["up", "down"]]
     down: list[str]

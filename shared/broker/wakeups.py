@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from datetime import timedelta
 
 import structlog
@@ -91,7 +92,7 @@ class Wakeups:
         self._unsent.update(queues)
         self._wake.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._send_all(), name="wakeups")
+            self._task = asyncio.create_task(self._send_all(), name="wakeups", context=Context())  # nobody's ids
 
     async def ready(self) -> None:
         """Return when the broker has taken a value: a full broker answers but takes none.

@@ -54,7 +54,7 @@ class Stage(Generic[ItemT, OutcomeT]):
             where the item's lease may have ended; the work calls it before it pays for anything.
         settle: commits outcomes.
         leases_of: the leases that an item holds.
-        describe: names an item in logs by document, chunk and tenant.
+        describe: names an item in logs by document, chunk, collection and tenant.
         extend: holds leases for another term; returns the tokens of those that still held.
         give_back: ends leases whose work was not done.
         full: called when more is due than there are slots: another worker may help.
@@ -245,6 +245,9 @@ class Drain(Generic[ItemT, OutcomeT]):
         task.add_done_callback(self._ended)
 
     async def _work(self, item: ItemT, held: HeldLeases) -> OutcomeT:
+        structlog.contextvars.bind_contextvars(
+            stage=self._stage.name, **self._stage.describe(item)
+        )  # of this task alone
         await self._slots.acquire()
         return await self._stage.work(item, held.require)
 

@@ -210,7 +210,7 @@ FAIL_DOCUMENTS = text(f"""
     SET {states.FAIL_PARSING.sets("v.dead")}, error = v.error, attempts = t.attempts + v.burned,
         history = {_HISTORY}, due_at = {_DUE}, leased_by = NULL, lost_leases = {_LOST_LEASES}, updated_at = now()
     {_FAILURES} AND {states.FAIL_PARSING.applies("t")}
-    RETURNING t.id
+    RETURNING t.id, t.tenant, t.collection_id, t.state
 """)
 
 # The replies of failed attempts.
@@ -342,7 +342,7 @@ FINISH = text(f"""
     UPDATE documents d
     SET {states.FINISH.sets(_HAS_DEAD_CHUNK)}, updated_at = now()
     WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {_HAS_ENDED}
-    RETURNING d.id, {_FOLLOWS}
+    RETURNING d.id, d.tenant, d.collection_id, d.state, {_FOLLOWS}
 """)
 
 # Have documents swept at once, and again when no lease on a version below can hold. This does what earlier sweeps of

@@ -6,13 +6,14 @@ claim, and may be applied twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import RowMapping, exc
+import structlog
+from sqlalchemy import Row, RowMapping, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import LeaseLost
@@ -23,6 +24,7 @@ from shared.domain.records import (
     ChunkToGenerate,
     ChunkToIndex,
     DeletableDocument,
+    DocumentState,
     DocumentToParse,
     EmbeddedChunk,
     Lease,
@@ -39,6 +41,7 @@ from shared.process import metrics
 
 T = TypeVar("T")
 NO_LIMITS = Rates()
+log = structlog.get_logger()
 _SLICE_CHUNKS = 500  # written in one transaction; the loop stands while their rows are encoded
 _MOST_TWINS = 5_000  # of one settlement
 _UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever others have
@@ -135,10 +138,12 @@ class Work:
     async def settle_failed_documents(self, failures: Sequence[FailedAttempt]) -> None:
         """Record failed attempts to parse: another attempt later, or the state `failed` with its reason."""
         async with self._database.begin() as connection:
-            failed = (await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))).scalars().all()
+            changed = (await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))).all()
+            failed = [row.id for row in changed]
             # The questions that users asked of the live version waited for the next one, which does not come.
             await feedback.index_waiting(connection, failed)
             await following.catch_up(connection, failed, failed=True)
+        _tell_ended(row for row in changed if row.state == DocumentState.FAILED)
 
     # Generating
 
@@ -316,7 +321,8 @@ class Work:
             replacing = [(row.id, row.version) for row in live if row.version > 1]
             sweeps = await _replace_older(connection, replacing) if replacing else []
             moved = [*await connection.execute(sql.SHOW, {"ids": ended})]
-            moved += await connection.execute(sql.FINISH, {"ids": ended})
+            finished = (await connection.execute(sql.FINISH, {"ids": ended})).all()
+            moved += finished
             leading = sorted({row.id for row in moved if row.leads})
             if leading:
                 await acceptance.adopt(connection, leading)
@@ -326,6 +332,7 @@ class Work:
             await feedback.index_waiting(connection, sorted({row.id for row in moved}))
             if followers:
                 await following.catch_up(connection, followers)
+        _tell_ended(finished)
         return sweeps
 
     # Documents to delete, and points that are not what the ledger says
@@ -495,6 +502,12 @@ async def _set_keys(
     taken = {token for token, row in found.items() if row.taken}
     chunks[:] = [chunk for chunk in renewed if chunk.lease.token not in taken]
     return [chunk for chunk in renewed if chunk.lease.token in taken]
+
+
+def _tell_ended(documents: Iterable[Row[Any]]) -> None:
+    for row in documents:
+        ids = {"document_id": str(row.id), "collection_id": str(row.collection_id), "tenant": row.tenant}
+        log.info("document.ended", **ids, state=row.state)
 
 
 def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:

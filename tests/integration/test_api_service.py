@@ -285,6 +285,22 @@ async def test_it_ends_soon_though_somebody_listens_and_logs_no_text(services, p
     assert "Traceback" not in log
 
 
+async def test_it_says_that_it_is_not_ready_before_it_takes_no_more_connections(services, provider, launch):
+    def run():
+        with process(launch, FOREASK_API_DRAIN="0.6") as (child, client):
+            assert client.get("/health/ready").status_code == 200
+            child.send_signal(signal.SIGTERM)
+            while (ready := client.get("/health/ready")).status_code == 200:
+                pass  # the signal is on its way
+            listed = httpx.get(client.base_url.join("/v1/documents"), trust_env=False)  # over another connection
+            child.wait(timeout=10)
+            return ready, listed
+
+    ready, listed = await asyncio.to_thread(run)
+    assert (ready.status_code, ready.json()["status"]) == (503, "stopping")
+    assert listed.status_code == 200
+
+
 @pytest.mark.parametrize(
     ("environment", "said"),
     [

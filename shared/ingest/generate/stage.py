@@ -56,7 +56,8 @@ def generate_stage(generator: Generator) -> Stage[ChunkToGenerate, GenerateOutco
 
 
 def _describe(chunk: ChunkToGenerate) -> dict[str, str]:
-    return {"chunk_id": str(chunk.lease.id), "document_id": str(chunk.document_id), "tenant": chunk.tenant}
+    ids = {"chunk_id": str(chunk.lease.id), "document_id": str(chunk.document_id)}
+    return ids | {"collection_id": str(chunk.collection_id), "tenant": chunk.tenant}
 
 
 async def _claim(generator: Generator, limit: int, *, suspects: bool = False) -> list[ChunkToGenerate] | None:

@@ -194,8 +194,8 @@ class _Shares:
 
 def _describe(batch: IndexBatch) -> dict[str, object]:
     first = batch[0]
-    ids = {"chunk_id": str(first.lease.id), "document_id": str(first.document_id), "tenant": first.tenant}
-    return {"chunks": len(batch), **ids}
+    ids = {"chunk_id": str(first.lease.id), "document_id": str(first.document_id)}
+    return {"chunks": len(batch), **ids, "collection_id": str(first.collection_id), "tenant": first.tenant}
 
 
 def _held() -> None:

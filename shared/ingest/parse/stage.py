@@ -58,11 +58,16 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         work=lambda document, _: parse(parser, document),
         settle=partial(_settle, parser),
         leases_of=lambda document: [document.lease],
-        describe=lambda document: {"document_id": str(document.lease.id), "tenant": document.tenant},
+        describe=_describe,
         extend=partial(work.extend, "documents"),
         give_back=partial(work.give_back, "documents"),
         full=lambda: parser.wakeups.wake("parse"),
     )
+
+
+def _describe(document: DocumentToParse) -> dict[str, str]:
+    ids = {"document_id": str(document.lease.id), "collection_id": str(document.collection_id)}
+    return ids | {"tenant": document.tenant}
 
 
 async def _claim(parser: Parser, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
@@ -182,7 +183,8 @@ class LimiterClient:
 
     def _hurry(self, at: float) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name=f"limiter-{self._component}")
+            # It serves everybody: the ids of whoever came first are not for its log lines.
+            self._task = asyncio.create_task(self._run(), name=f"limiter-{self._component}", context=Context())
         if at < self._due_at:
             self._due_at = at
             self._wake.set()

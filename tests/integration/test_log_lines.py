@@ -1,0 +1,76 @@
+"""Log lines: whoever is called at night finds the request, the document and the tenant in them."""
+
+import structlog
+from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.testing import capture_logs
+
+from embedded.ports import free_port
+from shared.services import build
+from tests.api import as_tenant, calling, with_keys, work
+
+
+def lines_of(logs, event):
+    return [line for line in logs if line["event"] == event]
+
+
+async def test_a_request_leaves_one_line(services, settings, provider):
+    async with calling(with_keys(settings), services) as client:
+        with capture_logs([merge_contextvars]) as logs:
+            await client.get("/v1/documents?limit=1", headers=as_tenant("alice") | {"x-request-id": "mine-1"})
+            await client.get("/v1/documents/secret-id")
+            await client.get("/nowhere")
+            await client.get("/health/live")
+
+    listed, refused, nowhere = lines_of(logs, "request.served")
+    assert listed.pop("ms") > 0
+    assert listed == {
+        "event": "request.served",
+        "log_level": "info",
+        "request_id": "mine-1",
+        "tenant": "alice",
+        "method": "GET",
+        "route": "/v1/documents",
+        "status": 200,
+    }
+    assert (refused["route"], refused["status"], refused["tenant"]) == ("/v1/documents/{document_id}", 401, None)
+    assert (nowhere["route"], nowhere["status"]) == ("none", 404)
+    assert "secret" not in str(logs)
+
+
+async def test_a_workers_lines_name_document_collection_and_tenant(services, library, provider, monkeypatch):
+    from shared.ingest.parse.sandbox import ParsingSandbox
+
+    parse = ParsingSandbox.parse
+
+    async def and_say(*arguments, **options):
+        structlog.get_logger().info("somewhere.deep")
+        return await parse(*arguments, **options)
+
+    monkeypatch.setattr(ParsingSandbox, "parse", and_say)
+    first, second = await library.add("alpha beta"), await library.add("gamma delta")
+    with capture_logs([merge_contextvars]) as logs:
+        await work(services)
+
+    deep = {line["document_id"]: line for line in lines_of(logs, "somewhere.deep")}
+    ended = {line["document_id"]: line for line in lines_of(logs, "document.ended")}
+    for document in (first, second):
+        ids = {"collection_id": str((await library.collection()).id), "tenant": "default"}
+        assert deep[str(document.id)].items() >= (ids | {"stage": "parse"}).items()
+        assert ended[str(document.id)].items() >= (ids | {"state": "ready"}).items()
+
+
+async def test_a_document_that_fails_leaves_a_line(services, client, provider):
+    await client.post("/v1/documents", files={"file": ("a.pdf", b"%PDF-1.7 broken")})
+    with capture_logs() as logs:
+        await work(services)
+
+    assert [line["state"] for line in lines_of(logs, "document.ended")] == ["failed"]
+
+
+async def test_a_task_that_serves_everybody_has_nobodys_ids(services, settings, provider):
+    nowhere = type(settings.redis_url)(f"redis://127.0.0.1:{free_port()}/0")
+    async with build("generate", settings.model_copy(update={"redis_url": nowhere})) as worker:
+        with capture_logs([merge_contextvars]) as logs, bound_contextvars(tenant="alice"):
+            assert await worker.limiters[0].paused()
+    (lost,) = lines_of(logs, "limiter.lost")
+    assert "tenant" not in lost
