@@ -1,10 +1,14 @@
 """Metrics: what the processes of a deployment show after work has gone through them."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
 import httpx
+import yaml
+from prometheus_client import Counter, Histogram
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.process import metrics
@@ -114,3 +118,38 @@ def test_every_metric_is_documented_and_no_other():
     listed = set(re.findall(r"^\| `(foreask_\w+)` \|", reference, re.MULTILINE))
 
     assert listed == metrics.names()
+
+
+def expressions():
+    rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"][0]["rules"]
+    panels = json.loads((ROOT / "deploy/dashboard.json").read_text())["panels"]
+    yield from ((rule["alert"], rule["expr"]) for rule in rules)
+    yield from ((panel["title"], target["expr"]) for panel in panels for target in panel["targets"])
+
+
+def series():
+    """The labels of each name that a query may have: those of the registry's metrics, `le` with a bucket."""
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase):
+            name, labels = metric._name, set(metric._labelnames)
+            if isinstance(metric, Histogram):
+                yield from ((name + end, labels) for end in ("_sum", "_count"))
+                yield name + "_bucket", labels | {"le"}
+            else:
+                yield name + "_total" * isinstance(metric, Counter), labels
+
+
+def test_alerts_and_dashboard_ask_for_what_there_is():
+    known, asked = dict(series()), set()
+    for where, expression in expressions():
+        found = set(re.findall(r"\bforeask_\w+", expression))
+        assert found, where
+        assert found <= known.keys(), (where, found - known.keys())
+        labels = set().union(*(known[name] for name in found)) | {"instance"}
+        for group in re.findall(r"by \(([^)]*)\)", expression):
+            assert {label.strip() for label in group.split(",")} <= labels, (where, group)
+        for label in re.findall(r"[{,]\s*(\w+)\s*[=!]", expression):
+            assert label in labels, (where, label)
+        assert expression.count("(") == expression.count(")"), where
+        asked |= {re.sub(r"_(bucket|sum|count)$", "", name) for name in found}
+    assert asked == metrics.names(), metrics.names() - asked
