@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from shared.domain.queues import WorkQueue
+from shared.ingest.drain import Drain
 from shared.process import metrics
 from shared.services import build
 from shared.services.worker import WorkerServices
@@ -23,7 +24,8 @@ T = TypeVar("T")
 class WorkerLoop:
     """The thread of the loop, and the services that live on it.
 
-    `stopping` is set when the process is asked to end: from then on a drain claims nothing.
+    `stopping` is set when the process is asked to end: from then on a drain claims nothing. `drain` is the newest
+    one.
 
     Raises:
         InvalidInput: a setting that the role needs is missing.
@@ -37,8 +39,10 @@ class WorkerLoop:
         self._stack = AsyncExitStack()
         self._beside: asyncio.Task[None] | None = None
         self.stopping = self.run(_event())
+        self.drain: Drain[Any, Any] | None = None
         self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
         self.run(self._stack.enter_async_context(metrics.serving(settings, role)))
+        self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_work)))
         # Only now: the imports of the role hold the loop up, on a busy machine for long.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
         self._watchdog.start()
@@ -65,6 +69,9 @@ class WorkerLoop:
         self.run(self._aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
+
+    def _in_work(self) -> int:
+        return self.drain.in_work if self.drain else 0
 
     async def _aclose(self) -> None:
         if self._beside is not None:

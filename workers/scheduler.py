@@ -66,7 +66,8 @@ async def run(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with build("scheduler", settings) as services:
         await begin(settings, "scheduler")
-        async with metrics.serving(settings, "scheduler"):
+        beating = services.ledger.heartbeats.beating("scheduler", lambda: 0)
+        async with metrics.serving(settings, "scheduler"), beating:
             await work_while_elected(services, steps_of(services), stopping)
 
 
@@ -85,6 +86,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("fold_tallies", _FOLD_EVERY, ledger.tallies.fold),
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
         Step("forget_attempts", _TIDY_EVERY, partial(ledger.costs.forget, _FORGET_ATTEMPTS_AFTER)),
+        Step("forget_workers", _TIDY_EVERY, ledger.heartbeats.forget),
         Step("tidy_uploads", _TIDY_EVERY, partial(tidy_uploads, services)),
         *([] if settings.metrics_port is None else [Step("survey", _SURVEY_EVERY, partial(survey, services))]),
     ]

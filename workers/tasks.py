@@ -55,8 +55,9 @@ async def _drain(loop: WorkerLoop, looks: SuspectLooks) -> bool:
     services = loop.services
     tuning = services.settings.tuning
     limits = DrainLimits(lease=tuning.lease, budget=tuning.drain, grace=services.settings.grace)
+    drain = loop.drain = Drain(services.stage, limits, loop.stopping, looks)
     try:
-        return await Drain(services.stage, limits, loop.stopping, looks).run()
+        return await drain.run()
     except Transient as error:
         # The scheduler wakes the worker again; until then the worker has nothing better to do than to wait.
         log.warning("drain.interrupted", stage=services.stage.name, reason=error.message)

@@ -39,6 +39,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show the status again every two seconds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Every tenant's state; needs an operator's key.")] = False,
+    workers: Annotated[bool, typer.Option(help="Show the workers instead, by the ledger of the settings.")] = False,
     url: Url = LOCAL,
     key: Key = None,
 ) -> None:
@@ -47,6 +48,9 @@ def status(
 
     from cli import output
 
+    if workers:
+        _show_workers(as_json=as_json)
+        return
     with client_of(url, key) as client:
         if every:
             _print_deployment(client, as_json=as_json)
@@ -76,6 +80,19 @@ def _print_deployment(client: Client, *, as_json: bool) -> None:
         output.print_json(deployment | {"each": tenants})
     else:
         console_of().print(output.deployment_tables(deployment, tenants))
+
+
+def _show_workers(*, as_json: bool) -> None:
+    import asyncio
+
+    from cli import output
+    from cli.workers import seen, table
+
+    processes = asyncio.run(seen())
+    if as_json:
+        output.print_json({"workers": processes})
+    else:
+        console_of().print(table(processes))
 
 
 def _status(client: Client) -> tuple[str, RenderableType]:

@@ -22,7 +22,7 @@ class WorkerQueue(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    for command in (up, demo, api, worker, scheduler, schema, config):
+    for command in (up, demo, api, worker, scheduler, health, schema, config):
         app.command()(command)
 
 
@@ -69,6 +69,21 @@ def worker(queue: WorkerQueue) -> NoReturn:
 def scheduler() -> NoReturn:
     """Run the scheduler, which wakes workers for due work; the URLs of the ledger, broker and Qdrant must be set."""
     _become("workers", "scheduler")
+
+
+def health(role: Annotated[str, typer.Argument(help="parse, generate, index or scheduler.")]) -> None:
+    """Exit with 0 while this machine's worker or scheduler lives, for the health check of a container.
+
+    A ledger that is away says nothing about the worker: that is 0 too.
+    """
+    import asyncio
+    import socket
+
+    from cli.workers import beats
+
+    if not asyncio.run(beats(role, socket.gethostname())):
+        print(f"No {role} of this machine has said lately that it lives.", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def schema() -> NoReturn:

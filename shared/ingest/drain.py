@@ -152,6 +152,11 @@ class Drain(Generic[ItemT, OutcomeT]):
         self._finished: asyncio.Queue[tuple[ItemT, OutcomeT]] = asyncio.Queue()
         self.settled = 0
 
+    @property
+    def in_work(self) -> int:
+        """How many items are in work."""
+        return len(self._in_work)
+
     async def run(self) -> bool:
         """Work until nothing is due or the budget is used up; return whether there may be more.
 

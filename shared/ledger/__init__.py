@@ -17,6 +17,7 @@ from shared.ledger.estimates import Estimates
 from shared.ledger.evidence import Evidence
 from shared.ledger.feedback import Feedback
 from shared.ledger.keys import Keys
+from shared.ledger.heartbeats import Heartbeats
 from shared.ledger.query_log import QueryLog
 from shared.ledger.tallies import Tallies
 from shared.ledger.tenants import Tenants
@@ -42,6 +43,7 @@ class Ledger:
     tallies: Tallies
     keys: Keys
     tenants: Tenants
+    heartbeats: Heartbeats
 
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "Evidence",
     "Feedback",
     "Keys",
+    "Heartbeats",
     "Ledger",
     "QueryLog",
     "Tallies",

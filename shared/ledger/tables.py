@@ -74,6 +74,19 @@ deployment = Table(
     Column("scheduler_until", DateTime(timezone=True)),  # the end of its lease
 )
 
+# The workers and schedulers that run, by what they said of themselves last.
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("in_work", Integer, nullable=False),
+    Column("started_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    Column("seen_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+)
+
 # The builds of collections: each has options, an embedding model and documents of its own. Queries see the live one.
 collections = Table(
     "collections",

@@ -11,6 +11,7 @@ def assemble(parts: Parts) -> WorkerServices:
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
+        heartbeats=parts.ledger.heartbeats,
         stage=generate_stage(generator_of(parts)),
         limiters=(parts.llm_limiter,),
         warm_ups=(parts.database.warm,),

@@ -14,6 +14,7 @@ def assemble(parts: Parts) -> WorkerServices:
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
+        heartbeats=parts.ledger.heartbeats,
         stage=index_stage(*indexers_of(parts).values()),
         limiters=tuple(parts.embedding_limiters.values()),
         warm_ups=(parts.database.warm,),

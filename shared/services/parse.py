@@ -21,6 +21,7 @@ def assemble(parts: Parts) -> WorkerServices:
     return WorkerServices(
         settings=parts.settings,
         wakeups=parts.wakeups,
+        heartbeats=parts.ledger.heartbeats,
         stage=parse_stage(parser),
         warm_ups=(parts.database.warm, parser.sandbox.warm),
     )

@@ -26,6 +26,7 @@ from shared.ledger import (
     Evidence,
     Feedback,
     Keys,
+    Heartbeats,
     Ledger,
     QueryLog,
     Tallies,
@@ -96,6 +97,7 @@ class Parts:
             tallies=Tallies(database),
             keys=Keys(database),
             tenants=Tenants(database),
+            heartbeats=Heartbeats(database),
         )
 
     @cached_property

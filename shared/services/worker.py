@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.broker.wakeups import Wakeups
 from shared.ingest.drain import Stage
+from shared.ledger.heartbeats import Heartbeats
 from shared.settings import Settings
 
 if TYPE_CHECKING:  # a parse worker has neither
@@ -22,6 +23,7 @@ class WorkerServices:
     Args:
         settings: those of the process.
         wakeups: wakes the workers of the next stage.
+        heartbeats: tells whoever runs it that the worker lives.
         stage: the work that a wake-up starts.
         limiters: those of the providers that the stage calls.
         warm_ups: start ahead of the first document what the stage would start with it.
@@ -30,6 +32,7 @@ class WorkerServices:
 
     settings: Settings
     wakeups: Wakeups
+    heartbeats: Heartbeats
     stage: Stage[Any, Any]
     limiters: Sequence[Limiter] = ()
     warm_ups: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()

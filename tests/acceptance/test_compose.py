@@ -6,10 +6,13 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import httpx
 import pytest
 import yaml
 
 from bench.deployment import ROOT, Deployment
+from bench.scrape import Target
+from embedded.ports import free_port
 from shared.ledger.roles import PARSE_ROLE
 from shared.settings import Settings
 from shared.settings_sources import require_known
@@ -95,7 +98,8 @@ class Composed(Deployment):
 
 @pytest.fixture(scope="module")
 def deployment(provider_process, tmp_path_factory):
-    with Composed(provider_process.settings(), tmp_path_factory.mktemp("composed")) as composed:
+    settings = provider_process.settings(metrics_port=free_port())
+    with Composed(settings, tmp_path_factory.mktemp("composed")) as composed:
         yield composed
 
 
@@ -115,6 +119,22 @@ def test_a_document_becomes_ready_by_the_commands_of_compose(composed):
     assert document["state"] == "ready"
     found = composed.client.post("/v1/retrieve", json={"question": "How many days of leave are there?"}).json()
     assert "thirty days" in found["chunks"][0]["text"]
+
+
+def test_every_process_shows_metrics_and_says_that_it_lives(composed):
+    first = composed.stack.settings.metrics_port
+    with httpx.Client(trust_env=False, timeout=10) as client:
+        targets = [Target(port) for port in range(first, first + 8)]
+        for target in targets:
+            target.scrape(client)
+    assert {target.role for target in targets} >= {"api", "parse", "generate", "index", "scheduler"}
+
+    checks = {name: SERVICES[name]["healthcheck"]["test"] for name in WORKERS}
+    assert all(check[:2] == ["CMD", "foreask"] for check in checks.values())
+    for name, check in checks.items():
+        composed.run(f"health-{name}", [sys.executable, "-m", "cli", *check[2:]])
+    ended = {name: composed.processes.pop(f"health-{name}").wait(timeout=30) for name in WORKERS}
+    assert ended == dict.fromkeys(WORKERS, 0), composed.logs()
 
 
 def test_a_pdf_is_read_where_parsers_alone_have_a_temporary_folder(composed):

@@ -18,6 +18,7 @@ NOW = sa.text("now()")
 def upgrade() -> None:
     op.execute(sa.schema.CreateSequence(sa.Sequence("fencing")))
     _deployment()
+    _workers()
     _collections()
     _documents()
     _document_versions()
@@ -61,6 +62,20 @@ def _deployment() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_deployment"),
     )
     op.execute("INSERT INTO deployment DEFAULT VALUES")
+
+
+def _workers() -> None:
+    op.create_table(
+        "workers",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("in_work", sa.Integer(), nullable=False),
+        sa.Column("started_at", TIME, server_default=NOW, nullable=False),
+        sa.Column("seen_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_workers"),
+    )
 
 
 def _collections() -> None:

@@ -1,0 +1,63 @@
+"""Heartbeats: whoever runs it sees which workers live."""
+
+import asyncio
+import socket
+from datetime import timedelta
+
+import orjson
+from typer.testing import CliRunner
+
+from cli.main import app
+from embedded.ports import free_port
+from shared.ledger import heartbeats
+
+
+async def seen(services):
+    while not (found := await services.ledger.heartbeats.seen()):
+        await asyncio.sleep(0.01)
+    return found
+
+
+async def test_a_process_is_seen_while_it_lives_and_leaves(services, monkeypatch):
+    monkeypatch.setattr(heartbeats, "BEAT_EVERY", timedelta(seconds=0.02))
+    in_work = 3
+    async with services.ledger.heartbeats.beating("parse", lambda: in_work):
+        (first,) = await seen(services)
+        in_work = 5
+        while (await seen(services))[0].in_work != 5:
+            await asyncio.sleep(0.01)
+        assert (first.role, first.host, first.alive, first.in_work) == ("parse", socket.gethostname(), True, 3)
+    assert not await services.ledger.heartbeats.seen()
+
+
+async def test_a_process_that_died_is_silent_and_forgotten(services):
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql(
+            "INSERT INTO workers (id, role, host, pid, in_work, seen_at) VALUES"
+            " (gen_random_uuid(), 'parse', 'a', 1, 0, now() - interval '40 seconds'),"
+            " (gen_random_uuid(), 'index', 'a', 2, 0, now() - interval '61 minutes')"
+        )
+    assert not await services.ledger.heartbeats.beats("parse", "a")
+    await services.ledger.heartbeats.forget()
+
+    (left,) = await services.ledger.heartbeats.seen()
+    assert (left.role, left.alive) == ("parse", False)
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+async def test_the_command_line_knows_who_lives(services, settings, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
+    async with services.ledger.heartbeats.beating("index", lambda: 7):
+        await seen(services)
+        assert (await asyncio.to_thread(invoke, "health", "index")).exit_code == 0
+        assert (await asyncio.to_thread(invoke, "health", "parse")).exit_code == 1
+        listed = await asyncio.to_thread(invoke, "status", "--workers", "--json")
+    (worker,) = orjson.loads(listed.stdout)["workers"]
+    assert (worker["role"], worker["alive"], worker["in_work"]) == ("index", True, 7)
+
+    monkeypatch.setenv("FOREASK_DATABASE_URL", f"postgresql://a:b@127.0.0.1:{free_port()}/c")
+    assert (await asyncio.to_thread(invoke, "health", "index")).exit_code == 0
