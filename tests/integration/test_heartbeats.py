@@ -24,8 +24,9 @@ async def test_a_process_is_seen_while_it_lives_and_leaves(services, monkeypatch
     async with services.ledger.heartbeats.beating("parse", lambda: in_work):
         (first,) = await seen(services)
         in_work = 5
-        while (await seen(services))[0].in_work != 5:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(5):
+            while (await seen(services))[0].in_work != 5:
+                await asyncio.sleep(0.01)
         assert (first.role, first.host, first.alive, first.in_work) == ("parse", socket.gethostname(), True, 3)
     assert not await services.ledger.heartbeats.seen()
 
