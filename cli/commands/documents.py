@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
     builds.register(app)
 
 
-def status(
+def status(  # noqa: PLR0917 - each is an option by its name
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show the status again every two seconds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Every tenant's state; needs an operator's key.")] = False,

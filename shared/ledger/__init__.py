@@ -16,8 +16,8 @@ from shared.ledger.documents import Documents
 from shared.ledger.estimates import Estimates
 from shared.ledger.evidence import Evidence
 from shared.ledger.feedback import Feedback
-from shared.ledger.keys import Keys
 from shared.ledger.heartbeats import Heartbeats
+from shared.ledger.keys import Keys
 from shared.ledger.query_log import QueryLog
 from shared.ledger.tallies import Tallies
 from shared.ledger.tenants import Tenants
@@ -59,8 +59,8 @@ __all__ = [
     "Estimates",
     "Evidence",
     "Feedback",
-    "Keys",
     "Heartbeats",
+    "Keys",
     "Ledger",
     "QueryLog",
     "Tallies",
