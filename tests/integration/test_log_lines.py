@@ -23,6 +23,7 @@ async def test_a_request_leaves_one_line(services, settings, provider):
 
     listed, refused, nowhere = lines_of(logs, "request.served")
     assert listed.pop("ms") > 0
+    assert listed.pop("key").startswith("settings:")  # its name, not the key
     assert listed == {
         "event": "request.served",
         "log_level": "info",
