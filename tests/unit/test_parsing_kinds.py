@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from shared.ingest.parse.kinds import EML, detect
@@ -11,4 +9,4 @@ HEADERS = ("From", "To", "Subject", "Date", "Received", "Return-Path", "Message-
 def test_a_mail_is_known_by_its_first_header_whichever_it_is(first):
     head = f"{first}: value\nMessage-ID: <1@example.org>\n\nThe ferry is late.\n".encode()
 
-    assert detect(Path("unused"), head, filename=None, media_type=None) == EML
+    assert detect(head, filename=None, media_type=None) == EML
