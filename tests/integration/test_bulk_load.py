@@ -83,8 +83,8 @@ async def test_a_bad_row_is_named_and_the_exit_code_is_1(server, foreask):
 
 
 async def test_a_truncated_corpus_is_one_sentence(server, foreask):
-    rows = [{"_id": str(n), "text": f"Text {n} {hash(str(n))}"} for n in range(3_000)]
-    write("corpus.jsonl.gz", rows, lambda content: gzip.compress(content)[:-9_000])
+    rows = [{"_id": str(n), "text": f"Text {n} {hash(str(n))}"} for n in range(300)]
+    write("corpus.jsonl.gz", rows, lambda content: gzip.compress(content)[:-900])
     code, said = await foreask("foreask ingest corpus.jsonl.gz --wait no")
     assert code == 1
     assert re.search(r"is truncated: it breaks off behind line [\d,]+\.", said)
