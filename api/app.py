@@ -12,6 +12,7 @@ from api.http import auth, openapi, problems, reference
 from api.http.middleware import RequestMiddleware
 from api.progress_feeds import ProgressFeeds
 from api.query_log import QueryLogWriter
+from api.quotas import Quotas
 from api.routes import (
     builds,
     calibration,
@@ -106,9 +107,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with build("api", settings) if given is None else nullcontext(given) as services:
         app.state.services = services
         app.state.collection_cache = CollectionCache(
-            services.ledger.collections, services.embeddings, settings.embedding_model or ""
+            services.ledger.collections,
+            services.embeddings,
+            settings.embedding_model or "",
+            lambda tenant: settings.limits_of(tenant).collections,
         )
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
+        app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)
         app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()

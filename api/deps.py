@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from api.collection_cache import CollectionCache
 from api.query_log import QueryLogWriter
+from api.quotas import Quotas
 from shared.services.api import ApiServices
 
 
@@ -26,6 +27,12 @@ async def _query_log(request: Request) -> QueryLogWriter:
     return query_log
 
 
+async def _quotas(request: Request) -> Quotas:
+    quotas: Quotas = request.app.state.quotas
+    return quotas
+
+
 ServicesDep = Annotated[ApiServices, Depends(_services)]
 CollectionCacheDep = Annotated[CollectionCache, Depends(_collection_cache)]
+QuotasDep = Annotated[Quotas, Depends(_quotas)]
 QueryLogDep = Annotated[QueryLogWriter, Depends(_query_log)]

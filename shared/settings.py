@@ -43,9 +43,9 @@ from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, 
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
-_TENANT_LIMIT = re.compile(r"(?P<tenant>[^=]+)=(?P<requests>[1-9]\d{0,9})?/(?P<tokens>[1-9]\d{0,11})?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
 _EMBEDDING = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
+_OTHERS = "*"  # the entry of FOREASK_TENANT_LIMITS for every tenant
 _NEXT_ADDRESS = re.compile(r",\s*(?=https?://)")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
 
@@ -98,32 +98,25 @@ class ApiKey:
         return cls(tenant, hashlib.sha256(key.encode()).digest())
 
 
-@dataclass(frozen=True, slots=True)
-class TenantLimit:
-    """What one tenant may ask of the language model in a minute; None is no limit."""
+class TenantLimits(BaseModel):
+    """What a tenant may take: an entry of FOREASK_TENANT_LIMITS. None is no limit. Days begin at midnight in UTC."""
 
-    tenant: str
-    requests: int | None
-    tokens: int | None
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    @classmethod
-    def parse(cls, text: str) -> TenantLimit:
-        """Read `tenant=requests/tokens`, either of which may be left out.
+    requests_per_second: float | None = Field(None, gt=0, description="of the API")
+    burst: PositiveInt | None = Field(None, description="requests at once after a pause; default: those of 2 seconds")
+    upload_bytes_per_day: PositiveInt | None = None
+    documents: PositiveInt | None = None
+    collections: PositiveInt | None = None
+    listeners: PositiveInt | None = Field(1_000, description="to progress, at one API process")
+    llm_requests_per_minute: PositiveInt | None = Field(None, description="of the language model")
+    llm_tokens_per_minute: PositiveInt | None = None
+    tokens_per_day: PositiveInt | None = Field(None, description="of the language model, for the ingest")
+    cost_per_day: float | None = Field(None, gt=0, description="of the ingest, in the currency of the prices")
 
-        Raises:
-            ValueError: it has another form.
-        """
-        match = _TENANT_LIMIT.fullmatch(text)
-        if match is None or not _TENANT.fullmatch(match["tenant"]):
-            raise ValueError(
-                "FOREASK_TENANT_LIMITS must be tenant=requests/tokens separated by commas, each number greater than 0"
-                " or left out for no limit, such as acme=600/100000,beta=60/"
-            )
-        requests, tokens = (int(match[kind]) if match[kind] else None for kind in ("requests", "tokens"))
-        return cls(match["tenant"], requests, tokens)
-
-    def __str__(self) -> str:
-        return f"{self.tenant}={self.requests or ''}/{self.tokens or ''}"
+    @property
+    def has_budget(self) -> bool:
+        return self.tokens_per_day is not None or self.cost_per_day is not None
 
 
 def _openai(name: str) -> AliasChoices:
@@ -301,10 +294,8 @@ class Settings(BaseSettings):
     )
 
     # Tenants
-    tenant_requests_per_minute: PositiveInt | None = Field(None, description="of the LLM, for each tenant")
-    tenant_tokens_per_minute: PositiveInt | None = None
-    tenant_limits: Annotated[tuple[TenantLimit, ...], NoDecode] = Field(
-        (), description="tenant=requests/tokens, comma-separated, for tenants that differ"
+    tenant_limits: Annotated[Mapping[str, TenantLimits], NoDecode] = Field(
+        {}, description='as JSON: tenant to limits; "*" has those that an entry of a tenant leaves out'
     )
     tenant_weights: Annotated[Mapping[str, float], NoDecode] = Field(
         {}, description="tenant=weight pairs, comma-separated: a tenant's share of busy workers; default 1 each"
@@ -373,6 +364,23 @@ class Settings(BaseSettings):
     @property
     def embedding_url(self) -> str:
         return self.embedding_base_url or self.llm_url
+
+    def limits_of(self, tenant: str) -> TenantLimits:
+        """What a tenant may take: its own entry, and what that leaves out from the entry of every tenant."""
+        own = self.tenant_limits.get(tenant)
+        if own is None:
+            return self.limits_of_others
+        return self.limits_of_others.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+    @property
+    def tenants_with_limits(self) -> list[str]:
+        """The tenants that have an entry of their own."""
+        return [tenant for tenant in self.tenant_limits if tenant != _OTHERS]
+
+    @property
+    def limits_of_others(self) -> TenantLimits:
+        """What each tenant may take that has no entry."""
+        return self.tenant_limits.get(_OTHERS, TenantLimits())
 
     def named_embeddings(self) -> dict[str, Embedding]:
         """The entries of FOREASK_EMBEDDINGS, each with its server.
@@ -476,10 +484,7 @@ class Settings(BaseSettings):
     def _read_embeddings(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        try:
-            entries = json.loads(value)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"it is no JSON: {error.msg} at character {error.pos}") from None
+        entries = _json_of(value)
         if not isinstance(entries, dict) or not all(map(_EMBEDDING.fullmatch, entries)):
             raise ValueError("it must be JSON: names of A-Z, a-z, 0-9, ., _, :, / and - with an object each")
         return entries
@@ -497,17 +502,29 @@ class Settings(BaseSettings):
 
     @field_validator("tenant_limits", mode="before")
     @classmethod
-    def _split_limits(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        limits = tuple(TenantLimit.parse(item.strip()) for item in value.split(",") if item.strip())
-        if len({limit.tenant for limit in limits}) < len(limits):
-            raise ValueError("FOREASK_TENANT_LIMITS names a tenant twice")
-        return limits
+    def _read_limits(cls, value: object) -> object:
+        entries = _json_of(value)
+        if not isinstance(entries, dict) or not all(map(_is_tenant_or_others, entries)):
+            raise ValueError('it must be JSON such as {"*": {"requests_per_second": 50}, "acme": {"documents": 10000}}')
+        return entries
 
     @field_serializer("tenant_limits", when_used="json")
-    def _join_limits(self, value: tuple[TenantLimit, ...]) -> str:
-        return ",".join(map(str, value))
+    def _write_limits(self, limits: Mapping[str, TenantLimits]) -> str:
+        entries = {tenant: entry.model_dump(mode="json", exclude_unset=True) for tenant, entry in limits.items()}
+        return json.dumps(entries) if entries else ""
+
+
+def _json_of(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos}") from None
+
+
+def _is_tenant_or_others(name: str) -> bool:
+    return name == _OTHERS or _TENANT.fullmatch(name) is not None
 
 
 def _key_of(entry: Embedding) -> dict[str, SecretStr]:
@@ -590,8 +607,8 @@ def _variable(location: tuple[int | str, ...]) -> str:
     """The variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
     if not location:
         return "the environment"
-    if location[0] == "embeddings" and len(location) > 1:
-        return f"FOREASK_EMBEDDINGS ({' '.join(map(str, location[1:]))})"
+    if location[0] in ("embeddings", "tenant_limits") and len(location) > 1:
+        return f"FOREASK_{str(location[0]).upper()} ({' '.join(map(str, location[1:]))})"
     depth = 2 if location[0] == "tuning" else 1
     name = "__".join(str(part) for part in location[:depth]).upper()
     return name if name.startswith(("FOREASK_", "OPENAI_")) else f"FOREASK_{name}"

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import structlog
 from fastapi import Depends, Request
 
+from api.quotas import Quotas
 from shared.domain.errors import InvalidInput, Unauthorized
 from shared.settings import Settings
 
@@ -43,7 +44,18 @@ async def tenant_of(request: Request) -> str:
     return tenant
 
 
-Tenant = Annotated[str, Depends(tenant_of)]
+async def tenant_within_limits(request: Request, tenant: Annotated[str, Depends(tenant_of)]) -> str:
+    """Count the request for its tenant, and have the reply say how many are left.
+
+    Raises:
+        TooManyRequests: none are.
+    """
+    quotas: Quotas = request.app.state.quotas
+    request.state.headers = await quotas.take_request(tenant)
+    return tenant
+
+
+Tenant = Annotated[str, Depends(tenant_within_limits)]
 
 
 def _authenticate(request: Request, settings: Settings) -> str:

@@ -42,6 +42,7 @@ class RequestMiddleware:
                 started = True
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
+                headers.update(scope.get("state", {}).get("headers", {}))  # auth sets them
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)

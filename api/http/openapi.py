@@ -98,6 +98,8 @@ def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | s
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    if HTTPStatus.UNAUTHORIZED in statuses:  # who has a key has limits
+        statuses = (*statuses, HTTPStatus.TOO_MANY_REQUESTS)
     content = {"application/problem+json": {"schema": _ref(ProblemDetails)}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 

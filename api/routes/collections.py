@@ -83,6 +83,7 @@ async def put(
         embedding_model=chosen or services.settings.embedding_model or "",
         options=_options(change),
         replace_embedding=chosen is not None,
+        most=services.settings.limits_of(tenant).collections,
     )
     collection_cache.forget(tenant, name)
     (view,) = await _views(tenant, [collection], services)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.records import Collection
 from shared.estimates.estimator import Estimator
@@ -65,6 +66,7 @@ class ApiServices:
     uploads: Uploads
     index: Index
     wakeups: Wakeups
+    tenant_use: TenantUse
     limiters: Limiters
     estimator: Estimator
     retriever: Retriever
@@ -88,6 +90,7 @@ def assemble(parts: Parts) -> ApiServices:
         uploads=parts.uploads,
         index=parts.index,
         wakeups=parts.wakeups,
+        tenant_use=parts.tenant_use,
         limiters=limiters,
         estimator=estimator,
         retriever=retriever_of(parts),

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.places import IndexNames
 from shared.domain.retry import RetryPolicy
@@ -105,6 +106,12 @@ class Parts:
         wakeups = Wakeups(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
         self.stack.push_async_callback(wakeups.aclose)
         return wakeups
+
+    @cached_property
+    def tenant_use(self) -> TenantUse:
+        use = TenantUse(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+        self.stack.push_async_callback(use.aclose)
+        return use
 
     @cached_property
     def uploads(self) -> Uploads:
