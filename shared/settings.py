@@ -289,6 +289,9 @@ class Settings(BaseSettings):
     llm_output_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
     llm_requests_per_minute: PositiveInt | None = Field(None, description="kept by the whole pool")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="prompts and replies")
+    query_share: float = Field(
+        0.1, ge=0, le=0.9, description="the share of each provider's limits that ingest leaves to queries"
+    )
     answering: Literal["generative", "extractive"] | None = Field(
         None, description="default: generative where a model is configured, extractive with the embedded one"
     )

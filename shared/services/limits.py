@@ -21,6 +21,7 @@ def llm_limits(settings: Settings, model: str) -> ProviderLimits:
         tenants=limits_of_tenants(settings),
         in_flight=settings.llm_max_in_flight,
         probe_timeout=min(settings.llm_timeout, _PROBE_TIMEOUT),
+        query_share=settings.query_share,
     )
 
 
@@ -31,6 +32,7 @@ def embedding_limits(settings: Settings, embedding: Embedding) -> ProviderLimits
         rates=Rates(embedding.requests_per_minute, embedding.tokens_per_minute),
         in_flight=settings.tuning.embedding_max_in_flight,
         probe_timeout=min(embedding.timeout, _PROBE_TIMEOUT),
+        query_share=settings.query_share,
     )
 
 
