@@ -77,7 +77,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.services = services
     app.state.stopping = False
-    app.add_middleware(RequestMiddleware)
+    app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
     problems.install(app)
     openapi.install(app)
     reference.install(app)

@@ -173,6 +173,7 @@ class Tuning(BaseModel):
 
     # The API
     top_k_max: PositiveInt = Field(200, description="the most chunks that a query may ask for")
+    max_tokens_max: PositiveInt = Field(100_000, description="the most tokens of texts that a query may ask for")
     accepted_per_chunk: PositiveInt = Field(
         10, description="users' questions that a chunk may have; a new one replaces the oldest"
     )
@@ -264,6 +265,7 @@ class Settings(BaseSettings):
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = Field(
         (), description="tenant:key pairs, comma-separated; a key may be given as sha256:HEX"
     )
+    api_max_requests: PositiveInt = Field(2_000, description="requests under way at one process; others get 503")
     max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="the largest document")
     max_json_bytes: PositiveInt = Field(
         20 * 1024 * 1024, description="the largest document as JSON, or fields of a form"

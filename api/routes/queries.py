@@ -105,9 +105,10 @@ async def query(
 async def _retrieve(
     body: RetrieveBody, tenant: str, services: ApiServices, collection_cache: CollectionCache, query_log: QueryLogWriter
 ) -> Retrieval:
-    top_k_max = services.settings.tuning.top_k_max
-    if body.top_k > top_k_max:
-        raise InvalidInput(f"top_k is at most {top_k_max} (FOREASK_TUNING__TOP_K_MAX).", field="top_k")
+    for field in ("top_k", "max_tokens"):
+        most = getattr(services.settings.tuning, f"{field}_max")
+        if getattr(body, field) > most:
+            raise InvalidInput(f"{field} is at most {most:,} (FOREASK_TUNING__{field.upper()}_MAX).", field=field)
     _require_int64(body.filter)
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     parameters["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())

@@ -61,7 +61,11 @@ class RetrieveBody(BodyModel):
     top_k: int = Field(10, ge=1, description="distinct chunks; at most FOREASK_TUNING__TOP_K_MAX")
     min_score: float | None = Field(None, ge=-1, le=1, description="chunks with a lower score are left out")
     max_tokens: int = Field(
-        12_000, ge=1, le=1_000_000, description="of all texts together, counted by FOREASK_LLM_TOKENIZER or estimated"
+        12_000,
+        ge=1,
+        le=1_000_000,
+        description="of all texts together, counted by FOREASK_LLM_TOKENIZER or estimated; at most"
+        " FOREASK_TUNING__MAX_TOKENS_MAX",
     )
     filter: dict[str, Any] | None = Field(
         None,

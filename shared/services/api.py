@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.records import Collection
+from shared.estimates.budgets import Budgets
 from shared.estimates.estimator import Estimator
 from shared.ledger import Ledger
 from shared.ledger.database import Database
@@ -68,6 +69,7 @@ class ApiServices:
     wakeups: Wakeups
     tenant_use: TenantUse
     limiters: Limiters
+    budgets: Budgets
     estimator: Estimator
     retriever: Retriever
     calibrator: Calibrator
@@ -92,6 +94,7 @@ def assemble(parts: Parts) -> ApiServices:
         wakeups=parts.wakeups,
         tenant_use=parts.tenant_use,
         limiters=limiters,
+        budgets=parts.budgets,
         estimator=estimator,
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),

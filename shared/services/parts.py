@@ -13,6 +13,7 @@ from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.places import IndexNames
 from shared.domain.retry import RetryPolicy
+from shared.estimates.budgets import Budgets
 from shared.ledger import (
     Audit,
     Backlogs,
@@ -87,7 +88,7 @@ class Parts:
             query_log=QueryLog(database),
             feedback=Feedback(database),
             calibrations=Calibrations(database),
-            costs=Costs(database),
+            costs=self._costs,
             estimates=Estimates(database),
             tallies=Tallies(database),
         )
@@ -186,6 +187,14 @@ class Parts:
         }
 
     @cached_property
+    def budgets(self) -> Budgets:
+        return Budgets(self.settings, self._costs)
+
+    @cached_property
+    def _costs(self) -> Costs:
+        return Costs(self.database)
+
+    @cached_property
     def _work(self) -> Work:
         settings = self.settings
         return Work(
@@ -195,5 +204,6 @@ class Parts:
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),
             other_limits=limits_of_a_tenant(settings),
+            used_up=self.budgets.used_up,
             embeddings=list(self.embeddings),
         )

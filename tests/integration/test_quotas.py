@@ -1,6 +1,9 @@
 """What a tenant may take of the API: over its limits it is refused with what to do, and nobody else is."""
 
 import asyncio
+import json
+from dataclasses import replace
+from datetime import timedelta
 
 import orjson
 import pytest
@@ -8,8 +11,11 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from shared.broker.tenant_use import TenantUse
+from shared.estimates.budgets import Budgets
+from shared.ledger.work import Work
 from shared.settings import TenantLimits
-from tests.api import as_tenant, calling, left_behind, with_keys
+from tests.api import as_tenant, calling, left_behind, with_keys, work
+from tests.conftest import Library
 
 ALICE, BOB = as_tenant("alice"), as_tenant("bob")
 
@@ -116,3 +122,74 @@ async def test_counts_of_tenants_end_by_themselves(services, settings, limited):
         keys = [key async for key in redis.scan_iter("foreask:use:*")]
         assert sorted(key.split(b":")[3] for key in keys) == [b"requests", b"uploads"]
         assert all([await redis.pttl(key) > 0 for key in keys])
+
+
+async def test_when_a_budget_is_used_up_questions_wait_and_texts_are_found(services, settings, library, provider):
+    one = settings.model_copy(update={"tenant_limits": {"*": TenantLimits(tokens_per_day=1)}})
+    budgets = Budgets(one, services.ledger.costs)
+    limited = Work(services.database, worker="w", lease=timedelta(seconds=30), used_up=budgets.used_up)
+    before = await budgets.used_up()
+    await library.add("The harbour opens at nine.")
+    await work(services)
+    await library.add("The keeper lives alone.")
+    await Library(services, "other").add("The ferry leaves at ten.")
+    await work(services, "parse", "index")
+    at_once = await budgets.used_up()
+    budgets._read_at = -1e9  # seconds later
+    claimed = (await limited.claim_to_generate(10)).chunks
+    async with calling(one, replace(services, budgets=budgets)) as client:
+        status = (await client.get("/v1/status")).json()
+        found = (await client.post("/v1/retrieve", json={"question": "Who lives alone?"})).json()
+
+    assert (before, at_once) == (frozenset(), frozenset())  # it is read every few seconds alone
+    assert [chunk.tenant for chunk in claimed] == ["other"]
+    assert status["documents"] == {"ready": 1, "searchable": 1}
+    assert status["budget"]["tokens"] > 1
+    assert "used up" in status["budget"]["notice"]
+    assert "keeper" in found["chunks"][0]["text"]
+
+
+async def test_a_budget_of_money_counts_what_the_ingest_costs(services, settings, library, provider):
+    one = settings.model_copy(
+        update={"tenant_limits": {"default": TenantLimits(cost_per_day=0.5)}, "llm_input_price": 1.0}
+    )
+    await library.add("The harbour opens at nine.")
+    await work(services)
+    use = await Budgets(one, services.ledger.costs).of("default")
+    dear = one.model_copy(update={"llm_input_price": 1e6})
+
+    assert use is not None
+    assert 0 < use.cost < 0.5
+    assert not use.used_up
+    assert await Budgets(dear, services.ledger.costs).used_up() == {"default"}
+    assert await Budgets(one, services.ledger.costs).of("other") is None
+
+
+async def test_requests_over_what_a_process_takes_are_asked_to_come_back(services, settings):
+    async with calling(settings.model_copy(update={"api_max_requests": 2}), services) as client:
+        replies = await asyncio.gather(*(client.get("/v1/documents") for _ in range(5)))
+        health = await asyncio.gather(*(client.get("/health/live") for _ in range(5)))
+        later = await client.get("/v1/documents")
+
+    refused = [reply for reply in replies if reply.status_code == 503]
+    assert sorted(reply.status_code for reply in replies) == [200, 200, 503, 503, 503]
+    assert (refused[0].json()["component"], refused[0].headers["retry-after"]) == ("api", "1")
+    assert refused[0].headers["x-request-id"]
+    assert {reply.status_code for reply in (*health, later)} == {200}
+
+
+async def test_what_is_no_document_has_at_most_64_kib_and_a_prompt_may_have_more(client):
+    query = {"question": "?", "filter": {"a": "x" * 65_536}}
+    prompt = json.dumps({"prompt": "{text}" + "\u00e9" * 19_000})
+
+    assert (await client.post("/v1/retrieve", json=query)).status_code == 413
+    assert (await client.post("/v1/feedback", json=query)).status_code == 413
+    put = await client.put("/v1/collections/a", content=prompt, headers={"content-type": "application/json"})
+    assert put.status_code == 201
+
+
+async def test_a_query_asks_for_no_more_tokens_than_the_server_lets(client):
+    reply = await client.post("/v1/retrieve", json={"question": "?", "max_tokens": 100_001})
+
+    assert (reply.status_code, reply.json()["field"]) == (422, "max_tokens")
+    assert "FOREASK_TUNING__MAX_TOKENS_MAX" in reply.json()["detail"]
