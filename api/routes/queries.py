@@ -92,13 +92,12 @@ async def query(
     body = await read_json(request, QueryBody)
     stopwatch = _Stopwatch()
     retrieval = await _retrieve(body, tenant, services, collection_cache, query_log)
+    answerer = services.answerer_for(tenant, retrieval.collection, body.links)
     if body.stream:
-        events = _answer_events(body, retrieval, services.answerer_for(tenant, retrieval.collection), stopwatch)
+        events = _answer_events(body, retrieval, answerer, stopwatch)
         return event_stream(end_with_error(events, request.url.path))
     with retrieval.trace.timed("answer"):
-        answer = await services.answerer_for(tenant, retrieval.collection).answer(
-            body.question, _passages(retrieval.chunks)
-        )
+        answer = await answerer.answer(body.question, _passages(retrieval.chunks))
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 

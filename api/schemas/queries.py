@@ -103,6 +103,10 @@ class QueryBody(RetrieveBody):
     model_config = example(collection="handbook", question="How much leave do I get?", stream=False)
 
     stream: bool = Field(default=False, description="answer as server-sent events: retrieved, token, done, error")
+    links: bool = Field(
+        default=False,
+        description="let links and images be that a model writes; else images go and links are their text",
+    )
 
 
 class ChannelRankView(ReplyModel):
@@ -117,7 +121,7 @@ class RetrievedChunkView(ReplyModel):
         description="null: the chunk's text was nearest, or an edit has just replaced the question"
     )
     matched_question_source: QuestionOrigin | None = Field(
-        description="user: a question that was accepted from feedback"
+        description="given: it came with the document; user: it was accepted from feedback"
     )
     text: str
     document_id: str

@@ -58,7 +58,8 @@ class ApiServices:
     """What the routes use.
 
     Args:
-        answerer_for: the answerer for a tenant, on whose account it calls the language model, and for a collection.
+        answerer_for: the answerer for a tenant, on whose account it calls the language model, and for a collection;
+            and whether links that the model writes stay.
     """
 
     settings: Settings
@@ -73,7 +74,7 @@ class ApiServices:
     estimator: Estimator
     retriever: Retriever
     calibrator: Calibrator
-    answerer_for: Callable[[str, Collection | None], Answerer]
+    answerer_for: Callable[[str, Collection | None, bool], Answerer]
 
     @property
     def embeddings(self) -> Mapping[str, Embedding]:
