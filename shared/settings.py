@@ -177,6 +177,7 @@ class Tuning(BaseModel):
     accepted_per_chunk: PositiveInt = Field(
         10, description="users' questions that a chunk may have; a new one replaces the oldest"
     )
+    given_per_chunk: PositiveInt = Field(20, description="ready-made questions that a chunk may have")
 
     # Models
     question_strategy: Literal["list", "per-question"] | None = Field(
@@ -370,6 +371,13 @@ class Settings(BaseSettings):
     def embedding_url(self) -> str:
         return self.embedding_base_url or self.llm_url
 
+    @property
+    def embedding_key(self) -> SecretStr | None:
+        """The key of the embedding server: its own, else the language model's where both have one origin."""
+        if self.embedding_api_key is None and _origin(self.embedding_url) == _origin(self.llm_url):
+            return self.llm_api_key
+        return self.embedding_api_key
+
     def limits_of(self, tenant: str) -> TenantLimits:
         """What a tenant may take: its own entry, and what that leaves out from the entry of every tenant."""
         own = self.tenant_limits.get(tenant)
@@ -392,7 +400,7 @@ class Settings(BaseSettings):
 
         An entry without a server has that of FOREASK_EMBEDDING_BASE_URL; its key goes to no other server.
         """
-        of_server = {"base_url": self.embedding_url, "api_key": self.embedding_api_key or self.llm_api_key}
+        of_server = {"base_url": self.embedding_url, "api_key": self.embedding_key}
         return {
             name: entry if entry.base_url else entry.model_copy(update=of_server | _key_of(entry))
             for name, entry in self.embeddings.items()
@@ -406,7 +414,7 @@ class Settings(BaseSettings):
         single = Embedding(
             model=default,
             base_url=self.embedding_url,
-            api_key=self.embedding_api_key or self.llm_api_key,
+            api_key=self.embedding_key,
             dimensions=self.embedding_dimensions,
             query_prefix=self.embedding_query_prefix,
             passage_prefix=self.embedding_passage_prefix,
@@ -530,6 +538,11 @@ def _json_of(value: object) -> object:
 
 def _is_tenant_or_others(name: str) -> bool:
     return name == _OTHERS or _TENANT.fullmatch(name) is not None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _key_of(entry: Embedding) -> dict[str, SecretStr]:
