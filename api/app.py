@@ -110,7 +110,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             services.ledger.collections,
             services.embeddings,
             settings.embedding_model or "",
-            lambda tenant: settings.limits_of(tenant).collections,
+            most=lambda tenant: settings.limits_of(tenant).collections,
         )
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)

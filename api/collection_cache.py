@@ -26,8 +26,8 @@ class CollectionCache:
         collections: the ledger's.
         embeddings: those that the settings describe. A collection of another one is refused until they do.
         default: the name of the embedding that new collections have.
-        most: how many a tenant may have; None is no limit.
         now: monotonic seconds.
+        most: how many a tenant may have; None is no limit.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class CollectionCache:
         collections: Collections,
         embeddings: Mapping[str, Embedding],
         default: str,
-        most: Callable[[str], int | None] = lambda _: None,
         now: Callable[[], float] = time.monotonic,
+        most: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         self._collections = collections
         self._embeddings = embeddings
