@@ -13,6 +13,7 @@ from api.http.middleware import RequestMiddleware
 from api.known_keys import KnownKeys
 from api.progress_feeds import ProgressFeeds
 from api.query_log import QueryLogWriter
+from api.quotas import Quotas
 from api.routes import (
     builds,
     calibration,
@@ -83,7 +84,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     app.state.services = services
     app.state.draining = False
     app.state.stopping = False
-    app.add_middleware(RequestMiddleware)
+    app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
     problems.install(app)
     openapi.install(app)
     reference.install(app)
@@ -118,10 +119,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     ):
         app.state.services = services
         app.state.collection_cache = CollectionCache(
-            services.ledger.collections, services.embeddings, settings.embedding_model or ""
+            services.ledger.collections,
+            services.embeddings,
+            settings.embedding_model or "",
+            most=lambda tenant: settings.limits_of(tenant).collections,
         )
         app.state.known_keys = KnownKeys(services.ledger.keys)
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
+        app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)
         app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()

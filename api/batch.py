@@ -17,6 +17,7 @@ from api.http.openapi import NDJSON
 from api.http.problems import log_failure, problem_of
 from api.http.replies import encode
 from api.intake import LANES, content_of, filename_of, media_type_of, new_document, submit
+from api.quotas import Quotas
 from api.schemas.documents import BatchLine
 from api.upload_guard import UploadGuard
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
@@ -54,11 +55,13 @@ class Batch:
     Args:
         services: where they go.
         collection: which they belong to.
+        quotas: how much the tenant may hand in.
         path: of the request; the log names it.
     """
 
-    def __init__(self, services: ApiServices, collection: Collection, path: str) -> None:
+    def __init__(self, services: ApiServices, collection: Collection, quotas: Quotas, path: str) -> None:
         self._services = services
+        self._quotas = quotas
         self._collection = collection
         self._path = path
         self._stopped: Transient | None = None  # what is away: further lines would wait for it in vain
@@ -126,9 +129,10 @@ class Batch:
                     replace(document.new, upload=upload.name)
                     for document, upload in zip(documents, uploads, strict=True)
                 ]
-                submissions = await submit(stored, guard, self._services)
+                submissions = await submit(stored, guard, self._services, self._quotas)
         except ForeaskError as error:
-            log_failure(error, self._path)
+            if not isinstance(error, Rejected):
+                log_failure(error, self._path)
             if isinstance(error, Transient):
                 self._stopped = error
             return dict.fromkeys((document.line for document in documents), error)

@@ -27,6 +27,7 @@ class CollectionCache:
         embeddings: those that the settings describe. A collection of another one is refused until they do.
         default: the name of the embedding that new collections have.
         now: monotonic seconds.
+        most: how many a tenant may have; None is no limit.
     """
 
     def __init__(
@@ -35,10 +36,12 @@ class CollectionCache:
         embeddings: Mapping[str, Embedding],
         default: str,
         now: Callable[[], float] = time.monotonic,
+        most: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         self._collections = collections
         self._embeddings = embeddings
         self._default = default
+        self._most = most
         self._now = now
         self._entries: dict[tuple[str, str], tuple[float, Collection | None]] = {}  # when the ledger was asked
 
@@ -46,12 +49,14 @@ class CollectionCache:
         """Return the collection, and make it if it is absent.
 
         Raises:
-            Conflict: the settings do not describe its embedding.
+            Conflict: the settings do not describe its embedding, or the tenant may have no more collections.
         """
         collection = self._cached(tenant, name)
         if collection is None:
             asked = self._now()
-            collection = await self._collections.ensure(tenant, name, embedding_model=self._default)
+            collection = await self._collections.ensure(
+                tenant, name, embedding_model=self._default, most=self._most(tenant)
+            )
             self._remember(collection, asked)
         return require_served(collection, self._embeddings)
 

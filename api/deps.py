@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from api.collection_cache import CollectionCache
 from api.known_keys import KnownKeys
 from api.query_log import QueryLogWriter
+from api.quotas import Quotas
 from shared.services.api import ApiServices
 
 
@@ -32,7 +33,13 @@ async def _known_keys(request: Request) -> KnownKeys:
     return known_keys
 
 
+async def _quotas(request: Request) -> Quotas:
+    quotas: Quotas = request.app.state.quotas
+    return quotas
+
+
 ServicesDep = Annotated[ApiServices, Depends(_services)]
 CollectionCacheDep = Annotated[CollectionCache, Depends(_collection_cache)]
 KnownKeysDep = Annotated[KnownKeys, Depends(_known_keys)]
+QuotasDep = Annotated[Quotas, Depends(_quotas)]
 QueryLogDep = Annotated[QueryLogWriter, Depends(_query_log)]

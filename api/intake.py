@@ -18,6 +18,7 @@ from api.collection_cache import CollectionCache
 from api.http import bodies
 from api.http.multipart import read_form
 from api.http.problems import UnsupportedMedia
+from api.quotas import Quotas
 from api.schemas.documents import DocumentBody, DocumentContent, DocumentDescription, DocumentFields
 from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, Unavailable
@@ -46,21 +47,24 @@ class RawDocument:
 
 
 async def receive(
-    request: Request, tenant: str, services: ApiServices, collection_cache: CollectionCache
+    request: Request, tenant: str, services: ApiServices, collection_cache: CollectionCache, quotas: Quotas
 ) -> Submission:
     """Take in a document as a form or as JSON; it is durable, and not yet parsed, when this returns.
 
     Raises:
         Rejected: the request, or the document, breaks a rule.
-        Conflict: the settings do not describe the embedding of its collection.
+        Conflict: the settings do not describe the embedding of its collection, or the tenant has as many documents or
+            collections as it may have.
+        TooManyRequests: the tenant has uploaded what it may upload in a day.
         Unavailable: the ledger cannot be reached, or the disk is full.
 
     On every error neither a row nor a file is left.
     """
+    await quotas.require_upload_room(tenant)
     async with UploadGuard(services.uploads) as guard:
         raw = await read(request, tenant, guard, services.settings)
         new = await validate(raw, tenant, collection_cache)
-        (submission,) = await submit([new], guard, services)
+        (submission,) = await submit([new], guard, services, quotas)
     if raw.token is not None:
         await services.uploads.withdraw(tenant, raw.token)
     return submission
@@ -146,12 +150,16 @@ def new_document(
     )
 
 
-async def submit(new: Sequence[NewDocument], guard: UploadGuard, services: ApiServices) -> list[Submission]:
+async def submit(
+    new: Sequence[NewDocument], guard: UploadGuard, services: ApiServices, quotas: Quotas
+) -> list[Submission]:
     """Write the rows of documents of one collection whose bytes the guard stored, and wake a worker for them.
 
     Raises:
+        Conflict, TooLarge, TooManyRequests: the tenant may not have them; see `Quotas.require_room`.
         Unavailable: the ledger cannot be reached.
     """
+    await quotas.require_room(new)
     guard.disarm()  # from here on a row may name the bytes
     try:
         submissions = await services.ledger.documents.submit_many(new)

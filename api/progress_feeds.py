@@ -22,7 +22,6 @@ from shared.settings import Settings
 _FRESH_SECONDS = 0.5  # listeners look once a second, each at its own time
 _MOST_DOCUMENTS = 200  # of one read
 _MOST_EVENTS = 1_000  # kept for whoever looks next
-_MOST_LISTENERS = 1_000  # of a tenant
 _FULL_RETRY_AFTER = timedelta(seconds=10)
 
 
@@ -135,9 +134,10 @@ class ProgressFeeds:
         Raises:
             TooManyRequests: too many listen already.
         """
-        if tenant in self._feeds and self._feeds[tenant].listeners >= _MOST_LISTENERS:
+        most = self._settings.limits_of(tenant).listeners
+        if most is not None and tenant in self._feeds and self._feeds[tenant].listeners >= most:
             raise TooManyRequests(
-                f"{_MOST_LISTENERS:,} clients listen to /v1/events already: close some.", retry_after=_FULL_RETRY_AFTER
+                f"{most:,} clients listen to /v1/events already: close some.", retry_after=_FULL_RETRY_AFTER
             )
 
     @contextmanager

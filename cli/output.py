@@ -125,7 +125,7 @@ def status(health: Json, work: Json | None, collections: list[Json]) -> Renderab
         parts.add_row(name, _state(state))
     sections: list[RenderableType] = [f"server: {_state(health.get('status', '?'))}", parts]
     if work is not None:
-        sections += [_stages(work), *_unserved(work), _pace(work), _limits(work["limits"])]
+        sections += [_stages(work), *_unserved(work), *_budget(work), _pace(work), _limits(work["limits"])]
         sections += [*_usage(work), *_estimates(work)]
     return Group(*sections, collections_table(collections))
 
@@ -143,6 +143,11 @@ def _unserved(work: Json) -> list[str]:
         f"[yellow]{waiting['chunks']:,} chunks wait for an index worker with {waiting['embedding_model']}[/yellow]"
         for waiting in work["unserved"]
     ]
+
+
+def _budget(work: Json) -> list[str]:
+    notice = (work.get("budget") or {}).get("notice")
+    return [f"[yellow]{notice}[/yellow]"] if notice else []
 
 
 def _pace(work: Json) -> str:

@@ -43,9 +43,9 @@ from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, 
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _WEIGHT = re.compile(r"\d{1,4}(\.\d+)?")
-_TENANT_LIMIT = re.compile(r"(?P<tenant>[^=]+)=(?P<requests>[1-9]\d{0,9})?/(?P<tokens>[1-9]\d{0,11})?")
 _STORE = re.compile(r"file:///.*|(s3|gs|az)://[^/@?#]+(/[^?#]*)?")
 _EMBEDDING = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}")
+_OTHERS = "*"  # the entry of FOREASK_TENANT_LIMITS for every tenant
 _NEXT_ADDRESS = re.compile(r",\s*(?=https?://)")
 _SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _KEY_MIN_CHARS = 22  # 128 bits in base 64
@@ -118,32 +118,25 @@ def _hash_in(key: str, what: str) -> bytes:
     return hash_of(key)
 
 
-@dataclass(frozen=True, slots=True)
-class TenantLimit:
-    """What one tenant may ask of the language model in a minute; None is no limit."""
+class TenantLimits(BaseModel):
+    """What a tenant may take: an entry of FOREASK_TENANT_LIMITS. None is no limit. Days begin at midnight in UTC."""
 
-    tenant: str
-    requests: int | None
-    tokens: int | None
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    @classmethod
-    def parse(cls, text: str) -> TenantLimit:
-        """Read `tenant=requests/tokens`, either of which may be left out.
+    requests_per_second: float | None = Field(None, gt=0, description="of the API")
+    burst: PositiveInt | None = Field(None, description="requests at once after a pause; default: those of 2 seconds")
+    upload_bytes_per_day: PositiveInt | None = None
+    documents: PositiveInt | None = None
+    collections: PositiveInt | None = None
+    listeners: PositiveInt | None = Field(1_000, description="to progress, at one API process")
+    llm_requests_per_minute: PositiveInt | None = Field(None, description="of the language model")
+    llm_tokens_per_minute: PositiveInt | None = None
+    tokens_per_day: PositiveInt | None = Field(None, description="of the language model, for the ingest")
+    cost_per_day: float | None = Field(None, gt=0, description="of the ingest, in the currency of the prices")
 
-        Raises:
-            ValueError: it has another form.
-        """
-        match = _TENANT_LIMIT.fullmatch(text)
-        if match is None or not _TENANT.fullmatch(match["tenant"]):
-            raise ValueError(
-                "FOREASK_TENANT_LIMITS must be tenant=requests/tokens separated by commas, each number greater than 0"
-                " or left out for no limit, such as acme=600/100000,beta=60/"
-            )
-        requests, tokens = (int(match[kind]) if match[kind] else None for kind in ("requests", "tokens"))
-        return cls(match["tenant"], requests, tokens)
-
-    def __str__(self) -> str:
-        return f"{self.tenant}={self.requests or ''}/{self.tokens or ''}"
+    @property
+    def has_budget(self) -> bool:
+        return self.tokens_per_day is not None or self.cost_per_day is not None
 
 
 def _openai(name: str) -> AliasChoices:
@@ -200,9 +193,11 @@ class Tuning(BaseModel):
 
     # The API
     top_k_max: PositiveInt = Field(200, description="the most chunks that a query may ask for")
+    max_tokens_max: PositiveInt = Field(100_000, description="the most tokens of texts that a query may ask for")
     accepted_per_chunk: PositiveInt = Field(
         10, description="users' questions that a chunk may have; a new one replaces the oldest"
     )
+    given_per_chunk: PositiveInt = Field(20, description="ready-made questions that a chunk may have")
 
     # Models
     question_strategy: Literal["list", "per-question"] | None = Field(
@@ -297,6 +292,7 @@ class Settings(BaseSettings):
     api_drain: Duration | None = Field(
         None, description="how long a stopping API says that it is not ready before it takes no more connections"
     )
+    api_max_requests: PositiveInt = Field(2_000, description="requests under way at one process; others get 503")
     max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="the largest document")
     max_json_bytes: PositiveInt = Field(
         20 * 1024 * 1024, description="the largest document as JSON, or fields of a form"
@@ -322,15 +318,16 @@ class Settings(BaseSettings):
     llm_output_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
     llm_requests_per_minute: PositiveInt | None = Field(None, description="kept by the whole pool")
     llm_tokens_per_minute: PositiveInt | None = Field(None, description="prompts and replies")
+    query_share: float = Field(
+        0.1, ge=0, le=0.9, description="the share of each provider's limits that ingest leaves to queries"
+    )
     answering: Literal["generative", "extractive"] | None = Field(
         None, description="default: generative where a model is configured, extractive with the embedded one"
     )
 
     # Tenants
-    tenant_requests_per_minute: PositiveInt | None = Field(None, description="of the LLM, for each tenant")
-    tenant_tokens_per_minute: PositiveInt | None = None
-    tenant_limits: Annotated[tuple[TenantLimit, ...], NoDecode] = Field(
-        (), description="tenant=requests/tokens, comma-separated, for tenants that differ"
+    tenant_limits: Annotated[Mapping[str, TenantLimits], NoDecode] = Field(
+        {}, description='as JSON: tenant to limits; "*" has those that an entry of a tenant leaves out'
     )
     tenant_weights: Annotated[Mapping[str, float], NoDecode] = Field(
         {}, description="tenant=weight pairs, comma-separated: a tenant's share of busy workers; default 1 each"
@@ -411,12 +408,36 @@ class Settings(BaseSettings):
     def embedding_url(self) -> str:
         return self.embedding_base_url or self.llm_url
 
+    @property
+    def embedding_key(self) -> SecretStr | None:
+        """The key of the embedding server: its own, else the language model's where both have one origin."""
+        if self.embedding_api_key is None and _origin(self.embedding_url) == _origin(self.llm_url):
+            return self.llm_api_key
+        return self.embedding_api_key
+
+    def limits_of(self, tenant: str) -> TenantLimits:
+        """What a tenant may take: its own entry, and what that leaves out from the entry of every tenant."""
+        own = self.tenant_limits.get(tenant)
+        if own is None:
+            return self.limits_of_others
+        return self.limits_of_others.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+    @property
+    def tenants_with_limits(self) -> list[str]:
+        """The tenants that have an entry of their own."""
+        return [tenant for tenant in self.tenant_limits if tenant != _OTHERS]
+
+    @property
+    def limits_of_others(self) -> TenantLimits:
+        """What each tenant may take that has no entry."""
+        return self.tenant_limits.get(_OTHERS, TenantLimits())
+
     def named_embeddings(self) -> dict[str, Embedding]:
         """The entries of FOREASK_EMBEDDINGS, each with its server.
 
         An entry without a server has that of FOREASK_EMBEDDING_BASE_URL; its key goes to no other server.
         """
-        of_server = {"base_url": self.embedding_url, "api_key": self.embedding_api_key or self.llm_api_key}
+        of_server = {"base_url": self.embedding_url, "api_key": self.embedding_key}
         return {
             name: entry if entry.base_url else entry.model_copy(update=of_server | _key_of(entry))
             for name, entry in self.embeddings.items()
@@ -430,7 +451,7 @@ class Settings(BaseSettings):
         single = Embedding(
             model=default,
             base_url=self.embedding_url,
-            api_key=self.embedding_api_key or self.llm_api_key,
+            api_key=self.embedding_key,
             dimensions=self.embedding_dimensions,
             query_prefix=self.embedding_query_prefix,
             passage_prefix=self.embedding_passage_prefix,
@@ -528,10 +549,7 @@ class Settings(BaseSettings):
     def _read_embeddings(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        try:
-            entries = json.loads(value)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"it is no JSON: {error.msg} at character {error.pos}") from None
+        entries = _json_of(value)
         if not isinstance(entries, dict) or not all(map(_EMBEDDING.fullmatch, entries)):
             raise ValueError("it must be JSON: names of A-Z, a-z, 0-9, ., _, :, / and - with an object each")
         return entries
@@ -549,17 +567,34 @@ class Settings(BaseSettings):
 
     @field_validator("tenant_limits", mode="before")
     @classmethod
-    def _split_limits(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        limits = tuple(TenantLimit.parse(item.strip()) for item in value.split(",") if item.strip())
-        if len({limit.tenant for limit in limits}) < len(limits):
-            raise ValueError("FOREASK_TENANT_LIMITS names a tenant twice")
-        return limits
+    def _read_limits(cls, value: object) -> object:
+        entries = _json_of(value)
+        if not isinstance(entries, dict) or not all(map(_is_tenant_or_others, entries)):
+            raise ValueError('it must be JSON such as {"*": {"requests_per_second": 50}, "acme": {"documents": 10000}}')
+        return entries
 
     @field_serializer("tenant_limits", when_used="json")
-    def _join_limits(self, value: tuple[TenantLimit, ...]) -> str:
-        return ",".join(map(str, value))
+    def _write_limits(self, limits: Mapping[str, TenantLimits]) -> str:
+        entries = {tenant: entry.model_dump(mode="json", exclude_unset=True) for tenant, entry in limits.items()}
+        return json.dumps(entries) if entries else ""
+
+
+def _json_of(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos}") from None
+
+
+def _is_tenant_or_others(name: str) -> bool:
+    return name == _OTHERS or _TENANT.fullmatch(name) is not None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _key_of(entry: Embedding) -> dict[str, SecretStr]:
@@ -642,8 +677,8 @@ def _variable(location: tuple[int | str, ...]) -> str:
     """The variable of a field, such as FOREASK_TUNING__LEASE for `("tuning", "lease")`."""
     if not location:
         return "the environment"
-    if location[0] == "embeddings" and len(location) > 1:
-        return f"FOREASK_EMBEDDINGS ({' '.join(map(str, location[1:]))})"
+    if location[0] in ("embeddings", "tenant_limits") and len(location) > 1:
+        return f"FOREASK_{str(location[0]).upper()} ({' '.join(map(str, location[1:]))})"
     depth = 2 if location[0] == "tuning" else 1
     name = "__".join(str(part) for part in location[:depth]).upper()
     return name if name.startswith(("FOREASK_", "OPENAI_")) else f"FOREASK_{name}"

@@ -52,7 +52,8 @@ def foreask_beside(
             await meanwhile()
             await asyncio.sleep(0.05)
         out, err = capsys.readouterr()
-        return await running or 0, out + err
+        said = [line for line in (out + err).splitlines(keepends=True) if " [info " not in line]  # the server logs too
+        return await running or 0, "".join(said)
 
     return run
 

@@ -15,6 +15,7 @@ import structlog
 from fastapi import Depends, Request
 
 from api.known_keys import KnownKeys
+from api.quotas import Quotas
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, Scope, hash_of
 from shared.settings import Settings
@@ -69,6 +70,7 @@ class Needs:
             Unauthorized: the key is absent, unknown, revoked or expired. Where no keys are set: the request came from
                 another machine, or from a page of another site in this machine's browser.
             Forbidden: the key lacks the scope.
+            TooManyRequests: the tenant has none left.
             Unavailable: the key is not in the settings, and the ledger is away.
         """
         caller = await _authenticate(request)
@@ -78,6 +80,9 @@ class Needs:
         if self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, path=request.url.path)
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
+        if caller.tenant:  # an operator has no limits
+            quotas: Quotas = request.app.state.quotas
+            request.state.headers = await quotas.take_request(caller.tenant)
         return caller.tenant
 
 

@@ -12,10 +12,12 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.problems import log_crash, reply_to
+from shared.domain.errors import Unavailable
 from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _AT_ONCE = 100  # requests take some 0.2 ms to begin, and up to 0.4 ms on a busy machine
+_UNCOUNTED = {"/v1/events", "/health/live", "/health/ready"}
 _NO_ROUTE = "none"  # nothing is at the address
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
@@ -29,16 +31,35 @@ log = structlog.get_logger()
 
 
 class RequestMiddleware:
-    """Plain ASGI: Starlette's base class for middleware costs a task and a queue for each request."""
+    """Plain ASGI: Starlette's base class for middleware costs a task and a queue for each request.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: serves the requests.
+        most: how many may be under way; others are refused. Those who follow events and ask for health do not count.
+    """
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
+        self._most = most
+        self._under_way = 0
         self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
+        elif scope["path"] in _UNCOUNTED:
+            await self._serve(self._app, scope, receive, send)
+        elif self._under_way >= self._most:
+            full = Unavailable(f"{self._most:,} requests are under way at this process already.", component="api")
+            await self._serve(reply_to(full, scope["path"]), scope, receive, send)
+        else:
+            self._under_way += 1
+            try:
+                await self._serve(self._app, scope, receive, send)
+            finally:
+                self._under_way -= 1
+
+    async def _serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         await self._turns.take()
         request_id, began = _request_id(scope), time.perf_counter()
         started, status = False, 0
@@ -49,13 +70,14 @@ class RequestMiddleware:
                 started, status = True, message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
+                headers.update(scope.get("state", {}).get("headers", {}))  # auth sets them
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request_id, tenant=None, key=None):  # auth sets both
             try:
-                await self._app(scope, receive, send_on)
+                await app(scope, receive, send_on)
             except Exception as error:  # noqa: BLE001  no exception may leave the application
                 log_crash(error, scope["path"])
                 if started:

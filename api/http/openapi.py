@@ -102,8 +102,8 @@ def replies(other: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | s
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    if HTTPStatus.UNAUTHORIZED in statuses:  # a key needs a scope too, and the ledger may be away that has it
-        statuses = (*statuses, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE)
+    if HTTPStatus.UNAUTHORIZED in statuses:  # a key has a scope and limits, and is in a ledger that may be away
+        statuses = (*statuses, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
     content = {"application/problem+json": {"schema": _ref(ProblemDetails)}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 

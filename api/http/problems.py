@@ -5,8 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from http import HTTPStatus
 from math import ceil
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -28,6 +30,7 @@ from shared.domain.errors import (
     RateLimited,
     Refused,
     Rejected,
+    TenantLimited,
     TooLarge,
     Transient,
     Unauthorized,
@@ -46,7 +49,13 @@ class UnsupportedMedia(InvalidInput):
 
 
 class TooManyRequests(Transient):
-    """The caller has too many requests under way."""
+    """The caller has taken what it may take for now; `headers` say how much that is."""
+
+    def __init__(
+        self, message: str, *, retry_after: timedelta | None = None, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.headers = dict(headers)
 
 
 class InvalidFields(InvalidInput):
@@ -76,12 +85,13 @@ KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     Conflict: ProblemKind(409, "conflict", "The request is at odds with what is there"),
     TooLarge: ProblemKind(413, "too-large", "Too many bytes"),
     UnsupportedMedia: ProblemKind(415, "unsupported-media", "A body of another kind is needed"),
-    TooManyRequests: ProblemKind(429, "too-many-requests", "Too many requests are under way"),
+    TooManyRequests: ProblemKind(429, "too-many-requests", "Too many requests"),
     InvalidInput: ProblemKind(422, "invalid-input", "The request cannot be done as it stands"),
     Rejected: ProblemKind(422, "invalid-input", "The request cannot be done as it stands"),
     Refused: ProblemKind(502, "refused", "A provider refused the request"),
     BadReply: ProblemKind(502, "bad-reply", "A model's reply could not be used"),
     Permanent: ProblemKind(502, "bad-gateway", "A part behind the API refused the request"),
+    TenantLimited: ProblemKind(429, "too-many-requests", "Too many requests"),
     # The limit is the provider's: status 429 would say that the caller had sent too many requests.
     RateLimited: ProblemKind(503, "rate-limited", "A provider asks for fewer requests"),
     Unavailable: ProblemKind(503, "unavailable", "A part that this needs is not available"),
@@ -116,6 +126,8 @@ def reply_to(error: Exception, instance: str | None = None) -> Response:
     if isinstance(error, Transient):
         after = error.retry_after.total_seconds() if error.retry_after else 1
         headers["retry-after"] = str(max(1, ceil(after)))
+    if isinstance(error, TooManyRequests):
+        headers |= error.headers
     return _reply(problem, headers)
 
 

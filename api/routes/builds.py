@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.collection_cache import require_served
 from api.deps import CollectionCacheDep, ServicesDep
 from api.http.auth import Manager, Reader
-from api.http.bodies import read_json
+from api.http.bodies import PROMPT_BODY_BYTES, read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, problems, replies
 from api.http.replies import JsonReply
@@ -67,7 +67,7 @@ async def begin(request: Request, name: CollectionName, tenant: Manager, service
 
     Queries see the live build alone. Questions of chunks whose text and prompt stay the same are not paid for again.
     """
-    change = await read_json(request, MigrationBody)
+    change = await read_json(request, MigrationBody, PROMPT_BODY_BYTES)
     live = await services.ledger.collections.get(tenant, name)
     options, embedding = migrated(live, change, services)
     build = await services.ledger.builds.begin(tenant, name, options=options, embedding_model=embedding)

@@ -13,7 +13,7 @@ from api.collection_cache import require_served
 from api.deps import CollectionCacheDep, ServicesDep
 from api.http import paging
 from api.http.auth import Manager, Reader
-from api.http.bodies import read_json
+from api.http.bodies import PROMPT_BODY_BYTES, read_json
 from api.http.openapi import json_body, problems, replies
 from api.http.replies import JsonReply
 from api.schemas.calibration import CalibrationView
@@ -75,7 +75,7 @@ async def put(
     `filterable` fields are added before the first document; those that are declared stay. The `embedding` is chosen
     before the first document too; where it is absent a collection keeps its own.
     """
-    change = await read_json(request, CollectionChange)
+    change = await read_json(request, CollectionChange, PROMPT_BODY_BYTES)
     require_sizes_fit(change, services.settings)
     chosen = _embedding(change, services)
     before = await services.ledger.collections.find(tenant, name)
@@ -87,6 +87,7 @@ async def put(
         embedding_model=chosen or services.settings.embedding_model or "",
         options=_options(change),
         replace_embedding=chosen is not None,
+        most=services.settings.limits_of(tenant).collections,
     )
     collection_cache.forget(tenant, name)
     (view,) = await _views(tenant, [collection], services)

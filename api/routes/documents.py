@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api import batch, intake
-from api.deps import CollectionCacheDep, ServicesDep
+from api.deps import CollectionCacheDep, QuotasDep, ServicesDep
 from api.http import bodies, paging
 from api.http.auth import Reader, Writer
 from api.http.lines import LineStream, read_lines
@@ -54,14 +54,18 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
     openapi_extra=json_or_form(DocumentBody),
 )
 async def submit(
-    request: Request, tenant: Writer, services: ServicesDep, collection_cache: CollectionCacheDep
+    request: Request,
+    tenant: Writer,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
+    quotas: QuotasDep,
 ) -> Response:
     """Hand in a document, as a form with a `file` or as JSON.
 
     202: the document is durable and will be worked on. Other content under the same `external_id` begins the next
     version; queries see the old version until the new one is whole. 200: the same content is there already.
     """
-    submission = await intake.receive(request, tenant, services, collection_cache)
+    submission = await intake.receive(request, tenant, services, collection_cache, quotas)
     document = submission.document
     reply = AcceptedDocument(
         document_id=document.id,
@@ -86,6 +90,7 @@ async def submit_batch(
     tenant: Writer,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
+    quotas: QuotasDep,
     collection: Annotated[CollectionName, Query()] = "default",
 ) -> Response:
     """Hand in many small documents of one collection, in the bulk lane: one JSON object a line.
@@ -96,7 +101,8 @@ async def submit_batch(
     if bodies.media_type(request) not in batch.MEDIA_TYPES:
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
     bodies.require_acceptable(request, batch.MOST_BYTES)
-    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), request.url.path)
+    await quotas.require_upload_room(tenant)
+    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), quotas, request.url.path)
     pieces = bodies.read_pieces(request, batch.MOST_BYTES)
     return LineStream(documents.receive(read_lines(pieces, services.settings.max_json_bytes)))
 

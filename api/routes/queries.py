@@ -92,13 +92,12 @@ async def query(
     body = await read_json(request, QueryBody)
     stopwatch = _Stopwatch()
     retrieval = await _retrieve(body, caller, services, collection_cache, query_log)
+    answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
     if body.stream:
-        events = _answer_events(body, retrieval, services.answerer_for(caller.tenant, retrieval.collection), stopwatch)
+        events = _answer_events(body, retrieval, answerer, stopwatch)
         return event_stream(end_with_error(events, request.url.path))
     with retrieval.trace.timed("answer"):
-        answer = await services.answerer_for(caller.tenant, retrieval.collection).answer(
-            body.question, _passages(retrieval.chunks)
-        )
+        answer = await answerer.answer(body.question, _passages(retrieval.chunks))
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
@@ -109,9 +108,10 @@ async def _retrieve(
     collection_cache: CollectionCache,
     query_log: QueryLogWriter,
 ) -> Retrieval:
-    top_k_max = services.settings.tuning.top_k_max
-    if body.top_k > top_k_max:
-        raise InvalidInput(f"top_k is at most {top_k_max} (FOREASK_TUNING__TOP_K_MAX).", field="top_k")
+    for field in ("top_k", "max_tokens"):
+        most = getattr(services.settings.tuning, f"{field}_max")
+        if getattr(body, field) > most:
+            raise InvalidInput(f"{field} is at most {most:,} (FOREASK_TUNING__{field.upper()}_MAX).", field=field)
     require_int64(body.filter)
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     parameters["required"] = caller.filter

@@ -12,10 +12,11 @@ from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
-from api.schemas.status import LimitView, StageView, StatusView, UnservedView, UsageView
+from api.schemas.status import BudgetView, LimitView, StageView, StatusView, UnservedView, UsageView
 from shared.domain.errors import Transient
 from shared.domain.estimates import KeptEstimate
 from shared.domain.records import DocumentState
+from shared.estimates.budgets import BudgetUse
 from shared.estimates.prices import price
 from shared.ledger.backlog import Waiting
 from shared.ledger.costs import CostSum
@@ -23,6 +24,11 @@ from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["status"])
+
+_USED_UP = (
+    "The budget of the day is used up: no questions are generated until midnight in UTC. Until then documents are found"
+    " by their texts."
+)
 
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
@@ -50,6 +56,7 @@ async def status(tenant: Reader, services: ServicesDep) -> Response:
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
             usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
             estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
+            budget=_budget(await services.budgets.of(tenant)),
             limits=await _limits(services, tenant),
         )
     )
@@ -74,6 +81,13 @@ def _usage(services: ApiServices, spent: CostSum) -> UsageView:
         calls=spent.calls,
         cost=price(services.settings, spent.kind, spent.usage, spent.model),
     )
+
+
+def _budget(use: BudgetUse | None) -> BudgetView | None:
+    if use is None:
+        return None
+    notice = _USED_UP if use.used_up else None
+    return BudgetView(**dataclasses.asdict(use), notice=notice)
 
 
 def _kept(kept: KeptEstimate) -> KeptEstimateView:

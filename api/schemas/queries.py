@@ -61,7 +61,11 @@ class RetrieveBody(BodyModel):
     top_k: int = Field(10, ge=1, description="distinct chunks; at most FOREASK_TUNING__TOP_K_MAX")
     min_score: float | None = Field(None, ge=-1, le=1, description="chunks with a lower score are left out")
     max_tokens: int = Field(
-        12_000, ge=1, le=1_000_000, description="of all texts together, counted by FOREASK_LLM_TOKENIZER or estimated"
+        12_000,
+        ge=1,
+        le=1_000_000,
+        description="of all texts together, counted by FOREASK_LLM_TOKENIZER or estimated; at most"
+        " FOREASK_TUNING__MAX_TOKENS_MAX",
     )
     filter: dict[str, Any] | None = Field(
         None,
@@ -99,6 +103,10 @@ class QueryBody(RetrieveBody):
     model_config = example(collection="handbook", question="How much leave do I get?", stream=False)
 
     stream: bool = Field(default=False, description="answer as server-sent events: retrieved, token, done, error")
+    links: bool = Field(
+        default=False,
+        description="let links and images be that a model writes; else images go and links are their text",
+    )
 
 
 class ChannelRankView(ReplyModel):
@@ -113,7 +121,7 @@ class RetrievedChunkView(ReplyModel):
         description="null: the chunk's text was nearest, or an edit has just replaced the question"
     )
     matched_question_source: QuestionOrigin | None = Field(
-        description="user: a question that was accepted from feedback"
+        description="given: it came with the document; user: it was accepted from feedback"
     )
     text: str
     document_id: str

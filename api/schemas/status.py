@@ -51,6 +51,16 @@ class UsageView(ReplyModel):
     )
 
 
+class BudgetView(ReplyModel):
+    """What the tenant may spend on a day in UTC, and has spent of it; null is no limit."""
+
+    tokens_per_day: int | None = Field(description="of the language model, for the ingest")
+    cost_per_day: float | None = Field(description="of the ingest")
+    tokens: int = Field(description="spent today")
+    cost: float = Field(description="spent today, without calls whose price is unknown")
+    notice: str | None = Field(description="what waits because the budget is used up; null while there is room")
+
+
 class StatusView(ReplyModel):
     model_config = example(
         documents={"searchable": 12, "ready": 240},
@@ -75,6 +85,7 @@ class StatusView(ReplyModel):
             }
         ],
         estimates=[],
+        budget={"tokens_per_day": 1000000, "cost_per_day": None, "tokens": 118550, "cost": 0.0242, "notice": None},
         limits=[
             {
                 "name": "llm requests",
@@ -98,4 +109,5 @@ class StatusView(ReplyModel):
     estimates: list[KeptEstimateView] = Field(
         description="of the last loads, at most a month old, and what was billed since each began"
     )
+    budget: BudgetView | None = Field(description="null: the tenant has none")
     limits: list[LimitView] | None

@@ -3,6 +3,7 @@
 ForeaskError
 ├── Transient     try again, not before `retry_after`
 │   ├── RateLimited          a provider said 429
+│   │   └── TenantLimited    the tenant's own limits leave no room
 │   ├── Unavailable          an engine or provider cannot be reached, or answered 5xx
 │   │   ├── TimedOut         it did not answer in time
 │   │   └── Misconfigured    it does not accept our key or has no such model, so every call fails
@@ -66,6 +67,10 @@ class RateLimited(Transient):
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message, retry_after=retry_after, burns_attempt=False)
+
+
+class TenantLimited(RateLimited):
+    """The tenant's own limits leave no room now, whatever the provider's would."""
 
 
 class Unavailable(Transient):

@@ -18,10 +18,12 @@ from shared.domain.records import Collection, CollectionOptions
 from shared.ledger import states, tallies
 from shared.ledger.database import Database
 
-# Write a collection, unless somebody has.
+# Write a collection, unless somebody has, or the tenant has as many as it may have.
 _MAKE = text(f"""
     INSERT INTO collections (id, tenant, name, build_state, options, embedding_model, index_name)
-    VALUES (:id, :tenant, :name, {states.MAKE_COLLECTION.target()}, '{{}}', :embedding_model, :index_name)
+    SELECT :id, :tenant, :name, {states.MAKE_COLLECTION.target()}, '{{}}', :embedding_model, :index_name
+    WHERE CAST(:most AS int) IS NULL
+          OR (SELECT count(*) FROM collections WHERE tenant = :tenant AND {states.is_live()}) < :most
     ON CONFLICT DO NOTHING
 """)
 
@@ -84,6 +86,7 @@ class Collections:
         embedding_model: str,
         options: CollectionOptions | None = None,
         replace_embedding: bool = False,
+        most: int | None = None,
     ) -> Collection:
         """Return the collection, made if there is none; `options` replace those of an older one.
 
@@ -95,11 +98,13 @@ class Collections:
             embedding_model: the name of the embedding that a new collection has.
             options: those to set; None leaves them.
             replace_embedding: an older collection without documents takes the embedding too.
+            most: how many collections the tenant may have; those that are made at the same moment may exceed it. None
+                is no limit.
 
         Raises:
             InvalidInput: a field cannot be declared, or there are too many.
             Conflict: a field is declared with another type, there are documents without it, or there are documents and
-                the embedding would change.
+                the embedding would change; or the tenant may have no more collections.
         """
         parameters = {
             "id": uuid4(),
@@ -107,13 +112,19 @@ class Collections:
             "name": name,
             "embedding_model": embedding_model,
             "index_name": self.index_name(embedding_model),
+            "most": most,
         }
         async with self._database.begin() as connection:
             row = await _found(connection, tenant, name)
             if row is None:
                 await connection.execute(_MAKE, parameters)
                 row = await _found(connection, tenant, name)
-                assert row is not None, "a collection is never deleted"
+                if row is None:
+                    raise Conflict(
+                        f"This tenant may have {most:,} collections: use one that is there, or ask the operator for"
+                        " more.",
+                        field="collection",
+                    )
             if replace_embedding and row["embedding_model"] != embedding_model:
                 row = await _set_embedding(connection, parameters | {"id": row["id"]})
             if options is not None:

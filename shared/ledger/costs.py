@@ -72,6 +72,27 @@ _SUMS = text("""
     ORDER BY l.name, s.kind DESC, s.model
 """)
 
+# Sum up what was spent today, by all tenants or by one.
+_TODAY = text("""
+    SELECT tenant, kind, model, sum(prompt_tokens)::bigint AS prompt_tokens,
+           sum(completion_tokens)::bigint AS completion_tokens
+    FROM (SELECT tenant, kind, model, day, prompt_tokens, completion_tokens FROM spent_changes
+          UNION ALL
+          SELECT tenant, kind, model, day, prompt_tokens, completion_tokens FROM spent_by_day) s
+    WHERE day = (now() AT TIME ZONE 'UTC')::date AND (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
+    GROUP BY tenant, kind, model
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class DayCost:
+    """What a tenant's calls of a kind to a model have cost today."""
+
+    tenant: str
+    kind: CostKind
+    model: str
+    usage: Usage
+
 
 @dataclass(frozen=True, slots=True)
 class CostSum:
@@ -95,6 +116,12 @@ class Costs:
         return [
             CostSum(s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls) for s in found
         ]
+
+    async def today(self, tenant: str | None = None) -> list[DayCost]:
+        """Return what has been spent since midnight in UTC, by all tenants or by one."""
+        async with self._database.begin() as connection:
+            found = (await connection.execute(_TODAY, {"tenant": tenant})).all()
+        return [DayCost(s.tenant, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens)) for s in found]
 
     async def fold(self) -> bool:
         """Add up some of what attempts have cost by day; return whether more may wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -248,6 +248,12 @@ _ROW_IDS = text(f"""
     WHERE public_id = ANY(CAST(:ids AS uuid[])) AND collection_id = :collection AND {states.exists()}
 """)
 
+# Count the documents of a collection that have these external ids.
+_COUNT_OF_NAMES = text(f"""
+    SELECT count(*) FROM documents d
+    WHERE d.collection_id = :collection AND {states.exists("d")} AND d.external_id = ANY(CAST(:names AS text[]))
+""")
+
 # Say how many documents of a tenant's live builds are in each state.
 _COUNTS = text(f"""
     SELECT state, sum(rows)::bigint FROM {tallies.of_tenant("documents")} t
@@ -477,6 +483,13 @@ class Documents:
         """Begin the next version of some documents of a collection that is being reindexed; return whether any was."""
         async with self._database.begin() as connection:
             return await _reindex_slice(connection, None)
+
+    async def count_of_names(self, collection: Collection, names: Iterable[str]) -> int:
+        """Return how many of these external ids documents of a collection have."""
+        async with self._database.begin() as connection:
+            parameters = {"collection": collection.id, "names": list(names)}
+            count: int = (await connection.execute(_COUNT_OF_NAMES, parameters)).scalar_one()
+        return count
 
     async def counts(self, tenant: str) -> dict[DocumentState, int]:
         """Return how many documents are in each state."""

@@ -348,6 +348,7 @@ spent_by_day = Table(
     Column("prompt_tokens", BigInteger, nullable=False),
     Column("completion_tokens", BigInteger, nullable=False),
     Column("calls", BigInteger, nullable=False),
+    Index("ix_spent_by_day_day", "day"),
 )
 
 # The estimate with which the last load of a collection began, and what had been billed for the collection by then.

@@ -6,7 +6,7 @@ claim, and may be applied twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -69,6 +69,7 @@ class Work:
         weights: how much of the free slots tenants get; 1 is an equal share, and the default.
         limits: how much tenants may call the language model; none holds more chunks than these let begin soon.
         other_limits: the limits of all other tenants.
+        used_up: the tenants whose budget is used up now: none of their chunks is claimed to generate.
         embeddings: the names of those that the worker serves; chunks of others are never claimed to be indexed.
     """
 
@@ -81,6 +82,7 @@ class Work:
         weights: Mapping[str, float] | None = None,
         limits: Mapping[str, Rates] | None = None,
         other_limits: Rates = NO_LIMITS,
+        used_up: Callable[[], Awaitable[Collection[str]]] | None = None,
         embeddings: Sequence[str] = (),
     ) -> None:
         self._database = database
@@ -88,6 +90,7 @@ class Work:
         self._weights = weights or {}
         self._limits = limits or {}
         self._other_limits = other_limits
+        self._used_up = used_up
         self._embeddings = list(embeddings)
         self.lease = lease
 
@@ -162,7 +165,8 @@ class Work:
         Raises:
             Collided: other workers leased the same content meanwhile, time after time.
         """
-        parameters = self._claim(limit, suspects=suspects) | self._most_chunks(suspects=suspects)
+        used_up = await self._used_up() if self._used_up is not None and not suspects else ()
+        parameters = self._claim(limit, suspects=suspects) | self._most_chunks(used_up, suspects=suspects)
         await self._database.settlements_first()
         try:
             async with self._database.begin() as connection:
@@ -413,13 +417,15 @@ class Work:
             "most_of_others": None,
         }
 
-    def _most_chunks(self, *, suspects: bool) -> dict[str, Any]:
-        """Return the bounds on the chunks to generate that tenants may hold, in the order of the claim's tenants."""
+    def _most_chunks(self, used_up: Collection[str], *, suspects: bool) -> dict[str, Any]:
+        """Return the tenants of a claim to generate, and the bounds on the chunks that they may hold."""
         if suspects:
             return {}
-        tenants = sorted({*self._weights, *self._limits})
+        tenants = sorted({*self._weights, *self._limits, *used_up})
         return {
-            "most": [self._most(tenant) for tenant in tenants],
+            "tenants": tenants,
+            "weights": [self._weights.get(tenant, 1) for tenant in tenants],
+            "most": [0 if tenant in used_up else self._most(tenant) for tenant in tenants],
             "most_of_others": self._other_limits.calls_at_once,
         }
 

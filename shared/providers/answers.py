@@ -25,10 +25,15 @@ _QUOTA_PAUSE = timedelta(minutes=5)
 _AWAY_PAUSE = timedelta(seconds=5)
 _MISCONFIGURED_PAUSE = timedelta(seconds=30)
 _TRANSIENT_STATUSES = {408, 409, 425}
+NO_KEY = "none"  # what the SDK is given where no key is set
 _WORDS = 300  # characters for the log
 
 _IN_THE_LOG = "the log has its words at provider.answered"
 _KEY = "it does not accept the API key, or not for this model: check both"
+_NO_KEY_SET = (
+    "it wants an API key, and none is set for its address: set FOREASK_{component}_API_KEY; the key of another address"
+    " is not sent"
+)
 _NO_MODEL = "it has no such model: check the model's name and the base URL"
 _NO_QUOTA = "its quota is used up: raise it, and the work goes on by itself"
 _SLOWER = "it asks for fewer requests"
@@ -74,7 +79,7 @@ def provider_errors(component: str, api_key: str) -> Iterator[None]:
         yield
     except openai.APIStatusError as error:
         _log_words(error, component, api_key, status=error.status_code, provider_request_id=error.request_id)
-        raise _from_status(error, component) from error
+        raise _from_status(error, component, has_key=api_key != NO_KEY) from error
     except openai.APITimeoutError as error:
         raise TimedOut(
             f"the {component} provider did not answer in time", component=component, answered=True
@@ -98,12 +103,13 @@ def _log_words(error: openai.APIError, component: str, api_key: str, **fields: o
     )
 
 
-def _from_status(error: openai.APIStatusError, component: str) -> ForeaskError:
+def _from_status(error: openai.APIStatusError, component: str, *, has_key: bool = True) -> ForeaskError:
     status = error.status_code
     code = next((code for code in (error.code, error.type) if code in _OF_CODE), None)
     meaning = _OF_CODE[code] if code else _OF_STATUS.get(status, _FAILED if status >= 500 else _NOT_TAKEN)  # noqa: PLR2004
     named = f" ({code})" if code else ""
-    message = f"the {component} provider answered {status}{named}: {meaning}; {_IN_THE_LOG}"
+    said = meaning if has_key or meaning != _KEY else _NO_KEY_SET.format(component=component.upper())
+    message = f"the {component} provider answered {status}{named}: {said}; {_IN_THE_LOG}"
     wait = retry_after(error.response.headers)
     if status == 429 or meaning == _NO_QUOTA:  # noqa: PLR2004
         return RateLimited(message, retry_after=wait or (_QUOTA_PAUSE if meaning == _NO_QUOTA else None))

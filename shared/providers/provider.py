@@ -10,7 +10,7 @@ import orjson
 
 from shared.domain.errors import Unavailable
 from shared.process.metrics import CALL_SECONDS, TOKENS, timed
-from shared.providers.answers import provider_errors
+from shared.providers.answers import NO_KEY, provider_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Provider:
         self.component = component
         self._client = openai.AsyncOpenAI(
             base_url=base_url,
-            api_key=api_key.get_secret_value() if api_key else "none",
+            api_key=api_key.get_secret_value() if api_key else NO_KEY,
             timeout=timeout.total_seconds(),
             max_retries=0,
             http_client=openai.DefaultAioHttpClient(),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.records import Collection
+from shared.estimates.budgets import Budgets
 from shared.estimates.estimator import Estimator
 from shared.ledger import Ledger
 from shared.ledger.database import Database
@@ -56,7 +58,8 @@ class ApiServices:
     """What the routes use.
 
     Args:
-        answerer_for: the answerer for a tenant, on whose account it calls the language model, and for a collection.
+        answerer_for: the answerer for a tenant, on whose account it calls the language model, and for a collection;
+            and whether links that the model writes stay.
     """
 
     settings: Settings
@@ -65,11 +68,13 @@ class ApiServices:
     uploads: Uploads
     index: Index
     wakeups: Wakeups
+    tenant_use: TenantUse
     limiters: Limiters
+    budgets: Budgets
     estimator: Estimator
     retriever: Retriever
     calibrator: Calibrator
-    answerer_for: Callable[[str, Collection | None], Answerer]
+    answerer_for: Callable[[str, Collection | None, bool], Answerer]
 
     @property
     def embeddings(self) -> Mapping[str, Embedding]:
@@ -88,7 +93,9 @@ def assemble(parts: Parts) -> ApiServices:
         uploads=parts.uploads,
         index=parts.index,
         wakeups=parts.wakeups,
+        tenant_use=parts.tenant_use,
         limiters=limiters,
+        budgets=parts.budgets,
         estimator=estimator,
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),

@@ -7,7 +7,7 @@ from datetime import timedelta
 from shared.domain.rates import Rates
 from shared.providers.limiter.limiter import ProviderLimits
 from shared.providers.limiter.script import provider_id
-from shared.settings import Embedding, Settings
+from shared.settings import Embedding, Settings, TenantLimits
 
 _PROBE_TIMEOUT = timedelta(seconds=30)  # a server that must load its model first takes a while
 
@@ -21,6 +21,7 @@ def llm_limits(settings: Settings, model: str) -> ProviderLimits:
         tenants=limits_of_tenants(settings),
         in_flight=settings.llm_max_in_flight,
         probe_timeout=min(settings.llm_timeout, _PROBE_TIMEOUT),
+        query_share=settings.query_share,
     )
 
 
@@ -31,14 +32,19 @@ def embedding_limits(settings: Settings, embedding: Embedding) -> ProviderLimits
         rates=Rates(embedding.requests_per_minute, embedding.tokens_per_minute),
         in_flight=settings.tuning.embedding_max_in_flight,
         probe_timeout=min(embedding.timeout, _PROBE_TIMEOUT),
+        query_share=settings.query_share,
     )
 
 
 def limits_of_a_tenant(settings: Settings) -> Rates:
     """What each tenant may ask of the language model, unless it has limits of its own."""
-    return Rates(settings.tenant_requests_per_minute, settings.tenant_tokens_per_minute)
+    return _rates(settings.limits_of_others)
 
 
 def limits_of_tenants(settings: Settings) -> dict[str, Rates]:
     """The tenants that have limits of their own."""
-    return {limit.tenant: Rates(limit.requests, limit.tokens) for limit in settings.tenant_limits}
+    return {tenant: _rates(settings.limits_of(tenant)) for tenant in settings.tenants_with_limits}
+
+
+def _rates(limits: TenantLimits) -> Rates:
+    return Rates(limits.llm_requests_per_minute, limits.llm_tokens_per_minute)

@@ -9,9 +9,11 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.places import IndexNames
 from shared.domain.retry import RetryPolicy
+from shared.estimates.budgets import Budgets
 from shared.ledger import (
     Audit,
     Backlogs,
@@ -92,7 +94,7 @@ class Parts:
             query_log=QueryLog(database),
             feedback=Feedback(database),
             calibrations=Calibrations(database),
-            costs=Costs(database),
+            costs=self._costs,
             estimates=Estimates(database),
             tallies=Tallies(database),
             keys=Keys(database),
@@ -114,6 +116,12 @@ class Parts:
         wakeups = Wakeups(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
         self.stack.push_async_callback(wakeups.aclose)
         return wakeups
+
+    @cached_property
+    def tenant_use(self) -> TenantUse:
+        use = TenantUse(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+        self.stack.push_async_callback(use.aclose)
+        return use
 
     @cached_property
     def uploads(self) -> Uploads:
@@ -188,6 +196,14 @@ class Parts:
         }
 
     @cached_property
+    def budgets(self) -> Budgets:
+        return Budgets(self.settings, self._costs)
+
+    @cached_property
+    def _costs(self) -> Costs:
+        return Costs(self.database)
+
+    @cached_property
     def _work(self) -> Work:
         settings = self.settings
         return Work(
@@ -197,5 +213,6 @@ class Parts:
             weights=settings.tenant_weights,
             limits=limits_of_tenants(settings),
             other_limits=limits_of_a_tenant(settings),
+            used_up=self.budgets.used_up,
             embeddings=list(self.embeddings),
         )

@@ -36,8 +36,11 @@ def calibrator_of(parts: Parts) -> Calibrator:
     )
 
 
-def answerer_of(parts: Parts) -> Callable[[str, Collection | None], Answerer]:
-    """The answerer for a tenant, who pays for the language model, and a collection, whose embedding finds quotes."""
+def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answerer]:
+    """The answerer for a tenant, who pays for the language model, and a collection, whose embedding finds quotes.
+
+    The third argument says whether links that the model writes stay.
+    """
     default = "extractive" if parts.chat.name == EMBEDDED_LLM else "generative"
     if (parts.settings.answering or default) == "extractive":
         embedders = query_embedders(parts)
@@ -46,8 +49,8 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None], Answerer]:
             for name, embedding in parts.embeddings.items()
         }
         of_none = next(iter(extractive.values()))
-        return lambda _, collection: extractive[collection.embedding_model] if collection else of_none
-    return lambda tenant, _: GenerativeAnswerer(_chat_of_a_query(parts, tenant))
+        return lambda _, collection, _links: extractive[collection.embedding_model] if collection else of_none
+    return lambda tenant, _, links: GenerativeAnswerer(_chat_of_a_query(parts, tenant), links=links)
 
 
 def query_embedders(parts: Parts) -> Embedders:

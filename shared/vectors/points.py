@@ -80,6 +80,7 @@ def points_of(
     accepted: Sequence[tuple[AcceptedQuestion, Vectors]] = (),
     *,
     prepended: bool = False,
+    given: bool = False,
 ) -> list[Point]:
     """The points of a chunk, of its questions and of the users' questions that it accepted.
 
@@ -90,6 +91,7 @@ def points_of(
         questions: the questions that passed, each with its vector, in the order that their ids count.
         accepted: users' questions, each with its vector.
         prepended: whether the text's vector is that of the text with its questions in front.
+        given: whether `questions` came with the document.
     """
     common: dict[str, Any] = {
         "tenant": context.place.tenant,
@@ -108,10 +110,11 @@ def points_of(
     if prepended:
         payload[PREPENDED] = True
     of_questions = common | {"group": group(context.place, "q")}
+    source = {"source": "given"} if given else {}
     points = [Point(chunk_point_id(chunk, version), _chunk_vectors(content, text_vector), payload)]
     for ordinal, (text, vector) in enumerate(questions):
         identity = question_point_id(chunk, version, ordinal)
-        points.append(Point(identity, {"dense": vector}, of_questions | {"question": text}))
+        points.append(Point(identity, {"dense": vector}, of_questions | {"question": text} | source))
     for question, vector in accepted:
         payload = of_questions | {"question": question.question, "source": "user"}
         points.append(Point(accepted_point_id(question.id, version), {"dense": vector}, payload))

@@ -88,7 +88,7 @@ async def test_a_query_finds_what_payloads_would_say(services, collection, fusio
 async def test_the_corpus_has_every_kind_of_question(services, collection):
     found = [(await services.retriever.retrieve(collection, Query(question))).chunks for question in ASKED]
 
-    assert {c.matched_question_source for chunks in found for c in chunks} == {"user", "generated", None}
+    assert {c.matched_question_source for chunks in found for c in chunks} == {"user", "generated", "given", None}
     assert {c.version for chunks in found for c in chunks} == {1, 2}
 
 

@@ -16,12 +16,12 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.domain.errors import Misconfigured, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.domain.errors import Misconfigured, RateLimited, Refused, Stopping, TenantLimited, TimedOut, Unavailable
 from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
 from shared.providers.limiter.limiter import QUERY, Limiter, ProviderLimits
-from shared.providers.limiter.script import Timing
+from shared.providers.limiter.script import Grant, LimiterScript, SlotRequest, Terms, Timing, Wait
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
 # The pool waits a tenth or a fifth as long as by default, where a test waits with it.
@@ -357,6 +357,77 @@ async def test_one_call_of_a_tenant_does_not_wait_for_a_thousand_of_another(pool
     assert sum(task.done() for task in many) < 200
     limiter.stop()
     await asyncio.gather(*many, return_exceptions=True)
+
+
+def asked(count: int, *, is_query: bool = False) -> list[SlotRequest]:
+    return [SlotRequest(uuid4().hex, "acme", 10, 10, is_query) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("rates", "granted"),
+    [(Rates(requests=2400), 36), (Rates(requests=100_000, tokens=120_000), 46), (Rates(), 3)],
+    ids=["requests", "tokens", "in flight"],
+)
+async def test_ingest_leaves_a_share_to_queries(redis_url, rates, granted):
+    async with Redis.from_url(redis_url) as redis:
+        script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
+        await script([], [], [], {})
+        await asyncio.sleep(1.1 if rates.declared else 0)  # a new bucket is empty
+        *ingest, query = (await script([*asked(60), *asked(1, is_query=True)], [], [], {})).answers
+
+    assert sum(isinstance(answer, Grant) for answer in ingest) == pytest.approx(granted, abs=2 * (granted > 3))
+    assert (type(ingest[-1]), type(query)) == (Wait, Grant)
+
+
+@pytest.mark.parametrize("tenants", [{}, {"acme": Rates(requests=60).buckets()}], ids=["provider", "tenant"])
+async def test_while_a_query_waits_no_ingest_begins(redis_url, tenants):
+    rates = Rates() if tenants else Rates(requests=60)  # a bucket of one: there is no share to leave
+    async with Redis.from_url(redis_url) as redis:
+        script = LimiterScript(redis, Terms(uuid4().hex, rates.buckets(), 4, 30, query_share=0.1))
+        waits = (await script(asked(1, is_query=True), [], [], tenants)).answers
+        await asyncio.sleep(1.1)
+        answers = [
+            (await script(asked(1, is_query=is_query), [], [], tenants)).answers[0] for is_query in (False, True)
+        ]
+
+    assert [type(answer) for answer in [*waits, *answers]] == [Wait, Wait, Grant]
+
+
+async def test_a_query_goes_before_ingest_of_its_own_process(pool):
+    limiter = await pool.process(in_flight=4, query_share=0.1)
+    load = asyncio.create_task(keep_calling(pool, limiter, 0.8, callers=50, seconds=3600))
+    await asyncio.sleep(0.3)
+    async with asyncio.timeout(0.3):
+        await pool.call(limiter, patience=QUERY)
+    arrived = len(pool.arrivals)
+    await load
+
+    assert arrived == 4  # three of the ingest
+
+
+async def test_no_window_holds_more_than_the_limit_with_queries_beside_ingest(pool):
+    rates = Rates(requests=150, window=SHORT)
+    processes = [await pool.process(rates, query_share=0.1) for _ in range(3)]
+    patience = ({}, {}, {"patience": QUERY})
+
+    await asyncio.gather(
+        *(
+            keep_calling(pool, process, 1.8, callers=20, **more)
+            for process, more in zip(processes, patience, strict=True)
+        )
+    )
+
+    assert pool.fullest(SHORT.seconds) <= 150
+
+
+async def test_a_query_is_told_when_its_tenants_own_limit_holds_it_back(pool):
+    limiter = await pool.process(tenants={"acme": Rates(requests=1)})
+    short = replace(QUERY, at_most=timedelta(seconds=0.3))
+    with pytest.raises(TenantLimited) as caught:
+        await pool.call(limiter, patience=short)
+
+    assert caught.value.retry_after > timedelta(seconds=30)
+    await pool.call(limiter, tenant="other", patience=short)
 
 
 async def test_who_waits_when_the_process_stops_is_told_at_once_and_burns_nothing(pool):

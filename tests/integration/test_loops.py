@@ -15,6 +15,7 @@ from shared.providers.embedding import Embedders
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.query import CHANNELS
+from shared.settings import TenantLimits
 from tests.api import serving, work
 from tests.integration.test_ledger import index_texts, paid, parsed
 from tests.loopwatch import watched_loop
@@ -245,10 +246,10 @@ async def test_it_is_said_when_more_change_than_are_told(services, library, sett
     assert b'{"documents":{"queued":2},"more":true}' in pieces
 
 
-async def test_one_listener_too_many_is_asked_to_come_back(services, settings, monkeypatch):
-    monkeypatch.setattr("api.progress_feeds._MOST_LISTENERS", 1)
+async def test_one_listener_too_many_is_asked_to_come_back(services, settings):
+    one = settings.model_copy(update={"tenant_limits": {"*": TenantLimits(listeners=1)}})
 
-    async with serving(settings, services) as client, client.stream("GET", "/v1/events") as stream:
+    async with serving(one, services) as client, client.stream("GET", "/v1/events") as stream:
         await anext(stream.aiter_lines())
         refused = await client.get("/v1/events")
 

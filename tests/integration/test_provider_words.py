@@ -61,6 +61,15 @@ async def test_an_error_has_our_sentence_and_the_log_the_words(connection, provi
     assert answered["words"] == f"Incorrect key *** or *** {OF_ACME}"
 
 
+async def test_who_sends_no_key_is_told_which_setting_lacks(provider):
+    provider.script(status=401)
+    keyless = Provider(component="embedding", base_url=provider.url, api_key=None, timeout=timedelta(seconds=5))
+
+    with pytest.raises(Misconfigured, match="set FOREASK_EMBEDDING_API_KEY; the key of another address is not sent"):
+        await keyless.post("/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "?"}]})
+    await keyless.aclose()
+
+
 def test_a_stream_that_breaks_off_tells_no_words():
     with capture_logs() as logs, pytest.raises(Unavailable) as caught, provider_errors("llm", KEY):
         raise openai.APIError(WORDS, Request("POST", "http://llm"), body={"message": WORDS, "code": "acme-code"})

@@ -99,6 +99,17 @@ async def test_passages_stand_numbered_before_the_question_and_cannot_be_closed(
     assert prompt.endswith("\n\nQuestion: When does it end?")
 
 
+async def test_links_that_a_model_writes_are_text_unless_they_are_wanted():
+    pieces = ("It ends [in ", "time](https://evil", ".example/?q=x) \u3010", "1\u3011(https://evil.example).")
+    pieces = (*pieces, "![x](https://e.example)")
+    written = "It ends [in time](https://evil.example/?q=x) [1](https://evil.example).![x](https://e.example)"
+
+    for links, shown in ((False, "It ends in time [1]."), (True, written)):
+        answerer = GenerativeAnswerer(PiecesModel(*pieces), links=links)
+        for answer in (await streamed(answerer, "When?", PASSAGES), await answerer.answer("When?", PASSAGES)):
+            assert (answer.text, answer.cited) == (shown, (1,))
+
+
 async def test_no_answer_at_all_is_a_bad_reply():
     with pytest.raises(BadReply):
         await GenerativeAnswerer(PiecesModel("  \n")).answer("When?", PASSAGES)

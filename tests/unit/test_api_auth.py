@@ -8,6 +8,7 @@ from starlette.requests import Request
 from api.app import create
 from api.http.auth import TENANT_WITHOUT_KEYS, Needs
 from api.known_keys import KnownKeys
+from api.quotas import Quotas
 from shared.domain.errors import InvalidInput, Unauthorized
 from shared.domain.keys import Scope
 from shared.settings import Settings
@@ -19,7 +20,9 @@ tenant_of = Needs(Scope.READ)
 
 def request_with(settings, **headers):
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
-    app = SimpleNamespace(state=SimpleNamespace(settings=settings, known_keys=KnownKeys(EmptyLedger())))
+    quotas = Quotas(settings, use=None, documents=None)  # nothing is counted of a tenant without limits
+    state = SimpleNamespace(settings=settings, known_keys=KnownKeys(EmptyLedger()), quotas=quotas)
+    app = SimpleNamespace(state=state)
     return Request({"type": "http", "headers": raw, "app": app, "path": "/v1/status", "server": ("127.0.0.1", 80)})
 
 

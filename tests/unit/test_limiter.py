@@ -9,11 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from shared.domain.errors import BadReply, Misconfigured, RateLimited, Refused, Stopping, TimedOut, Unavailable
+from shared.domain.errors import (
+    BadReply,
+    InvalidInput,
+    Misconfigured,
+    RateLimited,
+    Refused,
+    Stopping,
+    TimedOut,
+    Unavailable,
+)
 from shared.domain.rates import UNLIMITED, Rates
 from shared.providers.limiter.limiter import outcome_of
 from shared.providers.limiter.script import CallOutcome, LimiterScript, Terms, provider_id
-from shared.settings import Settings, TenantLimit
+from shared.services.limits import limits_of_a_tenant, limits_of_tenants
+from shared.settings import Settings, load
 
 
 @given(st.integers(1, 1_000_000))
@@ -92,29 +102,31 @@ async def test_all_keys_of_a_provider_are_in_one_slot():
 
 
 def test_tenants_limits_are_read_and_written(monkeypatch):
-    monkeypatch.setenv("FOREASK_TENANT_LIMITS", "acme=600/100000, beta=60/,gamma=/500")
-
-    settings = Settings(_env_file=None)
-
-    assert settings.tenant_limits == (
-        TenantLimit("acme", 600, 100_000),
-        TenantLimit("beta", 60, None),
-        TenantLimit("gamma", None, 500),
+    monkeypatch.setenv(
+        "FOREASK_TENANT_LIMITS",
+        '{"*": {"documents": 5, "llm_requests_per_minute": 60},'
+        ' "acme": {"llm_tokens_per_minute": 500, "documents": null}}',
     )
-    assert settings.model_dump(mode="json")["tenant_limits"] == "acme=600/100000,beta=60/,gamma=/500"
+    first = Settings(_env_file=None)
+    monkeypatch.setenv("FOREASK_TENANT_LIMITS", first.environment()["FOREASK_TENANT_LIMITS"])
+
+    for settings in (first, Settings(_env_file=None)):
+        assert limits_of_tenants(settings) == {"acme": Rates(60, 500)}
+        assert limits_of_a_tenant(settings) == Rates(60, None)
+        assert [settings.limits_of(tenant).documents for tenant in ("acme", "beta")] == [None, 5]
 
 
 @pytest.mark.parametrize(
-    "value", ["acme", "acme=1", "acme=0/", "acme=-1/2", "ACME=1/1", "=1/1", "a=1/1,a=2/2", "a=1/x"]
+    "value", ["acme", "[]", '{"ACME": {}}', '{"": {}}', '{"a": {"documents": 0}}', '{"a": {"document": 1}}', '{"a": 1}']
 )
 def test_tenants_limits_that_cannot_be_used_are_refused_with_a_sentence(monkeypatch, value):
     monkeypatch.setenv("FOREASK_TENANT_LIMITS", value)
 
-    with pytest.raises(ValidationError, match="FOREASK_TENANT_LIMITS"):
-        Settings(_env_file=None)
+    with pytest.raises(InvalidInput, match="FOREASK_TENANT_LIMITS"):
+        load(_env_file=None)
 
 
-@pytest.mark.parametrize("name", ["LLM_REQUESTS", "EMBEDDING_TOKENS", "TENANT_REQUESTS"])
+@pytest.mark.parametrize("name", ["LLM_REQUESTS", "EMBEDDING_TOKENS"])
 def test_a_limit_is_more_than_nothing(monkeypatch, name):
     monkeypatch.setenv(f"FOREASK_{name}_PER_MINUTE", "0")
 

@@ -290,6 +290,26 @@ def test_a_key_goes_to_its_own_server_alone(monkeypatch, tmp_path):
     assert keys == {"small": "theirs", "large": "theirs", "e5": None, "own": "mine"}
 
 
+@pytest.mark.parametrize(
+    ("llm", "embedding", "key"),
+    [
+        ("https://api.openai.com/v1", "https://api.openai.com:443/other", "theirs"),
+        ("https://api.openai.com/v1", "http://api.openai.com/v1", None),
+        ("https://api.openai.com/v1", "https://tei.example/v1", None),
+        ("http://vllm:8000/v1", "http://vllm:8001/v1", None),
+    ],
+)
+def test_the_language_models_key_goes_to_its_own_origin_alone(monkeypatch, tmp_path, llm, embedding, key):
+    monkeypatch.chdir(tmp_path)
+    values = {"LLM_BASE_URL": llm, "LLM_API_KEY": "theirs", "EMBEDDING_BASE_URL": embedding, "EMBEDDING_MODEL": "e"}
+    for name, value in values.items():
+        monkeypatch.setenv(f"FOREASK_{name}", value)
+
+    sent = load().served_embeddings()["e"].api_key
+
+    assert (sent and sent.get_secret_value()) == key
+
+
 def test_the_default_embedding_may_be_one_that_has_a_name(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FOREASK_EMBEDDING_MODEL", "e5")

@@ -132,7 +132,12 @@ def floor_for(model_name: str) -> float | None:
 
 
 def filter_by_similarity(
-    filtered: Sequence[FilteredQuestion], question_vectors: Vectors, chunk_vector: Vectors, floor: float | None
+    filtered: Sequence[FilteredQuestion],
+    question_vectors: Vectors,
+    chunk_vector: Vectors,
+    floor: float | None,
+    *,
+    keep_alike: bool = False,
 ) -> list[FilteredQuestion]:
     """Drop questions that are far from their chunk, and those that mean the same as an earlier one.
 
@@ -141,6 +146,7 @@ def filter_by_similarity(
         question_vectors: shape `(n, dimensions)`, unit length; row i belongs to `filtered[i]`.
         chunk_vector: shape `(dimensions,)`, unit length.
         floor: the lowest similarity to the chunk that passes; None lets all pass.
+        keep_alike: whether questions that mean the same may all pass.
 
     Returns:
         The same questions in order; those that were dropped before stay so.
@@ -154,7 +160,8 @@ def filter_by_similarity(
     for index, question in enumerate(filtered):
         reason = question.reason
         if question.passed:
-            reason = _distance(float(to_chunk[index]), floor) or _same_meaning(to_each_other[index, passed])
+            reason = _distance(float(to_chunk[index]), floor)
+            reason = reason or (None if keep_alike else _same_meaning(to_each_other[index, passed]))
         if reason is None:
             passed.append(index)
         judged.append(replace(question, passed=reason is None, reason=reason))

@@ -36,7 +36,7 @@ class TruncatedReply(MalformedReply):
 
 def request(content: ChunkContent, options: GenerationOptions) -> ChatRequest:
     count = options.count_for(content)
-    prompt = render(options.template or LIST_TEMPLATE, content, count=count, text=delimited(content.text))
+    prompt = render(options.template or LIST_TEMPLATE, content, count=count, text=delimited(content.text), fenced=True)
     return ChatRequest(
         messages=(Message("system", LIST_SYSTEM), Message("user", prompt)),
         schema=SCHEMA,

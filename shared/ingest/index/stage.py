@@ -240,7 +240,7 @@ async def _try_batch(
 ) -> Outcomes:
     sound, outcomes = _sound(indexer, batch)
     try:
-        filtered = [_filter(chunk) for chunk in sound]
+        filtered = [_filter(chunk, indexer.settings.tuning.given_per_chunk) for chunk in sound]
         vectors = await _embed(indexer, sound, filtered, costs)
         judged = [_judge(indexer, *parts) for parts in zip(sound, filtered, vectors, strict=True)]
         text_vectors = await _text_vectors(indexer, judged, costs)
@@ -283,11 +283,15 @@ def _require_space(indexer: Indexer, chunk: ChunkToIndex) -> None:
         )
 
 
-def _filter(chunk: ChunkToIndex) -> list[FilteredQuestion]:
+def _filter(chunk: ChunkToIndex, most_given: int) -> list[FilteredQuestion]:
     if chunk.text_only:
         return []
     if chunk.ready_made:
-        return [FilteredQuestion(question, passed=True) for question in chunk.questions]
+        too_many = f"more than the {most_given} ready-made questions that a chunk may have"
+        return [
+            FilteredQuestion(question, passed=place < most_given, reason=None if place < most_given else too_many)
+            for place, question in enumerate(chunk.questions)
+        ]
     return filter_by_text(chunk.questions, chunk.content)
 
 
@@ -352,8 +356,9 @@ def _judge(
         if isinstance(v, Permanent)
     ]
     judged = [question for question, _ in usable]
-    if usable and not isinstance(text, Permanent) and not chunk.ready_made:
-        judged = filter_by_similarity(judged, np.stack([v for _, v in usable]), text, indexer.floor)
+    if usable and not isinstance(text, Permanent):
+        vectors_of_usable = np.stack([v for _, v in usable])
+        judged = filter_by_similarity(judged, vectors_of_usable, text, indexer.floor, keep_alike=chunk.ready_made)
     with_vectors = [(q.text, v) for q, (_, v) in zip(judged, usable, strict=True) if q.passed]
     all_questions = [*judged, *refused, *(q for q in filtered if not q.passed)]
     return _FilteredChunk(chunk, text, all_questions, with_vectors, list(zip(chunk.accepted, of_users, strict=True)))
@@ -393,7 +398,15 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
     )
     accepted = [(question, vector) for question, vector in judged.accepted if not isinstance(vector, Permanent)]
     prepended = judged.prepends and text_vector is not judged.text
-    return points_of(chunk.content, context, text_vector, judged.passed, accepted, prepended=prepended)
+    return points_of(
+        chunk.content,
+        context,
+        text_vector,
+        judged.passed,
+        accepted,
+        prepended=prepended,
+        given=chunk.ready_made,
+    )
 
 
 def _indexed(judged: _FilteredChunk) -> IndexOutcome:

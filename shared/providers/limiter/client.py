@@ -54,10 +54,19 @@ class _Waiter:
 
 @dataclass(slots=True)
 class _Line:
-    """The calls of one tenant that wait, first come first."""
+    """The calls of one kind and tenant that wait, first come first.
 
+    Args:
+        is_query: whether they are queries, which go before ingest.
+        waiters: the calls.
+        not_before: the tenant's own limits hold them back until then.
+        own_wait: for how many seconds these did so when they were last asked; 0: they did not.
+    """
+
+    is_query: bool
     waiters: deque[_Waiter] = field(default_factory=deque)
     not_before: float = 0.0
+    own_wait: float = 0.0
 
 
 @dataclass(slots=True)
@@ -93,7 +102,7 @@ class LimiterClient:
         self._component = component
         self._state = BREAKER.labels(component, provider)
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
-        self._lines: OrderedDict[str, _Line] = OrderedDict()  # whose turn it is comes first
+        self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # whose turn it is comes first
         self._under_way: set[str] = set()
         self._ended: list[tuple[FinishedCall, asyncio.Future[LimiterReply | None] | None]] = []
         self._peeks: list[asyncio.Future[None]] = []
@@ -113,7 +122,14 @@ class LimiterClient:
     def waiting(self) -> int:
         return sum(len(line.waiters) for line in self._lines.values())
 
-    async def acquire(self, tenant: str, prompt_tokens: int, completion_tokens: int | None) -> Grant:
+    def own_wait_seconds(self, tenant: str, *, is_query: bool) -> float:
+        """For how long a tenant's own limits hold its calls back; 0: it is not they that do."""
+        line = self._lines.get((tenant, is_query))
+        return 0.0 if line is None else line.own_wait
+
+    async def acquire(
+        self, tenant: str, prompt_tokens: int, completion_tokens: int | None, *, is_query: bool = False
+    ) -> Grant:
         """Wait for a grant of one call.
 
         Raises:
@@ -124,10 +140,10 @@ class LimiterClient:
         if self._closed is not None:
             raise self._closed()
         now = time.monotonic()
-        request = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens)
+        request = SlotRequest(next(self._names), tenant, prompt_tokens, completion_tokens, is_query)
         waiter = _Waiter(request, asyncio.get_running_loop().create_future(), now)
-        self._lines.setdefault(tenant, _Line()).waiters.append(waiter)
-        self._hurry(max(now, self._not_before))
+        self._lines.setdefault((tenant, is_query), _Line(is_query)).waiters.append(waiter)
+        self._hurry(now if is_query else max(now, self._not_before))
         try:
             return await waiter.granted
         except asyncio.CancelledError:
@@ -223,16 +239,17 @@ class LimiterClient:
         return batch
 
     def _next_in_turn(self, now: float) -> Iterator[_Waiter]:
-        """Yield waiting calls, one of each tenant in turn, about as many as the script will grant."""
+        """Yield waiting calls, queries first, one of each tenant in turn, about as many as the script will grant."""
         lines = []
-        for tenant in list(self._lines):
-            line = self._lines[tenant]
+        for key in list(self._lines):
+            line = self._lines[key]
             while line.waiters and line.waiters[0].granted.done():
                 line.waiters.popleft()
             if not line.waiters:
-                del self._lines[tenant]
+                del self._lines[key]
             elif now >= line.not_before:
                 lines.append(line)
+        lines.sort(key=lambda line: not line.is_query)
         left = min(_AT_MOST, max(_AT_LEAST, 2 * self._granted_lately))
         depth = 0
         while left > 0 and (lines := [line for line in lines if len(line.waiters) > depth]):
@@ -276,7 +293,8 @@ class LimiterClient:
             log.warning("breaker.changed", component=self._component, state=reply.breaker.name.lower())
 
     def _answer(self, waiter: _Waiter, answer: ScriptAnswer, reply: LimiterReply, now: float) -> None:
-        tenant = waiter.request.tenant
+        key = (waiter.request.tenant, waiter.request.is_query)
+        line = self._lines.get(key)
         match answer:
             case Grant():
                 if waiter.granted.done():  # its caller has given up meanwhile
@@ -284,13 +302,14 @@ class LimiterClient:
                     return
                 self._under_way.add(answer.id)
                 waiter.granted.set_result(answer)
-                if tenant in self._lines:
-                    self._lines.move_to_end(tenant)
+                if line is not None:
+                    self._lines.move_to_end(key)
             case Blocked():
                 _raise(waiter, is_down(self._component, reply))
-            case Wait(tenant=True, seconds=seconds):
-                if tenant in self._lines:
-                    self._lines[tenant].not_before = now + _between(seconds)
+            case Wait(tenant=True, seconds=seconds) if line is not None:
+                line.not_before, line.own_wait = now + _between(seconds), seconds
+            case Wait() if line is not None:
+                line.own_wait = 0.0
 
     def _fail_waiters(self, reply: LimiterReply) -> None:
         for waiter in self._all_waiters():

@@ -18,6 +18,7 @@ local GUESSED_COOLDOWN_MOST = 60000  -- the longest cooldown where a 429 names n
 local PACED = 5000                  -- how long calls come back at an even pace after a cooldown
 local KEPT = 86400000               -- a state that nobody reads for a day is deleted
 local UNKNOWN_COMPLETION = 500      -- tokens, before there is an average and where a request sets no bound
+local QUERY_WAITS = 1500            -- a query that waits asks again within this time
 local SLOT = 10000                  -- what was used is counted in slots of ten seconds, of which there are seven
 
 local clock = redis.call('TIME')
@@ -83,7 +84,15 @@ for _, call in ipairs(input.renew) do redis.call('ZADD', flight, 'XX', now + inp
 local in_flight = redis.call('ZCARD', flight)
 s.limit = s.limit or input.in_flight
 s.cooldown = s.cooldown or 0
-local in_use = in_flight >= 0.8 * math.floor(s.limit)
+
+-- Slots in flight. Ingest leaves some to queries, where there are two or more.
+local function slots(is_query)
+  local all = math.max(1, math.floor(s.limit))
+  if is_query or input.query_share == 0 or all == 1 then return all end
+  return all - math.max(1, math.floor(input.query_share * all))
+end
+
+local in_use = in_flight >= 0.8 * slots(false)
 
 -- What ended -----------------------------------------------------------------------------------------------------
 
@@ -187,21 +196,36 @@ local function until_filled(values, name, bucket, wanted)
   return math.max(1, math.ceil(missing / bucket[1])) + math.max(0, values[name .. '_at'] - now)
 end
 
+-- What a bucket must hold for a call to begin. Ingest leaves a share of the bucket to queries: what it holds is used all
+-- the same, for it fills no further than to its capacity.
+local function needed(bucket, is_query)
+  if is_query then return 1 end
+  return math.min(bucket[2], 1 + input.query_share * bucket[2])
+end
+
 -- Tokens may go into debt by one call, so that a call larger than the bucket does not wait for ever.
-local function until_free(values, requests_bucket, tokens_bucket)
+local function until_free(values, requests_bucket, tokens_bucket, is_query)
+  if not is_query and now < (values.query_waits or 0) then return math.min(100, values.query_waits - now) end
   local wait = 0
-  if requests_bucket[2] > 0 then wait = until_filled(values, 'r', requests_bucket, 1) end
-  if tokens_bucket[2] > 0 then wait = math.max(wait, until_filled(values, 't', tokens_bucket, 1)) end
+  if requests_bucket[2] > 0 then wait = until_filled(values, 'r', requests_bucket, needed(requests_bucket, is_query)) end
+  if tokens_bucket[2] > 0 then
+    wait = math.max(wait, until_filled(values, 't', tokens_bucket, needed(tokens_bucket, is_query)))
+  end
   return wait
 end
 
-local function providers_wait()
+local function providers_wait(is_query)
   if now < s.cooldown then return s.cooldown - now end
   if requests[2] == 0 then
-    if in_flight >= math.max(1, math.floor(s.limit)) then return 100 end
+    if in_flight >= slots(is_query) then return 100 end
     if paced and s.p < 1 then return until_filled(s, 'p', pace, 1) end
   end
-  return until_free(s, requests, tokens)
+  return until_free(s, requests, tokens, is_query)
+end
+
+-- While a query waits no ingest begins, so that the next room is the query's: a small bucket has no share to leave.
+local function note(values, is_query, waits)
+  if is_query and input.query_share > 0 then values.query_waits = waits and now + QUERY_WAITS or nil end
 end
 
 local function take(values, reserved)
@@ -222,15 +246,19 @@ local function grant(asked)
   return reserved
 end
 
-local wait, probe, answers = 0, 0, {}
+local waits, probe, answers = { [true] = 0, [false] = 0 }, 0, {}
 local function answer(place, asked)
+  local is_query = asked[5] == 1
   if s.open and now < s.open then return -2 end
-  if wait > 0 then return -1 end -- in order: no call overtakes one that must wait
-  wait = providers_wait()
+  if waits[is_query] > 0 then return -1 end -- in order: no call overtakes one of its kind that must wait
+  local wait = providers_wait(is_query)
   if s.open and now < (s.probing or 0) then wait = math.max(wait, 250) end
+  waits[is_query] = wait
+  note(s, is_query, wait > 0)
   if wait > 0 then return -1 end
   local tenant = tenants[asked[2]]
-  local tenants_wait = tenant and until_free(tenant.values, tenant.requests, tenant.tokens) or 0
+  local tenants_wait = tenant and until_free(tenant.values, tenant.requests, tenant.tokens, is_query) or 0
+  if tenant then note(tenant.values, is_query, tenants_wait > 0) end
   if tenants_wait > 0 then return -10 - tenants_wait end
   if s.open then probe, s.probing = place, now + input.probe end
   return grant(asked)
@@ -247,6 +275,7 @@ if s.open then
   pause = math.max(s.open, s.probing or 0) - now
 end
 local limit = requests[2] == 0 and math.floor(s.limit) or 0
+local wait = waits[true] > 0 and waits[true] or waits[false]
 return {
   now, breaker, math.max(0, pause), math.max(0, s.cooldown - now), wait, in_flight, limit, probe, unpack(answers),
 }

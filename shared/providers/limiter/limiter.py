@@ -15,7 +15,16 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.domain.errors import ForeaskError, Misconfigured, RateLimited, Stopping, TimedOut, Transient, Unavailable
+from shared.domain.errors import (
+    ForeaskError,
+    Misconfigured,
+    RateLimited,
+    Stopping,
+    TenantLimited,
+    TimedOut,
+    Transient,
+    Unavailable,
+)
 from shared.domain.rates import Bucket, Rates
 from shared.process.metrics import LIMITER_SECONDS
 from shared.providers.limiter import usage
@@ -38,14 +47,18 @@ class Patience:
     Args:
         at_most: then it fails with `RateLimited`; None waits as long as it takes.
         broker: how long it waits for a broker that is away before it calls without leave; None never does.
+        is_query: somebody waits, so it goes before ingest.
     """
 
     at_most: timedelta | None = None
     broker: timedelta | None = None
+    is_query: bool = False
 
 
 INGEST = Patience()  # fails closed: work can wait, a limit is a promise
-QUERY = Patience(timedelta(seconds=5), timedelta(seconds=0.5))  # fails open: somebody waits, and it is one call
+QUERY = Patience(
+    timedelta(seconds=5), timedelta(seconds=0.5), is_query=True
+)  # fails open: somebody waits, and it is one call
 
 
 @dataclass(slots=True)
@@ -73,6 +86,7 @@ class ProviderLimits:
         in_flight: calls in flight to begin with, where no rate of requests is declared.
         probe_timeout: how long a provider that was away may take to answer the first call.
         timing: how long the pool waits.
+        query_share: the share of the limits that ingest leaves to queries.
     """
 
     component: str
@@ -83,6 +97,7 @@ class ProviderLimits:
     in_flight: int = 64
     probe_timeout: timedelta = timedelta(seconds=30)
     timing: Timing = field(default_factory=Timing)
+    query_share: float = 0.0
 
     def of(self, tenant: str) -> Rates:
         return self.tenants.get(tenant, self.tenant_rates)
@@ -119,6 +134,7 @@ class Limiter:
             limits.in_flight,
             limits.probe_timeout.total_seconds() + 5,
             limits.timing,
+            limits.query_share,
         )
         self._script = LimiterScript(redis, terms)
         self._client = LimiterClient(
@@ -142,7 +158,8 @@ class Limiter:
             patience: how long to wait for the grant.
 
         Raises:
-            RateLimited: the grant would come too late; burns no attempt.
+            RateLimited: the grant would come too late; burns no attempt. `TenantLimited` where the tenant's own limits
+                are why.
             Unavailable: the breaker is open, or the broker is away; burns no attempt.
             Stopping: the process is asked to end.
         """
@@ -211,7 +228,7 @@ class Limiter:
     async def _acquired(
         self, tenant: str, prompt_tokens: int, completion_tokens: int | None, patience: Patience
     ) -> Grant | None:
-        acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens)
+        acquiring = self._client.acquire(tenant, prompt_tokens, completion_tokens, is_query=patience.is_query)
         if patience.at_most is None:
             return await acquiring
         began = time.monotonic()
@@ -224,12 +241,18 @@ class Limiter:
                     return None
             await asyncio.wait([waiting], timeout=patience.at_most.total_seconds() - (time.monotonic() - began))
             if not waiting.done():
-                raise self._too_late()
+                raise self._too_late(tenant, is_query=patience.is_query)
             return await waiting
         finally:
             waiting.cancel()
 
-    def _too_late(self) -> RateLimited:
+    def _too_late(self, tenant: str, *, is_query: bool) -> RateLimited:
+        own = self._client.own_wait_seconds(tenant, is_query=is_query)
+        if own > 0:
+            return TenantLimited(
+                f"this tenant's own limits of the {self._limits.component} provider leave no room now",
+                retry_after=timedelta(seconds=max(1.0, own)),
+            )
         reply = self._client.reply
         wait = max(1.0, reply.wait_seconds if reply is not None else 0.0)
         return RateLimited(

@@ -39,12 +39,21 @@ class CallOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """A call that waits to begin; `completion_tokens` bounds its reply, None where the request sets no bound."""
+    """A call that waits to begin.
+
+    Args:
+        id: names the call.
+        tenant: whose it is.
+        prompt_tokens: an estimate.
+        completion_tokens: bounds its reply, None where the request sets no bound.
+        is_query: somebody waits for it, so it goes before ingest.
+    """
 
     id: str
     tenant: str
     prompt_tokens: int
     completion_tokens: int | None
+    is_query: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,7 @@ class Terms:
         in_flight: the limit of calls in flight to begin with, where no rate of requests is declared.
         probe_seconds: how long a probe may take.
         timing: how long the pool waits.
+        query_share: the share of the limits that ingest leaves to queries.
     """
 
     provider: str
@@ -154,6 +164,7 @@ class Terms:
     in_flight: int
     probe_seconds: float
     timing: Timing = field(default_factory=Timing)
+    query_share: float = 0.0
 
 
 class LimiterScript:
@@ -190,6 +201,7 @@ class LimiterScript:
             "lease": _milliseconds(self._terms.timing.lease),
             "open": _milliseconds(self._terms.timing.open),
             "cooldown": _milliseconds(self._terms.timing.cooldown),
+            "query_share": self._terms.query_share,
             "tenants": list(tenants.values()),
             "wanted": [
                 [
@@ -197,6 +209,7 @@ class LimiterScript:
                     names.get(w.tenant, 0),
                     w.prompt_tokens,
                     _UNREPORTED if w.completion_tokens is None else w.completion_tokens,
+                    int(w.is_query),
                 ]
                 for w in requests
             ],

@@ -10,13 +10,20 @@ from shared.providers.chat import ChatModel
 from shared.query.answer import prompts
 from shared.query.answer.answer import NOTHING_FOUND, Answer, Form, Passage, nothing_found
 from shared.query.answer.citations import CitationCleaner
+from shared.query.answer.links import LinkCleaner
 
 
 class GenerativeAnswerer:
-    """An `Answerer` that has a chat model write the answer."""
+    """An `Answerer` that has a chat model write the answer.
 
-    def __init__(self, model: ChatModel) -> None:
+    Args:
+        model: writes it.
+        links: whether links and images in it stay as the model wrote them.
+    """
+
+    def __init__(self, model: ChatModel, *, links: bool = False) -> None:
         self._model = model
+        self._links = links
 
     @property
     def form(self) -> Form:
@@ -33,8 +40,8 @@ class GenerativeAnswerer:
         if not passages:
             return nothing_found(self.form)
         completion = await self._model.complete(prompts.request(question, passages))
-        cleaner = _cleaner(passages)
-        text = cleaner.feed(completion.text) + cleaner.end()
+        cleaner, links = _cleaner(passages), self._link_cleaner()
+        text = links.feed(cleaner.feed(completion.text) + cleaner.end()) + links.end()
         return _answer(text, cleaner, completion.usage)
 
     async def stream(self, question: str, passages: Sequence[Passage]) -> AsyncIterator[str | Answer]:
@@ -43,17 +50,30 @@ class GenerativeAnswerer:
             yield NOTHING_FOUND
             yield nothing_found(self.form)
             return
-        cleaner, usage, pieces = _cleaner(passages), Usage(), []
+        cleaner, links, usage, pieces = _cleaner(passages), self._link_cleaner(), Usage(), []
         async for event in self._model.stream(prompts.request(question, passages)):
             if isinstance(event, Usage):
                 usage += event
-            elif piece := cleaner.feed(event):
+            elif piece := links.feed(cleaner.feed(event)):
                 pieces.append(piece)
                 yield piece
-        if piece := cleaner.end():
+        if piece := links.feed(cleaner.end()) + links.end():
             pieces.append(piece)
             yield piece
         yield _answer("".join(pieces), cleaner, usage)
+
+    def _link_cleaner(self) -> LinkCleaner | _Unchanged:
+        return _Unchanged() if self._links else LinkCleaner()
+
+
+class _Unchanged:
+    """Lets links stay."""
+
+    def feed(self, piece: str) -> str:
+        return piece
+
+    def end(self) -> str:
+        return ""
 
 
 def _cleaner(passages: Sequence[Passage]) -> CitationCleaner:

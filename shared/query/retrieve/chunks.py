@@ -78,4 +78,5 @@ def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, An
 
 
 def _source(question: Mapping[str, Any]) -> QuestionOrigin:
-    return "user" if question.get("source") == "user" else "generated"
+    source: QuestionOrigin = question.get("source", "generated")
+    return source

@@ -12,7 +12,7 @@ from shared.domain.records import Weights
 from shared.query.rewrite import RewriteOptions
 
 Channel = Literal["questions", "text", "bm25"]
-QuestionOrigin = Literal["generated", "user"]  # of a chunk's question
+QuestionOrigin = Literal["generated", "given", "user"]  # of a chunk's question
 FusionName = Literal["scores", "rrf", "max"]
 ReturnUnit = Literal["chunk", "section", "sentences"]
 ReturnOrder = Literal["score", "section"]

@@ -363,6 +363,7 @@ def _spent() -> None:
         sa.Column("calls", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant", "collection_id", "kind", "model", "day", name="pk_spent_by_day"),
     )
+    op.create_index("ix_spent_by_day_day", "spent_by_day", ["day"])
     write = """
     INSERT INTO spent_changes (tenant, collection_id, kind, model, prompt_tokens, completion_tokens, calls)
     SELECT tenant, collection_id, kind, model, sum(sign * prompt_tokens), sum(sign * completion_tokens),

@@ -1,0 +1,107 @@
+"""What a tenant may take of the API; the settings say how much, see FOREASK_TENANT_LIMITS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from api.http.problems import TooManyRequests
+from shared.broker.tenant_use import TenantUse, until_tomorrow
+from shared.domain.errors import Conflict, TooLarge
+from shared.domain.records import DocumentState, NewDocument
+from shared.ledger.documents import Documents
+from shared.settings import Settings
+
+_BURST_SECONDS = 2.0
+
+
+class Quotas:
+    """Counts what tenants take, and refuses what is too much.
+
+    Args:
+        settings: have the limits.
+        use: counts requests and bytes of all API processes.
+        documents: the ledger's.
+    """
+
+    def __init__(self, settings: Settings, use: TenantUse, documents: Documents) -> None:
+        self._settings = settings
+        self._use = use
+        self._documents = documents
+
+    async def take_request(self, tenant: str) -> dict[str, str]:
+        """Count a request, and return the headers that say how many are left; none where there is no limit.
+
+        Raises:
+            TooManyRequests: there are none left; it has the headers.
+        """
+        limits = self._settings.limits_of(tenant)
+        rate = limits.requests_per_second
+        if rate is None:
+            return {}
+        burst = limits.burst or max(1, ceil(rate * _BURST_SECONDS))
+        taken = await self._use.take_request(tenant, rate, burst)
+        if taken is None:
+            return {}
+        headers = {
+            "ratelimit-policy": f'"requests";q={burst};w={ceil(burst / rate)}',
+            "ratelimit": f'"requests";r={taken.left};t={ceil(taken.full.total_seconds())}',
+        }
+        if not taken.granted:
+            raise TooManyRequests(
+                f"This tenant may send {rate:g} requests a second, {burst} at once: send them more slowly.",
+                retry_after=taken.wait,
+                headers=headers,
+            )
+        return headers
+
+    async def require_upload_room(self, tenant: str) -> None:
+        """Refuse an upload before it is read, where the day's bytes are used up.
+
+        Raises:
+            TooManyRequests: they are.
+        """
+        await self._count_bytes(tenant, 1, counted=0)
+
+    async def require_room(self, new: Sequence[NewDocument]) -> None:
+        """Count the bytes of documents of one collection, and see that the tenant may have them.
+
+        Documents that come at the same moment may exceed the limit of documents together.
+
+        Raises:
+            TooManyRequests: the day's bytes are used up.
+            TooLarge: they are more than any day has.
+            Conflict: the tenant has as many documents as it may have, and some of these are new.
+        """
+        tenant, size = new[0].collection.tenant, sum(document.size_bytes for document in new)
+        await self._require_documents(tenant, new)
+        await self._count_bytes(tenant, size, counted=size)
+
+    async def _count_bytes(self, tenant: str, size: int, *, counted: int) -> None:
+        most = self._settings.limits_of(tenant).upload_bytes_per_day
+        if most is None:
+            return
+        if size > most:
+            raise TooLarge(f"This tenant may upload {most:,} bytes a day, and these are {size:,}.")
+        if not await self._use.add_upload(tenant, counted, most - (size - counted)):
+            raise TooManyRequests(
+                f"This tenant may upload {most:,} bytes a day, which leave no room for these: go on after midnight"
+                " in UTC.",
+                retry_after=until_tomorrow(),
+            )
+
+    async def _require_documents(self, tenant: str, new: Sequence[NewDocument]) -> None:
+        most = self._settings.limits_of(tenant).documents
+        if most is None:
+            return
+        counts = await self._documents.counts(tenant)
+        there = sum(count for state, count in counts.items() if state is not DocumentState.DELETING)
+        names = {document.external_id for document in new}
+        if there + len(names) <= most:
+            return
+        known = await self._documents.count_of_names(new[0].collection, names)
+        if there + len(names) - known > most:
+            raise Conflict(
+                f"This tenant may have {most:,} documents, and has {there:,}: delete some, or ask the operator for"
+                " more. Those that are there may still be changed."
+            )

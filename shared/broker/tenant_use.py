@@ -1,0 +1,114 @@
+"""What tenants take of the API: requests and uploaded bytes, counted in Valkey for all API processes together.
+
+It fails open: while the broker is away, or has lost its counts, requests pass uncounted.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+_TIMEOUT_SECONDS = 0.25  # each request of a limited tenant waits for it
+_AWAY_SECONDS = 1.0  # a broker that did not answer is left alone for so long
+_DAY = timedelta(days=1)
+
+# Take one request from a bucket, if it has one. Reply: whether it had, the requests left, and the milliseconds until it
+# has one again and until it is full.
+_TAKE = """#!lua flags=allow-oom
+local clock, rate, capacity = redis.call('TIME'), tonumber(ARGV[1]), tonumber(ARGV[2])
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+local was = redis.call('HMGET', KEYS[1], 'left', 'at')
+local left, at = tonumber(was[1] or capacity), tonumber(was[2] or now)
+left = math.min(capacity, left + math.max(0, now - at) * rate)
+local taken = left >= 1 and 1 or 0
+left = left - taken
+redis.call('HSET', KEYS[1], 'left', string.format('%.17g', left), 'at', now)
+redis.call('PEXPIRE', KEYS[1], math.ceil(capacity / rate) + 1000)
+return {taken, math.floor(left), math.max(0, math.ceil((1 - left) / rate)), math.ceil((capacity - left) / rate)}
+"""
+
+# Add to a sum that must stay within a limit. Reply: whether it did.
+_ADD = """#!lua flags=allow-oom
+local sum = tonumber(redis.call('GET', KEYS[1]) or 0) + tonumber(ARGV[1])
+if sum > tonumber(ARGV[2]) then return 0 end
+redis.call('SET', KEYS[1], string.format('%.0f', sum), 'EX', ARGV[3])
+return 1
+"""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A request that a bucket was asked for.
+
+    Args:
+        granted: whether the bucket had one.
+        left: how many it has after this.
+        wait: when it has one again.
+        full: when it is full again.
+    """
+
+    granted: bool
+    left: int
+    wait: timedelta
+    full: timedelta
+
+
+class TenantUse:
+    """The counts of all tenants; nothing is counted while the broker is away."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._redis = Redis.from_url(
+            redis_url,
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._take = self._redis.register_script(_TAKE)
+        self._add = self._redis.register_script(_ADD)
+        self._away_until = 0.0
+
+    async def take_request(self, tenant: str, per_second: float, burst: int) -> Taken | None:
+        """Take a request from a tenant's bucket of `burst`; None where the broker is away."""
+        reply = await self._run(self._take, f"foreask:use:{tenant}:requests", per_second / 1000, burst)
+        if reply is None:
+            return None
+        granted, left, wait, full = reply
+        return Taken(bool(granted), left, timedelta(milliseconds=wait), timedelta(milliseconds=full))
+
+    async def add_upload(self, tenant: str, size_bytes: int, most: int) -> bool:
+        """Count uploaded bytes, unless the tenant's day would have more than `most`; return whether it has room.
+
+        With 0 bytes nothing is counted. A broker that is away has room.
+        """
+        key = f"foreask:use:{tenant}:uploads:{datetime.now(UTC):%Y%m%d}"
+        has_room = await self._run(self._add, key, size_bytes, most, 2 * int(_DAY.total_seconds()))
+        return has_room is None or bool(has_room)
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+    async def _run(self, script: Any, key: str, *values: float) -> Any:
+        if time.monotonic() < self._away_until:
+            return None
+        try:
+            return await script(keys=[key], args=values)
+        except (RedisError, OSError) as error:
+            self._away_until = time.monotonic() + _AWAY_SECONDS
+            log.warning("tenant_use.uncounted", kind=type(error).__name__)
+            return None
+
+
+def until_tomorrow() -> timedelta:
+    """How long the day in UTC still lasts."""
+    now = datetime.now(UTC)
+    return now.replace(hour=0, minute=0, second=0, microsecond=0) + _DAY - now

@@ -1,0 +1,104 @@
+"""Links in answers: an answer that is shown as Markdown must load nothing and lead nowhere that a document chose."""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST_HELD = 2_000  # characters of a link; of a longer one the parts are kept apart
+# Between round brackets, with a mark that addresses have: a call in code such as `f[i](x)` is none.
+_TARGET = (
+    r"\((?=[^)]*[:/.#@?<])\s*(?:<[^<>\n]*>|[^\s()<>]*(?:\([^\s()]*\)[^\s()]*)*)"
+    r"(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)"
+)
+_IMAGE = re.compile(rf"!\[(?:[^\[\]]|\[[^\[\]]*\])*\](?:{_TARGET}|\[[^\[\]]*\])?")
+_NUMBER = r"\s*\d{1,3}\s*"
+_LINK = re.compile(rf"\[(?P<text>(?!{_NUMBER}\])[^\[\]]*)\]{_TARGET}")
+_CITED_LINK = re.compile(rf"(?P<cited>\[{_NUMBER}\]){_TARGET}")
+_AUTOLINK = re.compile(r"<(?=[A-Za-z][A-Za-z0-9+.-]{1,31}:)")
+_TAG = re.compile(
+    r"</?(?:a|area|audio|base|body|button|embed|form|frame|iframe|image|img|input|link|meta|object|picture|script|source"
+    r"|style|svg|track|video)\b[^<>]*>?",
+    re.IGNORECASE,
+)
+_OPEN_TAG = re.compile(r"<(?:/?[A-Za-z][^<>]*|/)?$")
+_APART = {"](": "] (", "]:": "] :", "![": "! ["}
+
+
+class LinkCleaner:
+    """Takes images out of a text that comes in pieces, and shows links by their text.
+
+    What is no complete link is kept from becoming one: a definition such as `[1]: https://…`, which would turn each
+    citation into a link, or a target that is longer than any link. An open bracket is held back until it closes.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._last = ""  # character that was shown
+
+    def feed(self, piece: str) -> str:
+        """Take a piece of text; return the part of it, and of the text held back, that can be shown."""
+        text = self._held + piece
+        held = _held_from(text)
+        if len(text) - held > _LONGEST_HELD:
+            held = len(text)
+        self._held = text[held:]
+        return self._shown(text[:held])
+
+    def end(self) -> str:
+        """Return the text that is still held back."""
+        rest, self._held = self._held, ""
+        return self._shown(rest)
+
+    def _shown(self, text: str) -> str:
+        shown = without_links(text)
+        if self._last + shown[:1] in _APART:
+            shown = " " + shown
+        self._last = shown[-1:] or self._last
+        return shown
+
+
+def without_links(text: str) -> str:
+    """The text without images, with links as their text."""
+    text = _LINK.sub(lambda link: link["text"], _CITED_LINK.sub(lambda link: link["cited"], _IMAGE.sub("", text)))
+    while (cleaned := _TAG.sub("", text)) != text:  # what stood around a tag may be one
+        text = cleaned
+    text = _AUTOLINK.sub("< ", text)
+    for together, apart in _APART.items():
+        text = text.replace(together, apart)
+    return text
+
+
+def _held_from(text: str) -> int:
+    """The offset of the part that may still become a link, an image or a tag; the end where there is none."""
+    start, depth, at = None, 0, 0
+    while at < len(text):
+        if text[at] == "[":
+            if start is None:
+                start = at - (text[at - 1 : at] == "!")
+            depth += 1
+        elif text[at] == "]" and depth:
+            depth -= 1
+            if depth == 0 and start is not None:
+                at = _after_target(text, at + 1)
+                if at == len(text):
+                    return start
+                if text[at] != "[":
+                    start = None
+                continue
+        at += 1
+    if start is not None:
+        return start
+    tag = _OPEN_TAG.search(text)
+    return tag.start() if tag else len(text) - text.endswith("!")
+
+
+def _after_target(text: str, at: int) -> int:
+    """The offset behind round brackets that open at an offset, if some do; the end where they do not close."""
+    if text[at : at + 1] != "(":
+        return at
+    depth = 0
+    for place in range(at, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place + 1
+    return len(text)

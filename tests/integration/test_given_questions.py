@@ -1,0 +1,37 @@
+"""Ready-made questions: so many for a chunk, each like its text, and marked as given where they match."""
+
+from dataclasses import replace
+
+from tests.api import work
+
+KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
+
+
+async def test_a_chunk_has_so_many_given_questions_and_says_what_became_of_the_others(client, services, library):
+    document = await library.add(KEEPER, questions=[f"Where does keeper {n} live alone?" for n in range(22)])
+    await work(services)
+
+    (chunk,) = (await client.get(f"/v1/documents/{document.id}/chunks")).json()["items"]
+    found = await client.post("/v1/retrieve", json={"question": "Where does keeper 3 live alone?"})
+
+    assert [question["passed"] for question in chunk["questions"]].count(True) == 20
+    dropped = {question["reason"] for question in chunk["questions"] if not question["passed"]}
+    assert dropped == {"more than the 20 ready-made questions that a chunk may have"}
+    (hit,) = found.json()["chunks"]
+    assert (hit["matched_question"], hit["matched_question_source"]) == ("Where does keeper 3 live alone?", "given")
+
+
+async def test_given_questions_that_are_unlike_their_chunk_are_dropped_and_alike_ones_stay(client, services, library):
+    strict = {name: replace(indexer, floor=0.3) for name, indexer in services.indexers.items()}
+    questions = [
+        "Who lives alone on the northern cliff?",
+        "Who lives alone on the northern cliff",
+        "What is a pelican?",
+    ]
+    document = await library.add(KEEPER, questions=questions)
+    await work(replace(services, indexers=strict))
+
+    (chunk,) = (await client.get(f"/v1/documents/{document.id}/chunks")).json()["items"]
+
+    passed = {question["text"]: question["passed"] for question in chunk["questions"]}
+    assert passed == dict(zip(questions, (True, True, False), strict=True))

@@ -1,0 +1,195 @@
+"""What a tenant may take of the API: over its limits it is refused with what to do, and nobody else is."""
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import orjson
+import pytest
+from redis.asyncio import Redis
+from structlog.testing import capture_logs
+
+from shared.broker.tenant_use import TenantUse
+from shared.estimates.budgets import Budgets
+from shared.ledger.work import Work
+from shared.settings import TenantLimits
+from tests.api import as_tenant, calling, left_behind, with_keys, work
+from tests.conftest import Library
+
+ALICE, BOB = as_tenant("alice"), as_tenant("bob")
+
+
+@pytest.fixture
+def limited(settings, services):
+    """Open a client of an API that limits alice alone."""
+    del services  # it empties the engines
+
+    def opened(services, **limits):
+        own = with_keys(settings).model_copy(update={"tenant_limits": {"alice": TenantLimits(**limits)}})
+        return calling(own, services)
+
+    return opened
+
+
+def document(text="A text.", **fields):
+    return {"json": {"text": text, **fields}}
+
+
+async def test_requests_over_a_tenants_rate_are_refused_by_all_processes_together(services, limited):
+    limits = {"requests_per_second": 5, "burst": 3}
+    async with limited(services, **limits) as client, limited(services, **limits) as other:
+        replies = [await process.get("/v1/documents", headers=ALICE) for process in (client, other, client, other)]
+        unlimited = await client.get("/v1/documents", headers=BOB)
+        await asyncio.sleep(0.25)
+        later = await client.get("/v1/documents", headers=ALICE)
+
+    assert [reply.status_code for reply in replies] == [200, 200, 200, 429]
+    assert [reply.headers["ratelimit"].split(";t=")[0] for reply in replies] == [
+        f'"requests";r={n}' for n in (2, 1, 0, 0)
+    ]
+    assert {reply.headers["ratelimit-policy"] for reply in replies} == {'"requests";q=3;w=1'}
+    assert (replies[-1].headers["retry-after"], replies[-1].json()["type"]) == (
+        "1",
+        "urn:foreask:problem:too-many-requests",
+    )
+    assert (unlimited.status_code, "ratelimit" in unlimited.headers, later.status_code) == (200, False, 200)
+
+
+async def test_without_the_broker_requests_pass_uncounted():
+    use = TenantUse("redis://127.0.0.1:1")
+    with capture_logs() as logs:
+        assert [await use.take_request("alice", 1, 1) for _ in range(3)] == [None] * 3
+        assert await use.add_upload("alice", 100, 1)
+    await use.aclose()
+
+    assert [entry["event"] for entry in logs] == ["tenant_use.uncounted"]  # and for a second it is not asked again
+
+
+async def test_a_days_uploads_have_a_limit_and_what_is_refused_leaves_nothing(services, settings, limited):
+    async with limited(services, upload_bytes_per_day=20) as client:
+        too_large = await client.post("/v1/documents", **document("x" * 21), headers=ALICE)
+        taken = await client.post("/v1/documents", **document("x" * 12), headers=ALICE)
+        refused = await client.post("/v1/documents", **document("y" * 9), headers=ALICE)
+        fits = await client.post("/v1/documents", **document("z" * 8), headers=ALICE)
+        line = await client.post(
+            "/v1/documents:batch", content=b'{"text": "a"}\n', headers=ALICE | {"content-type": "application/x-ndjson"}
+        )
+        unlimited = await client.post("/v1/documents", **document("y" * 30), headers=BOB)
+
+    replies = (too_large, taken, refused, fits, line, unlimited)
+    assert [reply.status_code for reply in replies] == [413, 202, 429, 202, 429, 202]
+    assert 1 <= int(refused.headers["retry-after"]) <= 86_400
+    assert "20 bytes a day" in refused.json()["detail"]
+    rows, files = await left_behind(services, settings)
+    assert (rows, len(files)) == (3, 3)
+
+
+async def test_a_tenant_with_all_its_documents_may_change_them_and_add_none(services, limited):
+    async with limited(services, documents=2) as client:
+        first = await client.post("/v1/documents", **document(external_id="a"), headers=ALICE)
+        lines = b'{"text": "b", "external_id": "b"}\n{"text": "c", "external_id": "c"}\n'
+        ndjson = ALICE | {"content-type": "application/x-ndjson"}
+        batch = await client.post("/v1/documents:batch", content=lines, headers=ndjson)
+        second = await client.post("/v1/documents", **document(external_id="b"), headers=ALICE)
+        changed = await client.post("/v1/documents", **document("Another.", external_id="a"), headers=ALICE)
+        refused = await client.post("/v1/documents", **document(external_id="c"), headers=ALICE)
+        await client.delete(f"/v1/documents/{first.json()['document_id']}", headers=ALICE)
+        instead = await client.post("/v1/documents", **document(external_id="c"), headers=ALICE)
+
+    replies = (first, second, changed, refused, instead)
+    assert [reply.status_code for reply in replies] == [202, 202, 202, 409, 202]
+    assert "delete some" in refused.json()["detail"]
+    assert [orjson.loads(line)["status"] for line in batch.text.splitlines()] == [409, 409]
+
+
+async def test_a_tenant_with_all_its_collections_makes_none(services, limited):
+    async with limited(services, collections=1) as client:
+        made = await client.post("/v1/documents", **document(), headers=ALICE)
+        refused = await client.post("/v1/documents", **document(collection="other"), headers=ALICE)
+        put = await client.put("/v1/collections/other", json={}, headers=ALICE)
+        changed = await client.put("/v1/collections/default", json={}, headers=ALICE)
+        of_other = await client.put("/v1/collections/other", json={}, headers=BOB)
+
+    assert [reply.status_code for reply in (made, refused, put, changed, of_other)] == [202, 409, 409, 200, 201]
+
+
+async def test_counts_of_tenants_end_by_themselves(services, settings, limited):
+    async with limited(services, requests_per_second=10, upload_bytes_per_day=100) as client:
+        await client.post("/v1/documents", **document(), headers=ALICE)
+
+    async with Redis.from_url(settings.redis_url.get_secret_value()) as redis:
+        keys = [key async for key in redis.scan_iter("foreask:use:*")]
+        assert sorted(key.split(b":")[3] for key in keys) == [b"requests", b"uploads"]
+        assert all([await redis.pttl(key) > 0 for key in keys])
+
+
+async def test_when_a_budget_is_used_up_questions_wait_and_texts_are_found(services, settings, library, provider):
+    one = settings.model_copy(update={"tenant_limits": {"*": TenantLimits(tokens_per_day=1)}})
+    budgets = Budgets(one, services.ledger.costs)
+    limited = Work(services.database, worker="w", lease=timedelta(seconds=30), used_up=budgets.used_up)
+    before = await budgets.used_up()
+    await library.add("The harbour opens at nine.")
+    await work(services)
+    await library.add("The keeper lives alone.")
+    await Library(services, "other").add("The ferry leaves at ten.")
+    await work(services, "parse", "index")
+    at_once = await budgets.used_up()
+    budgets._read_at = -1e9  # seconds later
+    claimed = (await limited.claim_to_generate(10)).chunks
+    async with calling(one, replace(services, budgets=budgets)) as client:
+        status = (await client.get("/v1/status")).json()
+        found = (await client.post("/v1/retrieve", json={"question": "Who lives alone?"})).json()
+
+    assert (before, at_once) == (frozenset(), frozenset())  # it is read every few seconds alone
+    assert [chunk.tenant for chunk in claimed] == ["other"]
+    assert status["documents"] == {"ready": 1, "searchable": 1}
+    assert status["budget"]["tokens"] > 1
+    assert "used up" in status["budget"]["notice"]
+    assert "keeper" in found["chunks"][0]["text"]
+
+
+async def test_a_budget_of_money_counts_what_the_ingest_costs(services, settings, library, provider):
+    one = settings.model_copy(
+        update={"tenant_limits": {"default": TenantLimits(cost_per_day=0.5)}, "llm_input_price": 1.0}
+    )
+    await library.add("The harbour opens at nine.")
+    await work(services)
+    use = await Budgets(one, services.ledger.costs).of("default")
+    dear = one.model_copy(update={"llm_input_price": 1e6})
+
+    assert use is not None
+    assert 0 < use.cost < 0.5
+    assert not use.used_up
+    assert await Budgets(dear, services.ledger.costs).used_up() == {"default"}
+    assert await Budgets(one, services.ledger.costs).of("other") is None
+
+
+async def test_requests_over_what_a_process_takes_are_asked_to_come_back(services, settings):
+    async with calling(settings.model_copy(update={"api_max_requests": 2}), services) as client:
+        replies = await asyncio.gather(*(client.get("/v1/documents") for _ in range(5)))
+        health = await asyncio.gather(*(client.get("/health/live") for _ in range(5)))
+        later = await client.get("/v1/documents")
+
+    refused = [reply for reply in replies if reply.status_code == 503]
+    assert sorted(reply.status_code for reply in replies) == [200, 200, 503, 503, 503]
+    assert (refused[0].json()["component"], refused[0].headers["retry-after"]) == ("api", "1")
+    assert refused[0].headers["x-request-id"]
+    assert {reply.status_code for reply in (*health, later)} == {200}
+
+
+async def test_what_is_no_document_has_at_most_64_kib_and_a_prompt_may_have_more(client):
+    query = {"question": "?", "filter": {"a": "x" * 65_536}}
+    prompt = json.dumps({"prompt": "{text}" + "\u00e9" * 19_000})
+
+    assert (await client.post("/v1/retrieve", json=query)).status_code == 413
+    assert (await client.post("/v1/feedback", json=query)).status_code == 413
+    put = await client.put("/v1/collections/a", content=prompt, headers={"content-type": "application/json"})
+    assert put.status_code == 201
+
+
+async def test_a_query_asks_for_no_more_tokens_than_the_server_lets(client):
+    reply = await client.post("/v1/retrieve", json={"question": "?", "max_tokens": 100_001})
+
+    assert (reply.status_code, reply.json()["field"]) == (422, "max_tokens")
+    assert "FOREASK_TUNING__MAX_TOKENS_MAX" in reply.json()["detail"]

@@ -1,0 +1,55 @@
+"""Links and images in what a model wrote: nothing is loaded, nothing leads where a document chose."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.query.answer.links import LinkCleaner, without_links
+
+EVIL = "https://evil.example/?q=secret"
+CASES = [
+    (f"Leave is 30 days.![x]({EVIL}) It renews.", "Leave is 30 days. It renews."),
+    (f"See [the page]({EVIL}) [1].", "See the page [1]."),
+    (f"So it is [1]({EVIL}), and [2][3].", "So it is [1], and [2][3]."),
+    (f'See [a](<{EVIL}> "title") and [b]({EVIL}(x)).', "See a and b."),
+    (f"[![alt]({EVIL})]({EVIL})", ""),
+    ("![alt][ref] and ![alt] and [text][ref].", " and  and [text][ref]."),
+    (f"[1]: {EVIL}", f"[1] : {EVIL}"),
+    (f"<{EVIL}> <img src={EVIL}> <a href='{EVIL}'>x</a>", f"< {EVIL}>  x"),
+    (f"[open]({EVIL} not closed", f"[open] ({EVIL} not closed"),
+    ("if a < b: use List<int> and f[0], wow!", "if a < b: use List<int> and f[0], wow!"),
+    ("Nothing to see here!", "Nothing to see here!"),
+]
+
+
+def in_pieces(pieces):
+    cleaner = LinkCleaner()
+    return "".join([*map(cleaner.feed, pieces), cleaner.end()])
+
+
+@pytest.mark.parametrize(("written", "shown"), CASES)
+def test_links_are_shown_as_text_and_images_not_at_all(written, shown):
+    assert without_links(written) == shown
+
+
+@pytest.mark.parametrize(("written", "shown"), CASES)
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_a_link_that_comes_in_pieces_is_one_all_the_same(written, shown, size):
+    assert in_pieces([written[i : i + size] for i in range(0, len(written), size)]) == shown
+
+
+@given(st.lists(st.sampled_from(["!", "[", "]", "(", ")", "<", ">", "img ", ":", "http://e", "1", "a", " ", "\n"])))
+def test_whatever_the_pieces_nothing_is_left_that_becomes_a_link(pieces):
+    shown = in_pieces(pieces)
+
+    assert not re.search(r"\]\(|\]:|!\[|<img|<http:", shown)
+
+
+def test_a_link_that_is_too_long_to_hold_back_is_none():
+    shown = in_pieces(["see [text](", "x" * 5_000, ") end"])
+
+    assert "](" not in shown
+    assert shown.startswith("see [text] (xxx")
+    assert shown.endswith(") end")
