@@ -15,7 +15,7 @@ from evaluation.results import EvaluatedSet, StrategyResult, build_results
 from evaluation.services import ProgressReport
 from shared.domain.errors import InvalidInput, NotFound
 
-_ALL_TOKENS = 1_000_000  # the most that a query may take
+_ALL_TOKENS = 100_000  # the most that a query may take, where the server sets no other bound
 _NAME_OF: Mapping[LabelField, str] = {"chunk_ids": "chunk_id", "external_ids": "external_id"}
 
 

@@ -34,7 +34,7 @@ def test_a_prompt_changes_while_chunks_wait(fleet, provider, begin, scale):
         fleet.client.put(address, json={"prompt": template}).raise_for_status()
 
     def sent(name):
-        return sum(provider.stats(containing=f"{name} {scenario.mark}-")["answered"].values())
+        return sum(provider.stats(containing=f"{name} <document>{scenario.mark}-")["answered"].values())
 
     def written_anew(template):
         prompt(template)

@@ -453,10 +453,13 @@ async def test_a_child_dies_with_its_parent_even_while_it_parses(tmp_path):
         "    await sandbox.parse(path, filename=None, media_type=None, options=ChunkingOptions())\n"
         "asyncio.run(main())"
     )
-    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    folder = tmp_path / "folder"  # of its own: children of other tests come and go
+    folder.mkdir()
+    environment = os.environ | {"TMPDIR": str(folder)}
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=environment)
     child = await until(lambda: children_of(parent.pid) and (Path("/proc") / children_of(parent.pid)[0]))
     await until(lambda: "Max core file size        0 " in (child / "limits").read_text())
-    await until(lambda: not list(Path(tempfile.gettempdir()).glob("foreask-*")))  # the child said that it is ready
+    await until(lambda: not list(folder.glob("foreask-*")))  # the child said that it is ready
     await asyncio.sleep(0.3)
     parent.kill()
     await parent.wait()
