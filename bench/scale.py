@@ -114,8 +114,9 @@ _MAKE_CHUNKS = """
 
 # Make the texts of chunks in work; nothing that is measured reads those of others.
 _MAKE_CONTENTS = """
-    INSERT INTO chunk_contents (chunk_id, version, content)
-    SELECT c.id, 1, jsonb_set(t.content, '{text}', to_jsonb(c.id || repeat(' The harbour opens at six.', 45)))
+    INSERT INTO chunk_contents (chunk_id, version, content, content_key)
+    SELECT c.id, 1, jsonb_set(t.content, '{text}', to_jsonb(c.id || repeat(' The harbour opens at six.', 45))),
+           c.content_key
     FROM chunks c, (SELECT content FROM chunk_contents LIMIT 1) t
     WHERE c.state IN ('parsed', 'generating', 'generated')
 """

@@ -64,10 +64,10 @@ _COPY_CHUNKS = text("""
         SELECT gen_random_uuid(), 1, d.id, d.tenant, n,
                decode(md5(d.external_id || n) || md5(n::text), 'hex'), 'generating', s.embedding_model, 1
         FROM documents d, generate_series(1, :chunks) n, seed s WHERE d.tenant = 'others'
-        RETURNING id
+        RETURNING id, content_key
     )
-    INSERT INTO chunk_contents (chunk_id, version, content)
-    SELECT c.id, 1, jsonb_set(s.content, '{text}', to_jsonb((s.content ->> 'text') || ' ' || c.id))
+    INSERT INTO chunk_contents (chunk_id, version, content, content_key)
+    SELECT c.id, 1, jsonb_set(s.content, '{text}', to_jsonb((s.content ->> 'text') || ' ' || c.id)), c.content_key
     FROM copied c, seed s
 """)
 

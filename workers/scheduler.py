@@ -83,6 +83,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
+        Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("fold_tallies", _FOLD_EVERY, ledger.tallies.fold),
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
         Step("forget_attempts", _TIDY_EVERY, partial(ledger.costs.forget, _FORGET_ATTEMPTS_AFTER)),
@@ -118,6 +119,11 @@ async def survey(services: SchedulerServices) -> None:
 async def forget_queries(services: SchedulerServices) -> bool:
     """Delete some of users' questions whose retention is over; return whether more may wait."""
     return await services.ledger.query_log.purge(timedelta(days=services.settings.query_retention_days))
+
+
+async def forget_completions(services: SchedulerServices) -> bool:
+    """Delete some paid questions that no chunk has needed for their retention; return whether more may wait."""
+    return await services.ledger.completions.forget(timedelta(days=services.settings.completion_retention_days))
 
 
 async def tidy_uploads(services: SchedulerServices) -> None:

@@ -69,7 +69,7 @@ class FailedAttempt:
     """A failed attempt and the decision that follows.
 
     `usage` and `calls` are what the chunk has cost, this attempt included, and `cost` is this attempt's. The next
-    attempt at the content of `content_key` goes on with `replies`.
+    attempt at the `tenant`'s content of `content_key` goes on with `replies`.
     """
 
     lease: Lease
@@ -77,6 +77,7 @@ class FailedAttempt:
     usage: Usage = Usage()
     calls: int = 0
     content_key: bytes | None = None
+    tenant: str | None = None
     replies: Sequence[PaidReply] = ()
     cost: Cost | None = None
 

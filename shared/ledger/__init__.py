@@ -9,10 +9,12 @@ from shared.ledger.backlog import Backlogs
 from shared.ledger.builds import Builds
 from shared.ledger.calibrations import Calibrations
 from shared.ledger.collections import Collections
+from shared.ledger.completions import Completions
 from shared.ledger.costs import Costs
 from shared.ledger.dead_letters import DeadLetters
 from shared.ledger.deployment import DeploymentIdentity
 from shared.ledger.documents import Documents
+from shared.ledger.erasures import Erasures
 from shared.ledger.estimates import Estimates
 from shared.ledger.evidence import Evidence
 from shared.ledger.feedback import Feedback
@@ -30,6 +32,8 @@ class Ledger:
     collections: Collections
     builds: Builds
     evidence: Evidence
+    completions: Completions
+    erasures: Erasures
     documents: Documents
     work: Work
     backlogs: Backlogs
@@ -52,10 +56,12 @@ __all__ = [
     "Builds",
     "Calibrations",
     "Collections",
+    "Completions",
     "Costs",
     "DeadLetters",
     "DeploymentIdentity",
     "Documents",
+    "Erasures",
     "Estimates",
     "Evidence",
     "Feedback",

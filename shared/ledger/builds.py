@@ -28,11 +28,17 @@ _MOST_OPEN = 2_000  # documents of a build in work: others of the tenant must no
 _STILL_IN_MIND = timedelta(minutes=1)  # caches of the API remember a collection for 5 s, and a query takes some more
 _MOST_BUILDS = 3  # beside those that are being dropped: the live one, one before it and one to come
 
+# A collection that is being erased has no live build, and nobody is shown the others.
+_IS_THERE = f"""EXISTS (
+    SELECT 1 FROM collections l WHERE l.tenant = :tenant AND l.name = :name AND {states.is_live("l")})"""
+
 # List the builds of a collection in order of their numbers.
-_LIST = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name ORDER BY build")
+_LIST = text(f"SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {_IS_THERE} ORDER BY build")
 
 # Read one build.
-_GET = text("SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND build = :number")
+_GET = text(f"""
+    SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND build = :number AND {_IS_THERE}
+""")
 
 # Make a build, which has no document yet.
 _BEGIN = text(f"""
@@ -129,6 +135,7 @@ _DELETE_ROWS = text(f"""
 _EMPTIED = text("""
     UPDATE collections SET emptied_at = now()
     WHERE id = :id AND NOT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
+    RETURNING id
 """)
 
 # List builds without documents to which no worker can be writing any more.
@@ -356,13 +363,15 @@ class Builds:
 
     @again_after_collision
     async def forget(self, build: Build) -> None:
-        """Delete the row of a build whose documents and points are gone; what it has cost stays the collection's."""
+        """Delete the row of a build whose documents and points are gone; the live build bears what it has cost."""
         async with self._database.begin() as connection:
-            rows = await _locked(connection, build.tenant, build.name)
-            live = next(row["id"] for row in rows if row["build_state"] == BuildState.LIVE)
-            parameters = {"tenant": build.tenant, "id": build.id, "live": live}
-            await connection.execute(_BEAR_CHANGES, {"id": build.id, "live": live})
-            await connection.execute(_BEAR_COSTS, parameters)
+            scope = {"tenant": build.tenant, "name": build.name}
+            await following.lock(connection, **scope)
+            rows = (await connection.execute(_LIST, scope)).mappings().all()
+            live = next((row["id"] for row in rows if row["build_state"] == BuildState.LIVE), None)
+            if live is not None:  # else the collection is being erased, and its costs stay those of its id
+                await connection.execute(_BEAR_CHANGES, {"id": build.id, "live": live})
+                await connection.execute(_BEAR_COSTS, {"tenant": build.tenant, "id": build.id, "live": live})
             await tallies.forget(connection, build.tenant, build.id)
             await connection.execute(_FORGET, {"id": build.id})
 
@@ -375,8 +384,7 @@ async def _delete_slice(connection: AsyncConnection, build_id: UUID) -> bool:
         return True
     if (await connection.execute(_DELETE_ROWS, slice_)).all():
         return True
-    await connection.execute(_EMPTIED, {"id": build_id})
-    return False
+    return bool((await connection.execute(_EMPTIED, {"id": build_id})).all())  # another build may wait
 
 
 async def _fill_slice(connection: AsyncConnection, build: Row[Any], limit: int) -> bool:

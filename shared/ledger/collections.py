@@ -27,6 +27,19 @@ _MAKE = text(f"""
     ON CONFLICT DO NOTHING
 """)
 
+# Keep erasures of a tenant from beginning until the transaction ends; many may hold this at once.
+_HOLD_ERASURES = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:tenant, 7065013))")
+
+# Wait until nobody makes a collection of a tenant, and let nobody do so until the transaction ends.
+HOLD_COLLECTIONS = text("SELECT pg_advisory_xact_lock(hashtextextended(:tenant, 7065013))")
+
+# Find an erasure under way of a tenant or of one of its collections.
+_FIND_ERASURE = text("""
+    SELECT id, collection FROM erasures
+    WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
+      AND (collection IS NULL OR collection = :name)
+""")
+
 # Lock a collection and read its options. Documents that come meanwhile wait: each refers to the row.
 _LOCK_OPTIONS = text("SELECT options FROM collections WHERE id = :id FOR UPDATE")
 
@@ -103,8 +116,9 @@ class Collections:
 
         Raises:
             InvalidInput: a field cannot be declared, or there are too many.
-            Conflict: a field is declared with another type, there are documents without it, or there are documents and
-                the embedding would change; or the tenant may have no more collections.
+            Conflict: the collection or the tenant is being erased; a field is declared with another type, there are
+                documents without it, or there are documents and the embedding would change; or the tenant may have no
+                more collections.
         """
         parameters = {
             "id": uuid4(),
@@ -117,14 +131,7 @@ class Collections:
         async with self._database.begin() as connection:
             row = await _found(connection, tenant, name)
             if row is None:
-                await connection.execute(_MAKE, parameters)
-                row = await _found(connection, tenant, name)
-                if row is None:
-                    raise Conflict(
-                        f"This tenant may have {most:,} collections: use one that is there, or ask the operator for"
-                        " more.",
-                        field="collection",
-                    )
+                row = await _made(connection, parameters)
             if replace_embedding and row["embedding_model"] != embedding_model:
                 row = await _set_embedding(connection, parameters | {"id": row["id"]})
             if options is not None:
@@ -187,6 +194,27 @@ def collection_of(row: RowMapping) -> Collection:
 
 async def _found(connection: AsyncConnection, tenant: str, name: str) -> RowMapping | None:
     return (await connection.execute(_FIND, {"tenant": tenant, "name": name})).mappings().one_or_none()
+
+
+async def _made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+    await connection.execute(_HOLD_ERASURES, {"tenant": parameters["tenant"]})
+    names = {"tenant": parameters["tenant"], "name": parameters["name"]}
+    erasure = (await connection.execute(_FIND_ERASURE, names)).first()
+    if erasure is not None:
+        what = "all that the tenant had" if erasure.collection is None else f"the collection '{erasure.collection}'"
+        raise being_erased(what, f" GET /v1/erasures/{erasure.id} says how far it is.")
+    await connection.execute(_MAKE, parameters)
+    row = await _found(connection, names["tenant"], names["name"])
+    if row is None:
+        raise Conflict(
+            f"This tenant may have {parameters['most']:,} collections: use one that is there, or ask the operator for more.",
+            field="collection",
+        )
+    return row
+
+
+def being_erased(what: str, hint: str = "") -> Conflict:
+    return Conflict(f"This waits for an erasure: {what} is being deleted. Try again when that has ended.{hint}")
 
 
 async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:

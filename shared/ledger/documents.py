@@ -26,7 +26,7 @@ from shared.domain.records import (
     Progress,
 )
 from shared.ledger import following, states, tallies, versions
-from shared.ledger.collections import collection_of
+from shared.ledger.collections import being_erased, collection_of
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
 from shared.ledger.rows import QUESTIONS, judged_questions
@@ -326,7 +326,10 @@ class Documents:
         collection = documents[0].collection
         async with self._database.begin() as connection:
             written = await _write(connection, documents)
-            live, *others = await following.builds_of(connection, collection.tenant, collection.name)
+            builds = await following.builds_of(connection, collection.tenant, collection.name)
+            if not builds:
+                raise being_erased(f"the collection '{collection.name}'")
+            live, *others = builds
             if live["id"] != collection.id:
                 raise _OtherIsLive(collection_of(live))
             accepted = sorted({row["id"] for row, is_new in written if is_new})
@@ -429,15 +432,8 @@ class Documents:
             NotFound: the tenant has no document of that id.
         """
         async with self._database.begin() as connection:
-            parameters = {"id": document_id, "tenant": tenant}
-            await connection.execute(_LOCK_ROWS, parameters)
-            rows = (await connection.execute(_DELETE, parameters)).mappings().all()
-            live = next((row for row in rows if row["is_live"]), None)
-            if live is None:
-                raise _not_found(document_id)
-            ids = [row["id"] for row in rows]
-            await versions.supersede(connection, ids)
-            await connection.execute(following.DELETE_ACCEPTED, {"ids": ids})
+            rows = await delete_rows(connection, tenant, document_id)
+        live = next(row for row in rows if row["is_live"])
         return DeletableDocument(**{name: value for name, value in live.items() if name != "is_live"})
 
     @again_after_collision
@@ -504,6 +500,23 @@ class Documents:
             async with self._database.begin() as connection:
                 used |= await versions.stored_in_use(connection, stored[start : start + _STORED_PAGE])
         return used
+
+
+async def delete_rows(connection: AsyncConnection, tenant: str, document_id: UUID) -> Sequence[RowMapping]:
+    """Give a document up in every build; return the rows that it had.
+
+    Raises:
+        NotFound: the tenant has no document of that id.
+    """
+    parameters = {"id": document_id, "tenant": tenant}
+    await connection.execute(_LOCK_ROWS, parameters)
+    rows = (await connection.execute(_DELETE, parameters)).mappings().all()
+    if not any(row["is_live"] for row in rows):
+        raise _not_found(document_id)
+    ids = [row["id"] for row in rows]
+    await versions.supersede(connection, ids)
+    await connection.execute(following.DELETE_ACCEPTED, {"ids": ids})
+    return rows
 
 
 class _OtherIsLive(Exception):

@@ -24,7 +24,7 @@ _GRANTS = {
     "chunk_contents": "SELECT (chunk_id, version), INSERT, DELETE",
     "chunk_questions": "SELECT (chunk_id, version), DELETE",
     "accepted_questions": "SELECT (id, document_id, chunk_id, state)",
-    "completions": "SELECT (content_key)",
+    "completions": "SELECT (content_key), UPDATE (unused_since)",  # whoever may change a column may hold the row
     "abandoned_calls": "INSERT",
     "sweeps": "SELECT, INSERT, DELETE",
     "tally_changes": "INSERT",

@@ -171,7 +171,7 @@ def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
 
 
 def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usage, calls: int) -> dict[str, str]:
-    kept = {"content_key": _bytes(chunk.content_key), "replies": _replies(replies)}
+    kept = {"content_key": _bytes(chunk.content_key), "tenant": chunk.tenant, "replies": _replies(replies)}
     return _rows([_lease(chunk.lease) | _usage(usage, calls) | kept])
 
 
@@ -219,6 +219,7 @@ def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, str]:
         | _decision(failure.decision)
         | {
             "content_key": None if failure.content_key is None else _bytes(failure.content_key),
+            "tenant": failure.tenant,
             "replies": _replies(failure.replies) or None,
         }
         for failure in failures

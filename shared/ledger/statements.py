@@ -48,6 +48,11 @@ HOLD_PARSING = text(f"""
     SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE
 """)
 
+# Keep the questions that are paid for under these keys until the transaction ends: chunks come that need them.
+HOLD_COMPLETIONS = text("""
+    SELECT 1 FROM completions WHERE content_key = ANY(CAST(:keys AS bytea[])) ORDER BY content_key FOR KEY SHARE
+""")
+
 # Write the chunks of parsed documents, and what they say.
 INSERT_CHUNKS = text(f"""
     WITH v AS MATERIALIZED (
@@ -62,8 +67,8 @@ INSERT_CHUNKS = text(f"""
         ON CONFLICT DO NOTHING
         RETURNING id, version
     )
-    INSERT INTO chunk_contents (chunk_id, version, content, ready_questions)
-    SELECT i.id, i.version, v.content, v.ready_questions FROM inserted i JOIN v ON v.id = i.id
+    INSERT INTO chunk_contents (chunk_id, version, content, ready_questions, content_key)
+    SELECT i.id, i.version, v.content, v.ready_questions, v.content_key FROM inserted i JOIN v ON v.id = i.id
 """)
 
 # The columns of a chunk whose questions are there.
@@ -73,6 +78,12 @@ _GENERATED = f"""
 # Give claimed chunks the key of the request that is sent now: the prompt or the model may have changed since they were
 # parsed. Where another chunk of the new key is in work, the lease ends: no content is paid for twice.
 SET_KEYS = text(f"""
+    WITH said AS (
+        UPDATE chunk_contents t SET content_key = r.content_key
+        FROM {_rows("id uuid, version int, token bigint, content_key bytea").replace("AS v(", "AS r(")}
+        JOIN chunks c ON c.id = r.id AND c.version = r.version AND c.lease_token = r.token
+        WHERE t.chunk_id = r.id AND t.version = r.version
+    )
     UPDATE chunks c
     SET content_key = v.content_key, due_at = CASE WHEN v.taken THEN now() ELSE c.due_at END,
         leased_by = CASE WHEN v.taken THEN NULL ELSE c.leased_by END
@@ -92,8 +103,8 @@ SET_KEYS = text(f"""
 # Keep replies for whoever needs their content next, its own chunk or that of the next version. Late writers have fewer
 # of them, or the same. With the questions they are needed no more.
 _KEEP_REPLIES = """
-    INSERT INTO paid_replies AS p (content_key, replies)
-    SELECT DISTINCT ON (v.content_key) v.content_key, v.replies
+    INSERT INTO paid_replies AS p (content_key, tenant, replies)
+    SELECT DISTINCT ON (v.content_key) v.content_key, v.tenant, v.replies
     FROM {rows}
     WHERE jsonb_array_length(v.replies) > 0
       AND NOT EXISTS (SELECT 1 FROM completions c WHERE c.content_key = v.content_key)
@@ -102,7 +113,7 @@ _KEEP_REPLIES = """
     WHERE jsonb_array_length(excluded.replies) >= jsonb_array_length(p.replies)"""
 
 # Keep the replies of a chunk whose questions need more calls, and add what they cost.
-_REPLIES = _rows(_LEASE + ", content_key bytea, replies jsonb, " + _USAGE)
+_REPLIES = _rows(_LEASE + ", content_key bytea, tenant text, replies jsonb, " + _USAGE)
 KEEP_REPLIES = text(f"""
     WITH kept AS ({_KEEP_REPLIES.format(rows=_REPLIES)})
     UPDATE chunks c SET {_spent("c")}
@@ -214,7 +225,7 @@ FAIL_DOCUMENTS = text(f"""
 """)
 
 # The replies of failed attempts.
-_FAILED_REPLIES = _rows("content_key bytea, dead boolean, replies jsonb")
+_FAILED_REPLIES = _rows("content_key bytea, tenant text, dead boolean, replies jsonb")
 
 # Record failed attempts to generate. A chunk without questions goes on to be indexed by its text: it ends dead there,
 # with the reason that is written here. Its replies are forgotten: a retry makes its calls anew. Those of other attempts

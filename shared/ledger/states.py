@@ -12,6 +12,7 @@ collections
     SWITCH_FROM          live -> following
     SWITCH_TO            following -> live
     DROP_BUILD           filling, paused, following -> dropping
+    ERASE_BUILD          live, filling, paused, following -> dropping
 
 documents
     SUBMIT               new -> queued
@@ -183,6 +184,7 @@ END_FILL = _build((BuildState.FILLING,), BuildState.FOLLOWING)
 SWITCH_FROM = _build((BuildState.LIVE,), BuildState.FOLLOWING)
 SWITCH_TO = _build((BuildState.FOLLOWING,), BuildState.LIVE)
 DROP_BUILD = _build(FOLLOWERS, BuildState.DROPPING)
+ERASE_BUILD = _build((BuildState.LIVE, *FOLLOWERS), BuildState.DROPPING)
 
 SUBMIT = _document((None,), DocumentState.QUEUED)
 CLAIM_DOCUMENT = _document(TO_PARSE, DocumentState.PARSING)

@@ -271,6 +271,8 @@ chunk_contents = Table(
     Column("version", Integer, primary_key=True),
     Column("content", JSONB, nullable=False),  # a ChunkContent; no statement reads a part of it
     Column("ready_questions", ARRAY(Text)),
+    Column("content_key", LargeBinary, nullable=False),  # the chunk's: what is paid for under it is in use
+    Index("ix_chunk_contents_content_key", "content_key"),  # here, since the chunk's row is written seven times
 )
 
 # The verdicts on the questions of chunks: written when a chunk has been indexed with them. Reason i says why question i
@@ -292,7 +294,9 @@ completions = Table(
     Column("tenant", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("questions", ARRAY(Text), nullable=False),
+    Column("unused_since", DateTime(timezone=True)),  # when no chunk was first seen to have the key; null: one had it
     _now(),
+    Index("ix_completions_tenant", "tenant", "content_key"),
 )
 
 # Replies that were paid for while a content's questions are not whole: whoever needs that content goes on with them.
@@ -300,6 +304,7 @@ paid_replies = Table(
     "paid_replies",
     metadata,
     Column("content_key", LargeBinary, primary_key=True),
+    Column("tenant", Text, nullable=False),
     Column("replies", JSONB, nullable=False),  # in the order of their calls
     Column("written_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
 )
@@ -366,6 +371,7 @@ abandoned_calls = Table(
     "abandoned_calls",
     metadata,
     Column("lease_token", BigInteger, primary_key=True),
+    Column("tenant", Text, nullable=False),
     Column("content_key", LargeBinary, nullable=False),
     Column("due_at", DateTime(timezone=True), nullable=False),  # the end of the lease
     Index("ix_abandoned_calls_content_key", "content_key"),
@@ -403,6 +409,7 @@ queries = Table(
     Column("chunk_ids", ARRAY(Uuid), nullable=False),
     _now(),
     Index("ix_queries_created_at", "created_at"),
+    Index("ix_queries_collection_id", "collection_id"),
 )
 
 # Users' questions that chunks accepted. A chunk goes with the last version that has its text; no foreign key can say
@@ -443,6 +450,32 @@ sweeps = Table(
     Column("due_at", DateTime(timezone=True), nullable=False),
     Index("ix_sweeps_due_at", "due_at"),
     Index("ix_sweeps_document_id", "document_id"),
+)
+
+# Objects of the store of uploads that no version names any more, and packs that have bytes of deleted documents: they
+# are to be removed, or written anew without these bytes.
+outdated_objects = Table(
+    "outdated_objects",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+# What owners have erased: a tenant, a collection or a document. A row stays when all is gone, as the record of it.
+erasures = Table(
+    "erasures",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("collection", Text),  # its name; null: the whole tenant, or a document
+    Column("document_id", Uuid),  # the id that its owner knew
+    Column("collection_ids", ARRAY(Uuid), nullable=False, server_default=text("'{}'")),  # of all builds
+    Column("document_ids", ARRAY(Uuid), nullable=False, server_default=text("'{}'")),  # of its rows in all builds
+    Column("deleted", JSONB, nullable=False, server_default=text("'{}'::jsonb")),  # rows by table, where counted
+    Column("started_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("finished_at", DateTime(timezone=True)),  # null: it is under way
+    Index("ix_erasures_open", "tenant", postgresql_where=text("finished_at IS NULL")),
 )
 
 # How many documents and chunks are in each state: sums of changes, and the changes that came since.

@@ -7,6 +7,7 @@ works on it. Its other chunks, its row and its bytes go later in slices, because
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
 
 from sqlalchemy import TextClause, text
@@ -20,6 +21,7 @@ from shared.ledger.statements import INSERT_SWEEPS
 _SLICE_CHUNKS = 5_000  # deleted in one transaction: a fifth of a second
 _SLICE_VERSIONS = 100
 _MOST_SLICES = 4  # of one purge: a second
+_OTHERS_MAY_FOLLOW = timedelta(minutes=1)  # a pack of which many documents are deleted is written anew once
 
 # `greatest` leaves NULL out: most documents have no discarded version.
 NEXT = "version = greatest(d.version, d.discarded_version) + 1"
@@ -71,11 +73,11 @@ _SUPERSEDE = text(f"""
     ), open AS (
         DELETE FROM chunks c USING obsolete o
         WHERE c.document_id = o.document_id AND c.version = o.version AND {states.is_in(states.OPEN_CHUNKS, "c")}
-        RETURNING c.id, c.version, c.state, c.content_key, c.lease_token, c.leased_by, c.due_at
+        RETURNING c.id, c.version, c.state, c.tenant, c.content_key, c.lease_token, c.leased_by, c.due_at
     ), {_delete_contents("open")},
     called AS (
-        INSERT INTO abandoned_calls (lease_token, content_key, due_at)
-        SELECT lease_token, content_key, due_at FROM open
+        INSERT INTO abandoned_calls (lease_token, tenant, content_key, due_at)
+        SELECT lease_token, tenant, content_key, due_at FROM open
         WHERE {states.is_in(states.TO_GENERATE)} AND leased_by IS NOT NULL AND due_at > now()
         ON CONFLICT DO NOTHING
     )
@@ -108,10 +110,24 @@ _DELETE_CHUNKS = text(f"""
 # Forget calls whose workers must have died.
 _FORGET_CALLS = text("DELETE FROM abandoned_calls WHERE due_at <= now()")
 
-# Delete the rows of these versions.
+# Delete the rows of these versions, and list the objects that had their bytes: whose they are, and whether a document
+# of them is deleted for good.
 _DELETE = text(f"""
-    DELETE FROM document_versions v USING {_THESE}
-    WHERE v.document_id = o.document_id AND v.version = o.version RETURNING {STORED_IN}
+    WITH gone AS (
+        DELETE FROM document_versions v USING {_THESE}
+        WHERE v.document_id = o.document_id AND v.version = o.version RETURNING v.document_id, {STORED_IN} AS stored
+    )
+    SELECT g.stored, d.tenant, bool_or(NOT ({states.exists("d")})) AS deleted
+    FROM gone g JOIN documents d ON d.id = g.document_id GROUP BY g.stored, d.tenant
+""")
+
+# Write down objects that are to be removed or, a little later, to be written anew without some bytes.
+_OUTDATE = text("""
+    INSERT INTO outdated_objects (name, tenant, due_at)
+    SELECT v.name, v.tenant, now() + CASE WHEN v.in_use THEN CAST(:later AS interval) ELSE interval '0' END
+    FROM unnest(CAST(:names AS text[]), CAST(:tenants AS text[]), CAST(:in_use AS boolean[])) AS v(name, tenant, in_use)
+    ORDER BY v.name
+    ON CONFLICT (name) DO UPDATE SET due_at = least(outdated_objects.due_at, excluded.due_at)
 """)
 
 # Of some objects, list those of which a version names a part, or the whole.
@@ -189,7 +205,8 @@ async def insert_sweeps(connection: AsyncConnection, below: Sequence[tuple[UUID,
 async def purge(database: Database) -> list[str]:
     """Delete obsolete versions in slices, each its own transaction; return the stored objects that nothing needs now.
 
-    A call deletes 20,000 chunks at most: the rest is for the next one.
+    They stand in `outdated_objects` until they are removed, as do packs that lost a document. A call deletes 20,000
+    chunks at most: the rest is for the next one.
     """
     stored: list[str] = []
     async with database.begin() as connection:
@@ -211,8 +228,18 @@ async def _purge_slice(connection: AsyncConnection, documents: Sequence[UUID], v
     if len(deleted) == _SLICE_CHUNKS:
         return []
     await acceptance.delete_without_chunk(connection, documents)
-    stored = set((await connection.execute(_DELETE, these)).scalars())
-    return sorted(stored - await stored_in_use(connection, list(stored)))
+    stored = (await connection.execute(_DELETE, these)).all()
+    in_use = await stored_in_use(connection, [row.stored for row in stored])
+    outdated = [row for row in stored if row.deleted or row.stored not in in_use]
+    if outdated:
+        parameters = {
+            "names": [row.stored for row in outdated],
+            "tenants": [row.tenant for row in outdated],
+            "in_use": [row.stored in in_use for row in outdated],
+            "later": _OTHERS_MAY_FOLLOW,
+        }
+        await connection.execute(_OUTDATE, parameters)
+    return sorted({row.stored for row in outdated} - in_use)
 
 
 async def stored_in_use(connection: AsyncConnection, stored: Sequence[str]) -> set[str]:

@@ -127,7 +127,7 @@ class Work:
             parameters = {"id": lease.id, "token": lease.token}
             if (await connection.execute(sql.HOLD_PARSING, parameters)).one_or_none() is None:
                 return False
-            await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
+            await _insert_chunks(connection, chunks)
         return True
 
     async def _settle_parsed(self, group: Sequence[ParseOutcome], chunks: Sequence[tuple[UUID, NewChunk]]) -> set[UUID]:
@@ -135,7 +135,7 @@ class Work:
             held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_rows(group))).scalars())
             chunks = [(document_id, chunk) for document_id, chunk in chunks if document_id in held]
             if chunks:
-                await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
+                await _insert_chunks(connection, chunks)
         return held
 
     async def settle_failed_documents(self, failures: Sequence[FailedAttempt]) -> None:
@@ -440,6 +440,11 @@ class Work:
         return self.lease * 2
 
 
+async def _insert_chunks(connection: AsyncConnection, chunks: Sequence[tuple[UUID, NewChunk]]) -> None:
+    await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [chunk.content_key for _, chunk in chunks]})
+    await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
+
+
 async def _touch(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
     """Mark documents whose chunks have changed; it locks nothing that another transaction waits for in turn."""
     if documents:
@@ -498,6 +503,7 @@ async def _set_keys(
     changed = [(chunk, key) for chunk in chunks if (key := key_of(chunk)) != chunk.content_key]
     if not changed:
         return []
+    await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [key for _, key in changed]})
     found = {row.token: row for row in await connection.execute(sql.SET_KEYS, rows.key_rows(changed))}
     keys = {chunk.lease.token: key for chunk, key in changed}
     renewed = [

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
+from shared.broker.tenant_keys import TenantKeys
+from shared.domain.errors import Unreadable
 from shared.domain.ids import accepted_point_id
 from shared.domain.places import Place
 from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds import Builds
 from shared.ledger.collections import Collections
+from shared.ledger.erasures import Erasures
 from shared.ledger.feedback import Feedback, PendingRemoval
+from shared.ledger.outdated import OutdatedObjects
 from shared.ledger.work import Work
-from shared.storage.uploads import Uploads
+from shared.storage.uploads import Uploads, stored_in
 from shared.vectors.index import Index
 
 log = structlog.get_logger()
 
 
 _SLICE = 100  # rows that one call of a step takes
+_PACKS = 10  # that one call writes anew
 
 Step = Callable[[], Awaitable[bool]]
 
@@ -39,6 +44,9 @@ class Cleaner:
     feedback: Feedback
     collections: Collections
     builds: Builds
+    erasures: Erasures
+    outdated: OutdatedObjects
+    tenant_keys: TenantKeys
     finisher: Finisher
 
     @property
@@ -51,6 +59,8 @@ class Cleaner:
             "delete": self.delete_documents,
             "drop": self.drop_builds,
             "take_back": self.delete_taken_back,
+            "outdate": self.remove_outdated,
+            "erase": self.erase,
         }
 
     async def clean(self) -> None:
@@ -78,8 +88,44 @@ class Cleaner:
     async def purge_versions(self) -> bool:
         """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""
         uploads = await self.work.purge_versions()
-        await self.uploads.remove(uploads)
+        await self._remove(uploads)
         return bool(uploads)
+
+    async def remove_outdated(self) -> bool:
+        """Remove objects that no version names, and write packs anew that have bytes of deleted documents."""
+        due = await self.outdated.due(_PACKS)
+        for name in due:
+            parts = await self.outdated.parts(name)
+            if parts:
+                await self._repack(name, parts)
+            else:
+                await self._remove([name])
+        return len(due) == _PACKS
+
+    async def _remove(self, names: Sequence[str]) -> None:
+        kept = await self.uploads.remove(names)
+        if gone := [name for name in names if name not in kept]:
+            await self.outdated.forget(gone)
+        for name in kept:
+            await self.outdated.put_off(name)
+
+    async def _repack(self, name: str, parts: Sequence[str]) -> None:
+        try:
+            renamed = await self.uploads.repack(parts) if await self.uploads.foreign_bytes(parts) else {}
+        except Unreadable as error:
+            log.warning("pack.unreadable", pack=name, reason=str(error))
+            renamed = {}
+        if not renamed:
+            await self.outdated.forget([name])
+        elif not await self.outdated.rename(name, renamed):
+            await self.uploads.remove([stored_in(renamed[parts[0]])])
+
+    async def erase(self) -> bool:
+        """Delete some of what erased tenants, collections and documents have left when their documents are gone."""
+        erasure = await self.erasures.proceed(self.tenant_keys.delete)
+        if erasure is not None and erasure.finished_at is not None:
+            log.info("erasure.finished", erasure_id=str(erasure.id), tenant=erasure.tenant, deleted=erasure.deleted)
+        return erasure is not None
 
     async def delete_documents(self) -> bool:
         """Delete the points of deleted documents, then their rows."""

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
 from shared.domain.places import IndexNames
@@ -20,10 +21,12 @@ from shared.ledger import (
     Builds,
     Calibrations,
     Collections,
+    Completions,
     Costs,
     DeadLetters,
     DeploymentIdentity,
     Documents,
+    Erasures,
     Estimates,
     Evidence,
     Feedback,
@@ -44,6 +47,7 @@ from shared.storage.uploads import Uploads
 
 if TYPE_CHECKING:  # the parts below import these when they are made: not every role has them
     from shared.ingest.index.finish import Finisher
+    from shared.maintenance.erasure_check import ErasureCheck
     from shared.maintenance.orphans import Orphans
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
@@ -86,6 +90,8 @@ class Parts:
             collections=collections,
             builds=Builds(database, collections),
             evidence=Evidence(database),
+            completions=Completions(database),
+            erasures=Erasures(database),
             documents=Documents(database),
             work=self._work,
             backlogs=Backlogs(database),
@@ -124,6 +130,12 @@ class Parts:
         return use
 
     @cached_property
+    def tenant_keys(self) -> TenantKeys:
+        keys = TenantKeys(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+        self.stack.push_async_callback(keys.aclose)
+        return keys
+
+    @cached_property
     def uploads(self) -> Uploads:
         settings = self.settings
         folder = settings.data_dir / "uploads"
@@ -134,6 +146,20 @@ class Parts:
         from shared.maintenance.orphans import Orphans
 
         return Orphans(self.uploads, self.ledger.documents, self.ledger.deployment)
+
+    @cached_property
+    def erasure_check(self) -> ErasureCheck:
+        from shared.ledger.remains import Remains
+        from shared.maintenance.erasure_check import ErasureCheck
+
+        return ErasureCheck(
+            erasures=self.ledger.erasures,
+            remains=Remains(self.database),
+            documents=self.ledger.documents,
+            index=self.index,
+            tenant_keys=self.tenant_keys,
+            uploads=self.uploads,
+        )
 
     @cached_property
     def retries(self) -> RetryPolicy:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shared.broker.wakeups import Wakeups
 from shared.ledger import Ledger
 from shared.ledger.election import Election
+from shared.ledger.outdated import OutdatedObjects
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.services.parts import Parts
@@ -42,5 +43,8 @@ def cleaner_of(parts: Parts) -> Cleaner:
         feedback=parts.ledger.feedback,
         collections=parts.ledger.collections,
         builds=parts.ledger.builds,
+        erasures=parts.ledger.erasures,
+        outdated=OutdatedObjects(parts.database),
+        tenant_keys=parts.tenant_keys,
         finisher=parts.finisher,
     )

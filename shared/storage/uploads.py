@@ -148,6 +148,36 @@ class Uploads(ABC):
             for offset, content in zip(offsets, contents, strict=False)
         ]
 
+    async def repack(self, parts: Sequence[str]) -> dict[str, str]:
+        """Store these parts of a pack as a pack of their own; return the new name of each.
+
+        Raises:
+            Unavailable: as `store`.
+            Unreadable: the pack is gone.
+        """
+        contents = []
+        for name in parts:
+            offset, length = _part(name) or (0, 0)
+            content = await self._read(stored_in(name), offset, length)
+            if len(content) < length:
+                raise gone()
+            contents.append(content)
+        return dict(zip(parts, [upload.name for upload in await self.store_pack(contents)], strict=True))
+
+    async def foreign_bytes(self, parts: Sequence[str]) -> bool:
+        """Whether a pack has bytes that belong to none of these parts of it.
+
+        Raises:
+            Unavailable: as `fetched`.
+            Unreadable: the pack is gone.
+        """
+        end = 0
+        for offset, length in sorted({_part(name) or (0, 0) for name in parts}):
+            if offset > end:
+                return True
+            end = max(end, offset + length)
+        return bool(await self._read(stored_in(parts[0]), end, 1))
+
     async def offer(self, tenant: str) -> Offer:
         """Return an address to which bytes may be sent past the API.
 

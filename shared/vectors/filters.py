@@ -103,6 +103,11 @@ def collection_points(place: Place) -> models.Filter:
     return models.Filter(must=[*_of(place)])
 
 
+def named_points(field: str, value: str) -> models.Filter:
+    """Select the points of whatever group whose field has a value."""
+    return models.Filter(must=[_equals(field, value)])
+
+
 def points_by_id(place: Place, ids: Sequence[str]) -> models.Filter:
     """Select those of these points that are a collection's, hidden ones too."""
     return models.Filter(must=[*_of(place), models.HasIdCondition(has_id=list(ids))])

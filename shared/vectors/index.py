@@ -460,6 +460,15 @@ class Index:
         """Count the chunks of a collection, of all versions."""
         return await self._count(place.index_name, filters.text_points(place))
 
+    async def names(self) -> list[str]:
+        """Return the names of all collections of Qdrant, those of other deployments too."""
+        with self._errors():
+            return sorted(collection.name for collection in (await self._client.get_collections()).collections)
+
+    async def count_named(self, name: str, field: str, value: str) -> int:
+        """Count the points of a collection of Qdrant whose field has a value, in whichever group they are."""
+        return await self._count(name, filters.named_points(field, value))
+
     async def _count(self, name: str, selected: models.Filter) -> int:
         with self._if_there():
             return (await self._client.count(name, count_filter=selected, exact=True)).count

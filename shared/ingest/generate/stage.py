@@ -98,7 +98,9 @@ async def generate(
     except ForeaskError as error:
         decision = decide(error, chunk.attempts, generator.policy, random.random)
         cost = generate_cost(chunk, generator.model.name, paid.usage, paid.calls)
-        return FailedAttempt(chunk.lease, decision, paid.usage, paid.calls, chunk.content_key, paid.replies, cost)
+        return FailedAttempt(
+            chunk.lease, decision, paid.usage, paid.calls, chunk.content_key, chunk.tenant, paid.replies, cost
+        )
     return GenerateOutcome(chunk, generator.model.name, generated.questions, paid.usage, paid.calls)
 
 

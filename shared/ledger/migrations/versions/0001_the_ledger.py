@@ -33,6 +33,7 @@ def upgrade() -> None:
     _queries()
     _accepted_questions()
     _sweeps()
+    _erasures()
     _tallies()
 
 
@@ -290,8 +291,10 @@ def _chunk_contents() -> None:
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("content", JSONB(), nullable=False),
         sa.Column("ready_questions", sa.ARRAY(sa.Text())),
+        sa.Column("content_key", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("chunk_id", "version", name="pk_chunk_contents"),
     )
+    op.create_index("ix_chunk_contents_content_key", "chunk_contents", ["content_key"])
     op.create_table(
         "chunk_questions",
         sa.Column("chunk_id", sa.Uuid(), nullable=False),
@@ -310,15 +313,18 @@ def _completions() -> None:
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("questions", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("unused_since", TIME),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.PrimaryKeyConstraint("content_key", name="pk_completions"),
     )
+    op.create_index("ix_completions_tenant", "completions", ["tenant", "content_key"])
 
 
 def _paid_replies() -> None:
     op.create_table(
         "paid_replies",
         sa.Column("content_key", sa.LargeBinary(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("replies", JSONB(), nullable=False),
         sa.Column("written_at", TIME, server_default=NOW, nullable=False),
         sa.PrimaryKeyConstraint("content_key", name="pk_paid_replies"),
@@ -391,6 +397,7 @@ def _abandoned_calls() -> None:
     op.create_table(
         "abandoned_calls",
         sa.Column("lease_token", sa.BigInteger(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("content_key", sa.LargeBinary(), nullable=False),
         sa.Column("due_at", TIME, nullable=False),
         sa.PrimaryKeyConstraint("lease_token", name="pk_abandoned_calls"),
@@ -432,6 +439,7 @@ def _queries() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_queries"),
     )
     op.create_index("ix_queries_created_at", "queries", ["created_at"])
+    op.create_index("ix_queries_collection_id", "queries", ["collection_id"])
 
 
 def _accepted_questions() -> None:
@@ -479,6 +487,30 @@ def _sweeps() -> None:
     )
     op.create_index("ix_sweeps_document_id", "sweeps", ["document_id"])
     op.create_index("ix_sweeps_due_at", "sweeps", ["due_at"])
+
+
+def _erasures() -> None:
+    op.create_table(
+        "outdated_objects",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("due_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_outdated_objects"),
+    )
+    op.create_table(
+        "erasures",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection", sa.Text()),
+        sa.Column("document_id", sa.Uuid()),
+        sa.Column("collection_ids", sa.ARRAY(sa.Uuid()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("document_ids", sa.ARRAY(sa.Uuid()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("deleted", JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
+        sa.Column("started_at", TIME, server_default=NOW, nullable=False),
+        sa.Column("finished_at", TIME),
+        sa.PrimaryKeyConstraint("id", name="pk_erasures"),
+    )
+    op.create_index("ix_erasures_open", "erasures", ["tenant"], postgresql_where=sa.text("finished_at IS NULL"))
 
 
 def _tallies() -> None:

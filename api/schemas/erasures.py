@@ -1,0 +1,32 @@
+"""Replies of erasures."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import Field
+
+from api.schemas.common import ReplyModel, example
+
+
+class ErasureView(ReplyModel):
+    model_config = example(
+        id="0192f0c1-7e3b-7cc0-8a55-3f2b8f1f4a10",
+        collection="handbook",
+        document_id=None,
+        state="running",
+        documents_left=640,
+        deleted={"documents": 1250},
+        started_at="2026-10-01T09:00:00Z",
+        finished_at=None,
+    )
+
+    id: UUID
+    collection: str | None = Field(description="null: a document, or the whole tenant")
+    document_id: UUID | None
+    state: str = Field(description="running or finished")
+    documents_left: int = Field(description="rows of documents that are still there, in all builds")
+    deleted: dict[str, int] = Field(description="how many rows, by what they were")
+    started_at: datetime
+    finished_at: datetime | None

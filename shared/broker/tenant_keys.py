@@ -1,0 +1,56 @@
+"""What the broker keeps of a tenant: the state of its limits. Its keys name the tenant; wake-ups name nobody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from shared.domain.errors import Unavailable
+
+_PAGE = 1_000  # keys that the broker looks at in one turn
+
+
+class TenantKeys:
+    """Keys that end with `:tenant:NAME`.
+
+    Args:
+        redis_url: the broker's.
+    """
+
+    def __init__(self, redis_url: str) -> None:
+        self._redis = Redis.from_url(redis_url)
+
+    async def find(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's keys.
+
+        Raises:
+            Unavailable: the broker is away.
+        """
+        with _errors():
+            return [key.decode(errors="replace") async for key in self._keys(tenant)]
+
+    async def delete(self, tenant: str) -> None:
+        """Delete a tenant's keys; raises as `find`."""
+        with _errors():
+            async for key in self._keys(tenant):
+                await self._redis.delete(key)
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+    async def _keys(self, tenant: str) -> AsyncIterator[bytes]:
+        ending = f":tenant:{tenant}".encode()
+        async for key in self._redis.scan_iter(count=_PAGE):
+            if key.endswith(ending):
+                yield key
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except RedisError as error:
+        raise Unavailable(f"the broker is not available: {type(error).__name__}", component="broker") from error

@@ -1,0 +1,109 @@
+"""The check of an erasure: what PostgreSQL, Qdrant, the broker and the store of uploads still have of it.
+
+It asks the engines themselves, not the steps that deleted. Backups are beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from shared.broker.tenant_keys import TenantKeys
+from shared.domain.errors import InvalidInput, Unreadable
+from shared.domain.places import place_of
+from shared.ledger.documents import Documents
+from shared.ledger.erasures import Erasures
+from shared.ledger.remains import Remains
+from shared.storage.uploads import Uploads
+from shared.vectors.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What was erased: a document, a collection of a tenant, or a tenant.
+
+    Args:
+        tenant: None: a document tells whose it is.
+    """
+
+    tenant: str | None = None
+    collection: str | None = None
+    document_id: UUID | None = None
+
+    def __post_init__(self) -> None:
+        if self.tenant is None and self.document_id is None:
+            raise InvalidInput(
+                "Say which tenant, collection of a tenant or document: --tenant, --collection, --document."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How much an engine still has in one place: rows of a table, points, keys, objects."""
+
+    engine: str
+    place: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureCheck:
+    erasures: Erasures
+    remains: Remains
+    documents: Documents
+    index: Index
+    tenant_keys: TenantKeys
+    uploads: Uploads
+
+    async def run(self, scope: Scope) -> list[Finding]:
+        """Look everywhere; return what was looked at, also where nothing was found.
+
+        Raises:
+            Unavailable: an engine is away.
+            OSError: the folder of uploads cannot be read.
+        """
+        known = await self.erasures.of(tenant=scope.tenant, collection=scope.collection, document_id=scope.document_id)
+        tenant = scope.tenant or next((erasure.tenant for erasure in known), None)
+        collections = {each for erasure in known for each in erasure.collection_ids}
+        documents = {each for erasure in known for each in erasure.document_ids}
+        if scope.document_id is not None:
+            documents |= {scope.document_id, *await self.remains.document_ids(scope.document_id)}
+        elif tenant is not None:
+            collections |= set(await self.remains.collection_ids(tenant, scope.collection))
+        whole_tenant = scope.collection is None and scope.document_id is None
+        rows = await self.remains.rows(tenant, sorted(collections | documents), whole_tenant=whole_tenant)
+        findings = [Finding("postgresql", table, count) for table, count in rows.items()]
+        findings += await self._points(tenant or "", sorted(collections), sorted(documents), whole_tenant=whole_tenant)
+        if whole_tenant and tenant is not None:
+            findings.append(Finding("valkey", "keys", len(await self.tenant_keys.find(tenant))))
+        return [*findings, *await self._objects()]
+
+    async def _points(
+        self, tenant: str, collections: Sequence[UUID], documents: Sequence[UUID], *, whole_tenant: bool
+    ) -> list[Finding]:
+        findings = []
+        for name in await self.index.names():
+            if whole_tenant:
+                count = await self.index.count_named(name, "tenant", tenant)
+            else:
+                count = sum([await self.index.count_points(place_of(name, tenant, each)) for each in collections])
+                count += sum([await self.index.count_named(name, "document_id", str(each)) for each in documents])
+            findings.append(Finding("qdrant", name, count))
+        return findings
+
+    async def _objects(self) -> list[Finding]:
+        """Count objects that no version names, and packs with bytes that no version names, whosever they were."""
+        unnamed = 0
+        async for names in self.uploads.pages():
+            unnamed += len(set(names) - await self.documents.stored_in_use(names))
+        foreign = 0
+        for parts in await self.remains.packs():
+            try:
+                foreign += await self.uploads.foreign_bytes(parts)
+            except Unreadable:
+                continue  # a pack that is gone has no bytes
+        return [
+            Finding("uploads", "objects that no version names", unnamed),
+            Finding("uploads", "packs with foreign bytes", foreign),
+        ]

@@ -1,0 +1,428 @@
+"""Erasure: a tenant, a collection or a document goes with everything that was derived from it."""
+
+import asyncio
+import dataclasses
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from shared.broker.tenant_keys import TenantKeys
+from shared.domain.errors import Conflict, NotFound
+from shared.ledger import statements as sql
+from shared.ledger import tables
+from shared.ledger.query_log import QueryLogEntry
+from shared.ledger.remains import Remains
+from shared.maintenance.erasure_check import ErasureCheck, Scope
+from tests.api import as_tenant, calling, with_keys, work
+from tests.conftest import Library
+from tests.tallies import DIFFERENCES
+
+WEEK = timedelta(days=7)
+# Every time that something waits for has come, as when all leases have ended.
+LATER = (
+    "UPDATE sweeps SET due_at = now()",
+    "UPDATE outdated_objects SET due_at = now()",
+    "UPDATE collections SET emptied_at = now() - interval '1 hour' WHERE emptied_at IS NOT NULL",
+)
+
+
+async def run(services, statement, **parameters):
+    async with services.database.begin() as connection:
+        result = await connection.execute(text(statement), parameters)
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+
+async def later(services):
+    for statement in LATER:
+        await run(services, statement)
+
+
+async def finished(services, erasure):
+    """Clean up until an erasure has ended."""
+    for _ in range(60):
+        await services.cleaner.clean()
+        await later(services)
+        if (await services.ledger.erasures.get(erasure.id)).finished_at is not None:
+            return await services.ledger.erasures.get(erasure.id)
+    raise AssertionError("the erasure does not end")
+
+
+@pytest.fixture
+async def keys(services):
+    keys = TenantKeys(services.settings.redis_url.get_secret_value())
+    yield keys
+    await keys.aclose()
+
+
+@pytest.fixture
+def check(services, keys):
+    erasure_check = ErasureCheck(
+        erasures=services.ledger.erasures,
+        remains=Remains(services.database),
+        documents=services.ledger.documents,
+        index=services.index,
+        tenant_keys=keys,
+        uploads=services.uploads,
+    )
+
+    async def found(**scope):
+        return {
+            f"{finding.engine} {finding.place}": finding.count
+            for finding in await erasure_check.run(Scope(**scope))
+            if finding.count
+        }
+
+    return found
+
+
+async def log_query(services, tenant, collection, chunk_ids=()):
+    entry = QueryLogEntry(uuid4(), tenant, collection.id, "When does it open?", [str(each) for each in chunk_ids])
+    await services.ledger.query_log.append([entry])
+
+
+async def filled(services, tenants=("alice", "bob"), count=3):
+    """Tenants with equal documents, an edit of one, a logged query, an estimate, a key in the broker."""
+    for tenant in tenants:
+        library = Library(services, tenant)
+        for number in range(count):
+            await library.add(f"The harbour number {number} opens at six.", f"{number}.md")
+        await work(services)
+        await library.add("The harbour is closed.", "0.md")
+        await work(services)
+        await log_query(services, tenant, await library.collection())
+        collection = await library.collection()
+        await run(
+            services,
+            "INSERT INTO estimates (collection_id, estimate, spent) VALUES (:id, '{}', '{}')",
+            id=collection.id,
+        )
+    await services.cleaner.clean()
+
+
+async def state_of(services, tenant):
+    """What the ledger and Qdrant have of a tenant."""
+    collection = await services.ledger.collections.find(tenant, "default")
+    counts = await asyncio.gather(
+        *(
+            run(services, f"SELECT count(*) FROM {table} WHERE tenant = :tenant", tenant=tenant)
+            for table in ("documents", "chunks", "completions", "queries")
+        )
+    )
+    return counts, await services.index.count_points(collection.place)
+
+
+# --- a tenant ---
+
+
+async def test_nothing_of_an_erased_tenant_remains_and_another_keeps_all(services, provider, check, keys):
+    await filled(services)
+    await keys._redis.set("foreask:limits:{llm}:tenant:alice", "1")
+    await keys._redis.set("foreask:limits:{llm}:tenant:bob", "1")
+    before = await state_of(services, "bob")
+    found = await check(tenant="alice")
+    assert {name.split()[0] for name in found} == {"postgresql", "qdrant", "valkey"}
+    assert {"postgresql completions", "postgresql queries", "postgresql estimates"} <= found.keys()
+
+    erasure = await finished(services, await services.ledger.erasures.begin("alice"))
+
+    assert await check(tenant="alice") == {}
+    assert erasure.deleted["documents"] == 3
+    assert erasure.deleted["completions"] >= 3
+    assert await state_of(services, "bob") == before
+    assert await keys.find("bob")
+    assert await run(services, DIFFERENCES) == []
+    await Library(services, "alice").add("A new beginning.", "a.md")
+
+
+async def test_an_erasure_that_is_broken_off_anywhere_goes_on(services, provider, check, monkeypatch):
+    for module in ("builds", "erasures", "completions"):
+        monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 2)
+    await filled(services)
+    before = await state_of(services, "bob")
+    erasure = await services.ledger.erasures.begin("alice")
+    steps = [services.cleaner.steps[name] for name in ("purge", "drop", "outdate", "sweep", "erase")]
+
+    # Each step is cut off a little later each time, then another process does it, which knows the ledger alone.
+    for turn in range(60):
+        for step in steps:
+            task = asyncio.create_task(step())
+            await asyncio.wait({task}, timeout=0.001 * (turn % 6))
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await step()
+        await later(services)
+        if (await services.ledger.erasures.get(erasure.id)).finished_at:
+            break
+
+    assert await check(tenant="alice") == {}
+    assert await state_of(services, "bob") == before
+
+
+async def test_while_a_tenant_is_erased_its_uploads_are_refused(services, provider, library):
+    await library.add("A text.", "a.md")
+    new = await library.new("Late.", "b.md")
+    erasure = await services.ledger.erasures.begin("default")
+
+    with pytest.raises(Conflict, match="is being deleted"):
+        await services.ledger.documents.submit(new)
+    with pytest.raises(Conflict, match=f"GET /v1/erasures/{erasure.id}"):
+        await library.add("Late.", "b.md")
+    assert (await services.ledger.erasures.begin("default")).id == erasure.id
+    await finished(services, erasure)
+
+    assert (await library.add("Late.", "b.md")).external_id == "b.md"
+
+
+async def test_a_collection_that_is_made_meanwhile_is_erased_or_refused(services, provider, check):
+    for _ in range(5):
+        library = Library(services, "alice")
+        made, erasure = await asyncio.gather(
+            library.collection(), services.ledger.erasures.begin("alice"), return_exceptions=True
+        )
+        live = await services.ledger.collections.find("alice", "default")
+        assert live is None
+        assert isinstance(made, Conflict) or made.id in erasure.collection_ids
+        await finished(services, erasure)
+
+
+async def test_every_table_that_names_a_tenant_is_erased(services):
+    from shared.ledger.erasures import _NOT_BY_TENANT, _OF_TENANT
+
+    naming = {table.name for table in tables.metadata.sorted_tables if "tenant" in table.c}
+    assert naming == _OF_TENANT.keys() | {table.name for table in _NOT_BY_TENANT}
+
+
+# --- a collection ---
+
+
+async def test_an_erased_collection_goes_with_all_its_builds(services, provider, library, check):
+    await library.add("A text.", "a.md")
+    await work(services)
+    collection = await library.collection()
+    other = await services.ledger.collections.ensure(
+        "default", "other", embedding_model=services.settings.embedding_model
+    )
+    new = dataclasses.replace(await library.new("Another text.", "b.md"), collection=other)
+    await services.ledger.documents.submit(new)
+    await services.ledger.builds.begin(
+        "default", "default", options=collection.options, embedding_model=collection.embedding_model
+    )
+    while await services.ledger.builds.fill():
+        pass
+    await work(services)
+    await log_query(services, "default", collection)
+    await log_query(services, "default", other)
+    assert await check(tenant="default", collection="default")
+
+    erasure = await services.ledger.erasures.begin("default", "default")
+    with pytest.raises(NotFound):
+        await services.ledger.builds.list("default", "default")
+    with pytest.raises(NotFound):
+        await services.ledger.builds.get("default", "default", 1)
+    assert await services.ledger.documents.page("default", collection="default") == []
+    erasure = await finished(services, erasure)
+
+    assert await check(tenant="default", collection="default") == {}
+    assert len(erasure.collection_ids) == 2
+    assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
+    assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
+    assert await services.index.count_points(other.place)
+    assert await run(services, DIFFERENCES) == []
+
+
+async def test_a_collection_is_erased_over_http(services, settings, provider):
+    async with calling(with_keys(settings), services) as client:
+        for tenant in ("alice", "bob"):
+            body = {"text": "A text.", "external_id": "a.md"}
+            assert (await client.post("/v1/documents", json=body, headers=as_tenant(tenant))).status_code == 202
+        reply = await client.delete("/v1/collections/default", headers=as_tenant("alice"))
+        assert reply.status_code == 202, reply.text
+        assert reply.json()["state"] == "running"
+        assert (await client.delete("/v1/collections/none", headers=as_tenant("alice"))).status_code == 404
+        refused = await client.post("/v1/documents", json=body, headers=as_tenant("alice"))
+        assert (refused.status_code, "is being deleted" in refused.json()["detail"]) == (409, True)
+        address = reply.headers["location"]
+        assert (await client.get(address, headers=as_tenant("bob"))).status_code == 404
+
+        await finished(services, await services.ledger.erasures.get(reply.json()["id"]))
+
+        seen = (await client.get(address, headers=as_tenant("alice"))).json()
+        assert (seen["state"], seen["documents_left"], seen["collection"]) == ("finished", 0, "default")
+        assert (await client.get("/v1/collections/default", headers=as_tenant("bob"))).status_code == 200
+        assert (await client.post("/v1/documents", json=body, headers=as_tenant("alice"))).status_code == 202
+
+
+# --- a document ---
+
+
+async def test_an_erased_document_leaves_neither_questions_nor_names(services, provider, library, check):
+    document = await library.add("A text.", "a.md")
+    kept = await library.add("Another text.", "b.md")
+    await work(services)
+    collection = await library.collection()
+    ids = [row[0] for row in await run(services, "SELECT id FROM chunks ORDER BY document_id = :id", id=document.id)]
+    await log_query(services, "default", collection, ids)
+
+    await finished(services, await services.ledger.erasures.begin_document(document.id))
+
+    assert await check(document_id=document.id) == {}
+    assert await run(services, "SELECT chunk_ids FROM queries") == [(ids[:1],)]
+    assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
+    assert (await services.ledger.documents.get("default", kept.id)).state == "ready"
+    with pytest.raises(NotFound):
+        await services.ledger.erasures.begin_document(document.id)
+
+
+async def packed(services, library, count=4):
+    texts = [f"Text number {number}." for number in range(count)]
+    uploads = await services.uploads.store_pack([each.encode() for each in texts])
+    news = [
+        dataclasses.replace(
+            await library.new("", f"{number}.md"), upload=upload.name, size_bytes=upload.size_bytes,
+            content_hash=upload.sha256,
+        )
+        for number, upload in enumerate(uploads)
+    ]  # fmt: skip
+    return [each.document for each in await services.ledger.documents.submit_many(news)], uploads
+
+
+def objects_of(services):
+    folder = services.settings.data_dir / "uploads"
+    return {path.name: path.read_bytes() for path in folder.glob("??/*")}
+
+
+@pytest.mark.usefixtures("provider")
+@pytest.mark.parametrize("cut", ["nowhere", "before the rename", "before the removal"])
+async def test_a_pack_is_written_anew_without_an_erased_document(services, library, check, monkeypatch, cut):
+    documents, uploads = await packed(services, library)
+    await work(services)
+    for name in set(objects_of(services)) - {uploads[0].stored_in}:
+        await services.uploads.remove([name])
+    outdated, store = type(services.cleaner.outdated), type(services.uploads)
+    erasure = await services.ledger.erasures.begin_document(documents[1].id)
+    if cut != "nowhere":
+        with monkeypatch.context() as patched:
+            where = (outdated, "rename") if cut == "before the rename" else (store, "remove")
+            await services.cleaner.purge_versions()
+            await later(services)
+            if cut == "before the removal":
+                await services.cleaner.remove_outdated()
+                await later(services)
+
+            async def killed(*_):
+                raise asyncio.CancelledError
+
+            patched.setattr(*where, killed)
+            with pytest.raises(asyncio.CancelledError):
+                await services.cleaner.remove_outdated()
+        assert "Text number 1." in "".join(content.decode() for content in objects_of(services).values())
+
+    await finished(services, erasure)
+
+    found = await check(document_id=documents[1].id)
+    unnamed = {"uploads objects that no version names": 1} if cut == "before the rename" else {}
+    assert found == unnamed  # a pack that nobody named yet, of documents that are there: it goes as an orphan
+    assert "Text number 1." not in "".join(content.decode() for content in objects_of(services).values())
+    await services.ledger.documents.reindex(await library.collection())
+    await work(services)
+    assert await services.ledger.documents.counts("default") == {"ready": 3}
+
+
+async def test_a_pack_stays_while_a_worker_may_read_it(services, provider, library):
+    documents, uploads = await packed(services, library)
+    await work(services, "parse")
+    await services.ledger.documents.delete("default", documents[0].id)
+    await services.cleaner.purge_versions()
+    await later(services)
+    pack = uploads[0].stored_in
+    waiting = await library.new("", "2.md")
+    waiting = dataclasses.replace(waiting, upload=uploads[2].name, size_bytes=1, content_hash=b"other")
+    await services.ledger.documents.submit(waiting)
+
+    await services.cleaner.remove_outdated()
+
+    assert pack in objects_of(services)
+    assert await run(services, "SELECT count(*) FROM document_versions WHERE upload LIKE :pack", pack=f"{pack}#%") == [
+        (4,)
+    ]
+
+
+# --- what is paid for ---
+
+
+async def test_questions_of_a_deleted_document_go_after_a_while(services, provider, library):
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    await services.ledger.documents.delete("default", document.id)
+    await services.cleaner.clean()
+    completions = services.ledger.completions
+
+    assert not await completions.forget(WEEK)
+    assert await run(services, "SELECT count(*) FROM completions WHERE unused_since IS NOT NULL") == [(1,)]
+    provider.reset()
+    await library.add("A text.", "a.md")
+    await work(services)
+    assert provider.stats()["calls"] == 0
+    assert not await completions.forget(timedelta())
+    assert await run(services, "SELECT count(*) FROM completions WHERE unused_since IS NULL") == [(1,)]
+
+    await run(services, "DELETE FROM chunk_contents")
+    await completions.forget(WEEK)
+    await completions.forget(WEEK)
+    assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
+    await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
+    await completions.forget(WEEK)
+    assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
+
+
+async def test_a_look_at_completions_takes_slices(services, provider, library, monkeypatch):
+    monkeypatch.setattr("shared.ledger.completions._SLICE", 2)
+    for number in range(5):
+        await library.add(f"Text number {number}.")
+    await work(services)
+    await run(services, "DELETE FROM chunk_contents")
+    completions = services.ledger.completions
+
+    assert [await completions.forget(WEEK) for _ in range(3)] == [True, True, False]
+    assert await run(services, "SELECT count(*) FROM completions WHERE unused_since IS NULL") == [(0,)]
+    await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
+    while await completions.forget(WEEK):
+        pass
+    assert await run(services, "SELECT count(*) FROM completions") == [(0,)]
+
+
+async def test_a_completion_stays_that_a_new_chunk_holds(services, provider, library):
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    ((key,),) = await run(services, "SELECT content_key FROM completions")
+    await services.ledger.documents.delete("default", document.id)
+    await services.cleaner.clean()
+    await run(services, "UPDATE completions SET unused_since = now() - interval '8 days'")
+
+    async with services.database.begin() as connection:  # a parse worker is about to insert a chunk of the key
+        await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [key]})
+        await services.ledger.completions.forget(WEEK)
+
+    assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
+
+
+async def test_the_key_of_what_a_chunk_says_is_the_chunks(services, provider, library):
+    await library.add("A text.", "a.md")
+    await work(services, "parse", "index")
+    await services.ledger.work.claim_to_generate(10, key_of=lambda _: b"another")
+
+    assert await run(services, "SELECT c.content_key, t.content_key FROM chunks c JOIN chunk_contents t ON true") == [
+        (b"another", b"another")
+    ]
+
+
+async def test_logs_hold_no_text_of_documents(services, provider, library, capsys):
+    document = await library.add("The secret is lighthouse.", "a.md")
+    await work(services)
+    await finished(services, await services.ledger.erasures.begin("default"))
+
+    logged = capsys.readouterr()
+    assert "lighthouse" not in logged.out + logged.err
+    assert str(document.id)
