@@ -86,9 +86,6 @@ class CollectionCache:
         if asked >= self._entries.get(key, (asked,))[0]:
             self._entries[key] = (asked, collection)
 
-    def forget(self, tenant: str, name: str) -> None:
-        self._entries.pop((tenant, name), None)
-
     def _cached(self, tenant: str, name: str) -> Collection | None:
         asked, collection = self._entries.get((tenant, name), (0.0, None))
         return collection if self._now() < asked + _SECONDS else None

@@ -417,7 +417,10 @@ async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk
     if collection is None:
         raise _no_chunk(chunk_id)
     await following.hold(connection, collection.tenant, collection.name)
-    live, *_ = await following.builds_of(connection, collection.tenant, collection.name)
+    builds = await following.builds_of(connection, collection.tenant, collection.name)
+    if not builds:  # the collection is being erased
+        raise _no_chunk(chunk_id)
+    live, *_ = builds
     if live["id"] == collection_id:
         return collection_id, chunk_id
     found = await counterparts.in_live_build(connection, collection_id, live["id"], chunk_id)

@@ -25,8 +25,8 @@ _BUILDS = text(f"""
 
 _OF_NAME = "SELECT 1 FROM collections WHERE tenant = :tenant AND name = :name"
 
-# Find a collection.
-_EXISTS = text(_OF_NAME)
+# Find a collection, unless it is being erased: then none of its builds is live, nor will be.
+_EXISTS = text(f"{_OF_NAME} AND {states.is_live()}")
 
 # Lock the live build of a collection, for who changes which there are; return none if it was replaced meanwhile.
 _LOCK_LIVE = text(f"{_OF_NAME} AND {states.is_live()} FOR UPDATE")

@@ -138,7 +138,7 @@ async def test_nothing_of_an_erased_tenant_remains_and_another_keeps_all(service
 
 async def test_an_erasure_that_is_broken_off_anywhere_goes_on(services, provider, check, monkeypatch):
     for module in ("builds", "erasures", "completions"):
-        monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 2)
+        monkeypatch.setattr(f"shared.ledger.{module}._SLICE", 3)
     await filled(services)
     before = await state_of(services, "bob")
     erasure = await services.ledger.erasures.begin("alice")
@@ -148,7 +148,7 @@ async def test_an_erasure_that_is_broken_off_anywhere_goes_on(services, provider
     for turn in range(60):
         for step in steps:
             task = asyncio.create_task(step())
-            await asyncio.wait({task}, timeout=0.001 * (turn % 6))
+            await asyncio.wait({task}, timeout=0.001 * (1 + turn % 3))
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await step()

@@ -172,8 +172,8 @@ def test_every_route_declares_one_scope():
 
 
 async def requested(client, route, headers):
-    values = {"document_id": uuid4(), "letter_id": uuid4(), "accepted_id": uuid4(), "key_id": uuid4(), "number": 1}
-    path = route.path.format(**values, name="handbook", tenant="alice")
+    ids = {f"{of}_id": uuid4() for of in ("document", "letter", "accepted", "key", "erasure")}
+    path = route.path.format(**ids, number=1, name="handbook", tenant="alice")
     (method,) = route.methods
     return await client.request(method, path, headers=headers)
 
