@@ -17,8 +17,10 @@ from shared.ledger.remains import Remains
 from shared.maintenance.erasure_check import ErasureCheck, Scope
 from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library
+from tests.pages import commands_of, foreask_beside
 from tests.tallies import DIFFERENCES
 
+PAGE = "erase.md"
 WEEK = timedelta(days=7)
 # Every time that something waits for has come, as when all leases have ended.
 LATER = (
@@ -254,6 +256,18 @@ async def test_a_collection_is_erased_over_http(services, settings, provider):
         assert (await client.post("/v1/documents", json=body, headers=as_tenant("alice"))).status_code == 202
 
 
+async def test_feedback_on_an_erased_collection_finds_no_chunk(services, provider, library):
+    await library.add("A text.", "a.md")
+    await work(services)
+    ((chunk,),) = await run(services, "SELECT id FROM chunks")
+    await log_query(services, "default", await library.collection(), [chunk])
+    ((query,),) = await run(services, "SELECT id FROM queries")
+    await services.ledger.erasures.begin("default", "default")
+
+    with pytest.raises(NotFound, match="not there any more"):
+        await services.ledger.feedback.accept("default", query, chunk, most=5)
+
+
 # --- a document ---
 
 
@@ -426,3 +440,47 @@ async def test_logs_hold_no_text_of_documents(services, provider, library, capsy
     logged = capsys.readouterr()
     assert "lighthouse" not in logged.out + logged.err
     assert str(document.id)
+
+
+# --- the page ---
+
+
+@pytest.fixture
+def foreask(services, settings, capsys, monkeypatch, tmp_path):
+    """Run commands as whoever reads the page, with nobody cleaning up beside them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOREASK_DATABASE_URL", settings.database_url.get_secret_value())
+    monkeypatch.setenv("FOREASK_REDIS_URL", settings.redis_url.get_secret_value())
+    monkeypatch.setenv("FOREASK_QDRANT_URL", settings.qdrant_url)
+    monkeypatch.setenv("FOREASK_DATA_DIR", str(settings.data_dir))
+
+    async def nothing():
+        return
+
+    return foreask_beside(nothing, capsys, monkeypatch)
+
+
+@pytest.mark.usefixtures("provider")
+async def test_the_page_erases_and_shows_what_is_left(services, foreask):
+    library = Library(services, "acme")
+    document = await library.add("A text.", "a.md")
+    await work(services)
+    of_tenant, of_collection, of_document = commands_of(PAGE, "How do I erase?")
+    checks = commands_of(PAGE, "How do I know that nothing is left?")
+    of_document, checks[2] = (f"{each.rsplit(' ', 1)[0]} {document.id}" for each in (of_document, checks[2]))
+
+    code, said = await foreask(f"{of_document} --yes")
+    assert (code, "1 documents are being deleted" in said) == (0, True), said
+    code, said = await foreask(checks[2])
+    assert (code, "postgresql  document_versions" in said) == (1, True), said
+    await services.cleaner.clean()
+
+    assert (await foreask(checks[0]))[0] == 1
+    code, said = await foreask(of_collection.replace("handbook", "none") + " --yes")
+    assert (code, "no collection 'none'" in said) == (1, True), said
+    assert (await foreask(f"{of_tenant} --yes"))[0] == 0
+    await finished(services, (await services.ledger.erasures.of(tenant="acme"))[0])
+
+    for check in checks:
+        code, said = await foreask(check)
+        assert (code, "\n0 found" in said) == (0, True), said
