@@ -1,4 +1,4 @@
-"""What the broker keeps of a tenant: the state of its limits. Its keys name the tenant; wake-ups name nobody."""
+"""What the broker keeps of a tenant: its limits, and what it has used. Keys name the tenant; wake-ups name nobody."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGE = 1_000  # keys that the broker looks at in one turn
 
 
 class TenantKeys:
-    """Keys that end with `:tenant:NAME`.
+    """Keys that end with `:tenant:NAME`, as those of a provider's limits, or begin with `foreask:use:NAME:`.
 
     Args:
         redis_url: the broker's.
@@ -42,9 +42,9 @@ class TenantKeys:
         await self._redis.aclose()
 
     async def _keys(self, tenant: str) -> AsyncIterator[bytes]:
-        ending = f":tenant:{tenant}".encode()
+        beginning, ending = f"foreask:use:{tenant}:".encode(), f":tenant:{tenant}".encode()
         async for key in self._redis.scan_iter(count=_PAGE):
-            if key.endswith(ending):
+            if key.startswith(beginning) or key.endswith(ending):
                 yield key
 
 

@@ -207,7 +207,8 @@ async def _made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> R
     row = await _found(connection, names["tenant"], names["name"])
     if row is None:
         raise Conflict(
-            f"This tenant may have {parameters['most']:,} collections: use one that is there, or ask the operator for more.",
+            f"This tenant may have {parameters['most']:,} collections: use one that is there, or ask the operator for"
+            " more.",
             field="collection",
         )
     return row

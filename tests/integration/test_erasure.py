@@ -120,7 +120,9 @@ async def state_of(services, tenant):
 
 async def test_nothing_of_an_erased_tenant_remains_and_another_keeps_all(services, provider, check, keys):
     await filled(services)
-    await keys._redis.set("foreask:limits:{llm}:tenant:alice", "1")
+    for key in ("foreask:limits:{llm}:tenant:alice", "foreask:use:alice:requests"):
+        await keys._redis.set(key, "1")
+    assert len(await keys.find("alice")) == 2
     await keys._redis.set("foreask:limits:{llm}:tenant:bob", "1")
     before = await state_of(services, "bob")
     found = await check(tenant="alice")
