@@ -21,7 +21,7 @@ class TenantKeys:
     """
 
     def __init__(self, redis_url: str) -> None:
-        self._redis = Redis.from_url(redis_url)
+        self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
 
     async def find(self, tenant: str) -> list[str]:
         """Return the names of a tenant's keys.

@@ -58,6 +58,13 @@ async def keys(services):
     await keys.aclose()
 
 
+@pytest.fixture(autouse=True)
+async def empty_qdrant(services):
+    """Remove what earlier tests left of tenants with the same names: the check looks at every collection."""
+    for name in await services.index.names():
+        await services.index._client.delete_collection(name)
+
+
 @pytest.fixture
 def check(services, keys):
     erasure_check = ErasureCheck(
