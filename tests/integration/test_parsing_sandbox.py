@@ -387,6 +387,19 @@ async def test_a_parser_that_goes_wrong(tmp_path, monkeypatch, code, sentence):
         assert await sandbox.parse(tmp_path / "next", filename=None, media_type=None, options=ChunkingOptions())
 
 
+async def test_the_memory_of_the_worker_is_not_taken_for_a_childs(tmp_path, monkeypatch):
+    """The kernel counts what the worker had at its most in the child's figure, too."""
+    (tmp_path / "kreuzberg.py").write_text(ODD_EXTRACTOR.format(code="os._exit(3)"))
+    monkeypatch.syspath_prepend(tmp_path)
+    page = tmp_path / "page"
+    page.write_text("<html></html>")
+    limit = 300 << 20
+    assert len(b"x" * limit) == limit  # has been had, and is gone
+    async with ParsingSandbox(memory_bytes=limit) as sandbox:
+        with pytest.raises(Unreadable, match=r"the file crashed the parser \(status 3\)"):
+            await sandbox.parse(page, filename=None, media_type="text/html", options=ChunkingOptions())
+
+
 async def test_a_child_inherits_no_secret_and_no_open_file(parse, sandbox, monkeypatch, tmp_path):
     monkeypatch.setenv("FOREASK_LLM_API_KEY", "secret")
     with (tmp_path / "open").open("w") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -209,7 +210,7 @@ def _document(reply: ParseReply, question_count: int, memory_bytes: int) -> Pars
 
 @dataclass(frozen=True, slots=True)
 class _Death:
-    """How a child ended."""
+    """How a child ended; `peak_bytes` is 0 where its memory is not known."""
 
     status: int
     peak_bytes: int
@@ -252,6 +253,8 @@ class _ParserProcess:
         writer: asyncio.StreamWriter,
     ) -> None:
         self._process = process
+        # Until a child becomes another program it shares this process's memory, whose peak counts as its own for life.
+        self._inherited_peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT
         self.tenant: str | None = None
         self._scratch = scratch
         self._channel = channel
@@ -341,9 +344,11 @@ class _ParserProcess:
     def _bury(self) -> _Death:
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
+        peak = usage.ru_maxrss * _MAXRSS_UNIT
+        its_own = peak * NEAR_LIMIT > self._inherited_peak_bytes
         with self._scratch as scratch:
             scratch.seek(0)
-            return _Death(self._process.returncode, usage.ru_maxrss * _MAXRSS_UNIT, scratch.read(65_536))
+            return _Death(self._process.returncode, peak if its_own else 0, scratch.read(65_536))
 
 
 @contextmanager
