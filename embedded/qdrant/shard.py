@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,7 +44,7 @@ CALM_SECONDS = 20.0  # without a write, before segments are joined
 # in two segments and 7.5 in four. Of the ten nearest of 20,800 sentences 99.75 and 99.95 % are found, of the hundred
 # nearest 96.5 and 99.5 %. To join 100,000 points takes 80 CPU seconds, at most once for an eighth more of them.
 JOINED_SEGMENTS = 2
-REPLAYED_AT_ONCE = 32  # operations, of at most 64 points each; other writes wait for them, 0.2 s
+REPLAYED_AT_ONCE = 32  # operations at least, of at most 64 points each; other writes wait for them, 0.2 s
 SIGKILL = 9
 
 log = structlog.get_logger(__name__)
@@ -210,9 +211,7 @@ class Shard:
             await self._write(lambda: self._give_up(target))
             return
         optimized, points = await self._write(lambda: _load(target))
-        # Writes that wait come between two turns. Those that come faster than they are replayed wait for the rest.
-        for _ in range(2 * len(self._recorded or ()) // REPLAYED_AT_ONCE):
-            await self._write(lambda: self._replay(optimized, REPLAYED_AT_ONCE))
+        await self._catch_up(optimized)
         await self._write(lambda: self._take_over(optimized, points))
         if segments == schema.FEWEST_SEGMENTS:
             self._joined_segments = max(JOINED_SEGMENTS, self.engine.info().segments_count)
@@ -235,6 +234,15 @@ class Shard:
         shutil.copytree(self._engine_directory(), target)
         self._recorded = deque()
         self._written_points = 0
+
+    async def _catch_up(self, optimized: engine.EdgeShard) -> None:
+        """Replay in turns, between which writes come that wait; a turn replays twice what has come since the last."""
+        assert self._recorded is not None
+        left, most = len(self._recorded), REPLAYED_AT_ONCE
+        while left > REPLAYED_AT_ONCE:
+            await self._write(partial(self._replay, optimized, most))
+            came = len(self._recorded) - max(0, left - most)
+            left, most = len(self._recorded), max(REPLAYED_AT_ONCE, 2 * came)
 
     def _replay(self, optimized: engine.EdgeShard, most: int) -> None:
         """Apply the first of the recorded operations to the optimized shard."""

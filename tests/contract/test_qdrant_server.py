@@ -541,6 +541,22 @@ async def test_writes_go_on_while_others_are_replayed(shard, monkeypatch):
     assert shard.info()["points_count"] == 500 + 64 * 20 + 1
 
 
+async def test_writes_that_come_faster_than_others_are_replayed_wait_for_few(shard, monkeypatch):
+    monkeypatch.setattr(shard_module, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(shard_module, "REPLAYED_AT_ONCE", 1)
+    await write(shard, points(1, 500))
+    await maintained(shard, lambda: shard.info()["status"] == "yellow")
+    optimization, left, replay = shard._optimization, [], shard._replay
+    monkeypatch.setattr(shard, "_replay", lambda *given: left.append(len(shard._recorded)) or replay(*given))
+    await write(shard, points(10_000, 64 * 20))
+
+    while not optimization.done():
+        await asyncio.gather(*(write(shard, points(20_000 + n, 1)) for n in range(8)))
+
+    assert left[0] >= 20
+    assert left[-1] <= 2 * 8, left
+
+
 @pytest.fixture
 async def shard(request, tmp_path):
     vectors = {"v": {"size": DIMENSIONS, "distance": "Cosine"}}
