@@ -47,6 +47,7 @@ def celery_app(redis_url: str) -> Celery:
         task_acks_late=False,
         worker_prefetch_multiplier=1,
         worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,  # it would wrap every line of the log in another
         worker_send_task_events=False,
         worker_enable_remote_control=False,
         worker_soft_shutdown_timeout=30,

@@ -123,6 +123,9 @@ def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
     assert up.stop(signal.SIGTERM) == 0  # as a service manager does
     assert gone(children)
     assert "stopped; the data stays in" in up.log.read_text()
+    written = (up.data_dir / "logs" / "worker-index.log").read_text().splitlines()
+    lines = [json.loads(line) for line in written if line.startswith("{")]
+    assert "ready" in [line["state"] for line in lines if line["event"] == "document.ended"]
 
     up.start()
     reply = json.loads(up.foreask("ask", "How many days of leave are there?", "-c", "handbook", "--json"))
