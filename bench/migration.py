@@ -1,13 +1,15 @@
 """A collection goes to another embedding model under load: `python -m bench.migration [--chunks N]`.
 
 A whole deployment as processes, with a scripted model without latency. People query, edit and delete while a build is
-filled, and workers are killed. Printed are the queries' latencies before and meanwhile, what went wrong, how long the
-switch and the rollback took, and how many calls of the language model were made that new content did not need.
+filled, and workers are killed. Printed are the queries' latencies at rest, beside the edits and deletions alone, and while
+the build is filled; what went wrong, how long the switch and the rollback took, and how many calls of the language model
+were made that new content did not need.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import itertools
 import random
 import statistics
@@ -22,6 +24,7 @@ from pathlib import Path
 import httpx
 
 from bench.deployment import Deployment, ScriptedProvider
+from bench.retrieval import wait_for_graphs
 from shared.settings import Embedding
 
 CHUNKS = 10_000
@@ -123,6 +126,11 @@ class Load:
             self.replies[f"delete {reply.status_code}"] += 1
             self.deleted.add(number)
 
+    def taken(self) -> list[float]:
+        """The milliseconds of the queries since the last call."""
+        milliseconds, self.milliseconds = self.milliseconds, []
+        return milliseconds
+
     def found(self, number: int) -> bool:
         """Whether the newest edition of a document is found."""
         question = f"edition{number}x{self.edits[number]}"
@@ -158,16 +166,20 @@ def measure(deployment: Deployment, provider: ScriptedProvider, documents: int, 
     )
     load = Load(deployment, documents, sections, ids={d["external_id"]: d["id"] for d in deployment.documents()})
     provider.reset()
+    wait_for_rest(deployment)
     threads = load.start()
     time.sleep(_BEFORE_SECONDS)
-    before, load.milliseconds = load.milliseconds, []
-    report("before", before)
+    report("at rest", load.taken())
     load.changing = True
+    time.sleep(2 * _BEFORE_SECONDS)
+    before = load.taken()
+    report("with edits and deletions", before)
     number, seconds = fill(deployment, documents)
+    while_filling = load.taken()
     load.changing = False
     wait_for(lambda: at_rest(deployment, number), "  the build is at rest {:.1f} s after the last edit")
-    report(f"while it fills ({seconds:.0f} s)", load.milliseconds)
-    print(f"  p95 meanwhile by that before: {_p95(load.milliseconds) / _p95(before):.2f}")
+    report(f"while it fills, too ({seconds:.0f} s)", while_filling)
+    print(f"  p95 while it fills by that before: {_p95(while_filling) / _p95(before):.2f}")
     print(f"  calls {provider.stats()['calls']}, edits that were taken {load.replies['edit 202']}", flush=True)
     gate = deployment.client.post(f"{_BUILDS}/{number}/gate", json={}, timeout=600).raise_for_status().json()
     print(f"  gate open: {gate['open']} {gate['reasons']}; points compared {gate['points']['points']:,}")
@@ -203,6 +215,13 @@ def fill(deployment: Deployment, documents: int) -> tuple[int, float]:
     print(f"  killed {_KILLS - len(kills)} processes")
     print(f"  edits not found yet: {statistics.median(waiting):.0f} at the median, {max(waiting)} at most", flush=True)
     return number, time.perf_counter() - started
+
+
+def wait_for_rest(deployment: Deployment) -> None:
+    """Wait until Qdrant has indexed what was ingested and has joined its segments."""
+    reply = httpx.get(f"{deployment.stack.settings.qdrant_url}/collections", trust_env=False).raise_for_status()
+    for collection in reply.json()["result"]["collections"]:
+        asyncio.run(wait_for_graphs(deployment, collection["name"]))
 
 
 def at_rest(deployment: Deployment, number: int) -> bool:
