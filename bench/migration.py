@@ -1,9 +1,9 @@
 """A collection goes to another embedding model under load: `python -m bench.migration [--chunks N]`.
 
 A whole deployment as processes, with a scripted model without latency. People query, edit and delete while a build is
-filled, and workers are killed. Printed are the queries' latencies at rest, beside the edits and deletions alone, and while
-the build is filled; what went wrong, how long the switch and the rollback took, and how many calls of the language model
-were made that new content did not need.
+filled, and workers are killed. Printed are the queries' latencies at rest, beside the edits and deletions alone, and
+while the build is filled; what went wrong, how long the switch and the rollback took, and how many calls of the
+language model were made that new content did not need.
 """
 
 from __future__ import annotations

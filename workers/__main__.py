@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Literal
 
@@ -17,6 +18,11 @@ from shared.services.start import begin
 from shared.settings import Settings, load, require
 from workers.loop import WorkerLoop
 from workers.tasks import register
+
+# Where they share processors, queries and the engines that they ask go first. Measured with `python -m bench.migration
+# --chunks 20000 --sections 2 --questions 2` on two: the 95th percentile of queries while a build is filled, by that
+# before, is 2.3 in the place of 3.0, and the build takes 3 % longer.
+_NICENESS = 10
 
 ROLES = (*WORK_QUEUES, "scheduler")
 
@@ -35,6 +41,7 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
 
 
 def work(role: WorkQueue, settings: Settings) -> None:
+    os.nice(_NICENESS)
     loop = WorkerLoop(role, settings)
     app = celery_app(require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
     queues = register(app, loop)
