@@ -156,7 +156,10 @@ class Deployment:
 
     def environment(self) -> Mapping[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
-        return clean | self.stack.environment() | {"FOREASK_API_PORT": str(self.port)}
+        temporary = self.data_dir / "tmp"  # whoever is killed leaves files
+        temporary.mkdir(parents=True, exist_ok=True)
+        own = {"FOREASK_API_PORT": str(self.port), "TMPDIR": str(temporary)}
+        return clean | self.stack.environment() | own
 
     def kill_everything(self) -> None:
         """`kill -9` to every process, engines and supervisors included."""

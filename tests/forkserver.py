@@ -14,6 +14,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -203,6 +204,7 @@ class Server:
         os.setsid()
         os.environ.clear()
         os.environ.update(request.environment)
+        tempfile.tempdir = None  # it may be that of the server
         log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for ours, standard in ((nothing, 0), (log, 1), (log, 2)):

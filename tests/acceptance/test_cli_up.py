@@ -29,8 +29,11 @@ class Up:
             for kind in ("LLM", "EMBEDDING")
             for name, value in (("BASE_URL", provider.url), ("MODEL", "scripted"), ("API_KEY", "scripted"))
         }
-        self.environment = clean | models | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
         self.folder = data_dir.parent
+        temporary = self.folder / "tmp"  # whoever is killed leaves files
+        temporary.mkdir()
+        own = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "TMPDIR": str(temporary)}
+        self.environment = clean | models | own
         self.data_dir = data_dir
         self.log = data_dir.with_suffix(".log")
         self.process = None

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -489,6 +490,21 @@ async def until(condition: Callable[[], object]) -> Any:
         while not (found := condition()):
             await asyncio.sleep(0.02)
     return found
+
+
+async def test_what_killed_workers_left_goes_when_the_next_one_starts(temporary):
+    old, young, another = (temporary / name for name in ("foreask-parser-old", "foreask-parser-young", "foreask-mine"))
+    for folder in (old, young, another):
+        folder.mkdir()
+        (folder / "library.so").write_bytes(b"library")
+    hours_ago = time.time() - 7200
+    for folder in (old, another):
+        os.utime(folder, (hours_ago, hours_ago))
+
+    async with ParsingSandbox() as sandbox:
+        await sandbox.warm()
+
+    assert sorted(temporary.iterdir()) == [another, young]
 
 
 async def test_children_that_cannot_start_are_worth_another_attempt(tmp_path, monkeypatch):

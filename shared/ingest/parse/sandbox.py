@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ NEAR_LIMIT = 0.75
 
 _ROOT = str(Path(__file__).resolve().parents[3])
 _OUT_OF_MEMORY = (b"memory allocation of", b"MemoryError", b"bad_alloc", b"out of memory")
+_FOLDER_PREFIX = "foreask-parser-"
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -165,7 +167,8 @@ class ParsingSandbox:
         return self._max_text_chars * BYTES_PER_CHAR + len(request["questions"]) * _BYTES_PER_PLACE + 65_536
 
     async def warm(self) -> None:
-        """Start a child ahead of the first file."""
+        """Start a child ahead of the first file, and remove what killed workers left of theirs."""
+        await asyncio.to_thread(_remove_leftovers)
         self._idle.append(await _ParserProcess.start(self._children))
 
     async def _used_child(self, tenant: str | None) -> _ParserProcess | None:
@@ -351,11 +354,23 @@ class _ParserProcess:
             return _Death(self._process.returncode, peak if its_own else 0, scratch.read(65_536))
 
 
+def _remove_leftovers() -> None:
+    """Remove the folders of children that were killed while they started; what is young may be in use."""
+    oldest = time.time() - 2 * START_TIMEOUT.total_seconds()
+    folders = list[Path]()
+    with suppress(OSError):  # no folder at all: the start says so
+        folders = list(Path(tempfile.gettempdir()).glob(_FOLDER_PREFIX + "*"))
+    for folder in folders:
+        with suppress(OSError):
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder)
+
+
 @contextmanager
 def _folder() -> Iterator[str]:
     """Within, a folder of its own for what a child unpacks while it starts."""
     try:
-        folder = tempfile.mkdtemp(prefix="foreask-")
+        folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
     except OSError as error:
         raise _no_folder(error) from error
     try:
