@@ -15,6 +15,7 @@ from wsgiref.simple_server import WSGIServer
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from shared.domain.queues import WORK_QUEUES
 from shared.settings import Settings
 
 _PORTS = 32  # processes of one machine that may be given the same port: each takes the next one that is free
@@ -115,7 +116,7 @@ LIMITER_SECONDS = Histogram(
     "foreask_limiter_wait_seconds",
     "Time that a call waited for the provider's limits, by component.",
     ["component"],
-    buckets=_FAST,
+    buckets=_SLOW,
     registry=REGISTRY,
 )
 BREAKER = Gauge(
@@ -176,6 +177,7 @@ async def serving(settings: Settings, role: str) -> AsyncIterator[int | None]:
     that can show nothing works all the same.
     """
     ROLE.labels(role).set(1)
+    _count_from_zero(role)
     opened = _open(settings)
     if opened is None:
         yield None
@@ -191,6 +193,14 @@ async def serving(settings: Settings, role: str) -> AsyncIterator[int | None]:
         await asyncio.to_thread(server.shutdown)
         server.server_close()
         await asyncio.to_thread(thread.join)
+
+
+def _count_from_zero(role: str) -> None:
+    """Show what a worker counts before it has happened: Prometheus takes no account of the first value of a series."""
+    if role in WORK_QUEUES:
+        LEASES_LOST.labels(role)
+        for outcome in ("done", "retry", "dead"):
+            SETTLED.labels(role, outcome)
 
 
 def _open(settings: Settings) -> tuple[WSGIServer, Thread, int] | None:

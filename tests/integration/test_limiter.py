@@ -20,8 +20,9 @@ from shared.domain.errors import Misconfigured, RateLimited, Refused, Stopping, 
 from shared.domain.rates import Rates, Window
 from shared.domain.retry import Retry as TryAgain
 from shared.domain.retry import RetryPolicy, decide
+from shared.process import metrics
 from shared.providers.limiter.limiter import QUERY, Limiter, ProviderLimits
-from shared.providers.limiter.script import Grant, LimiterScript, SlotRequest, Terms, Timing, Wait
+from shared.providers.limiter.script import Breaker, Grant, LimiterScript, SlotRequest, Terms, Timing, Wait
 
 SHORT = Window(seconds=1.5, burst_seconds=0.05, jitter_seconds=0.05)
 # The pool waits a tenth or a fifth as long as by default, where a test waits with it.
@@ -319,6 +320,17 @@ async def test_one_neutral_call_closes_the_breaker_again(pool):
     await asyncio.gather(*(pool.call(p) for p in (first, second) * 5))
     assert (pool.probes, len(pool.arrivals)) == (2, 10)
     assert (await use(second)).breaker == "closed"
+
+
+async def test_metrics_show_an_open_breaker_for_as_long_as_it_is_heard_of(pool, monkeypatch):
+    limiter = await pool.process()
+    await failures(pool, limiter, 10)
+    shown = {"component": "llm", "provider": pool.provider}
+
+    assert metrics.REGISTRY.get_sample_value("foreask_breaker_state", shown) == Breaker.OPEN
+
+    monkeypatch.setattr("shared.providers.limiter.client._KNOWN_SECONDS", 0.0)
+    assert metrics.REGISTRY.get_sample_value("foreask_breaker_state", shown) == Breaker.CLOSED
 
 
 @pytest.mark.parametrize("error", [RateLimited("slow", retry_after=timedelta(milliseconds=1)), Refused("no")])

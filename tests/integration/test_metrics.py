@@ -97,6 +97,17 @@ async def test_processes_with_one_port_take_the_next_one(settings):
     assert "foreask_loop_lag_seconds_count" in names
 
 
+async def test_a_worker_shows_what_it_counts_before_it_happens(settings):
+    metrics.SETTLED.clear()
+    metrics.LEASES_LOST.clear()
+    async with metrics.serving(settings, "index"):
+        shown = {tuple(s.labels.values()) for f in metrics.SETTLED.collect() for s in f.samples}
+        lost = metrics.REGISTRY.get_sample_value("foreask_leases_lost_total", {"stage": "index"})
+
+    assert {("index", outcome) for outcome in ("done", "retry", "dead")} <= shown
+    assert lost == 0
+
+
 async def test_no_port_is_opened_unless_it_is_set(settings):
     async with metrics.serving(settings, "api") as port:
         assert port is None
@@ -120,11 +131,23 @@ def test_every_metric_is_documented_and_no_other():
     assert listed == metrics.names()
 
 
+def rules():
+    return yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"][0]["rules"]
+
+
 def expressions():
-    rules = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"][0]["rules"]
     panels = json.loads((ROOT / "deploy/dashboard.json").read_text())["panels"]
-    yield from ((rule["alert"], rule["expr"]) for rule in rules)
+    yield from ((rule["alert"], rule["expr"]) for rule in rules())
     yield from ((panel["title"], target["expr"]) for panel in panels for target in panel["targets"])
+
+
+def test_each_alert_has_a_series_for_which_it_fires_and_one_for_which_it_does_not():
+    alerts = [rule["alert"] for rule in rules()]
+    tests = yaml.safe_load((ROOT / "deploy/alerts.test.yml").read_text())["tests"]
+    looks = [look for test in tests for look in test["alert_rule_test"]]
+
+    assert sorted({look["alertname"] for look in looks if look.get("exp_alerts")}) == sorted(alerts)
+    assert sorted({look["alertname"] for look in looks if not look.get("exp_alerts")}) == sorted(alerts)
 
 
 def series():

@@ -41,6 +41,7 @@ _AWAY_SECONDS = 5.0  # a broker that is away for longer fails the calls that wai
 _LONG_COOLDOWN_SECONDS = 5.0  # a call that would wait for longer waits in the ledger instead
 _AT_MOST = 64  # requests in one call of the script
 _AT_LEAST = 8
+_KNOWN_SECONDS = 90.0  # an open breaker is heard of more often: by work that waits for it, each minute at least
 
 log = structlog.get_logger()
 
@@ -100,7 +101,6 @@ class LimiterClient:
         self._script = script
         self._tenant_buckets = tenant_buckets
         self._component = component
-        self._state = BREAKER.labels(component, provider)
         self._names = (f"{prefix}:{number}" for prefix in [uuid4().hex[:12]] for number in count())
         self._lines: OrderedDict[tuple[str, bool], _Line] = OrderedDict()  # whose turn it is comes first
         self._under_way: set[str] = set()
@@ -117,6 +117,7 @@ class LimiterClient:
         self._closed: Callable[[], ForeaskError] | None = None
         self.reply: LimiterReply | None = None
         self.replied_at = 0.0
+        BREAKER.labels(component, provider).set_function(self._shown)
 
     @property
     def waiting(self) -> int:
@@ -287,10 +288,16 @@ class LimiterClient:
         self._plan(reply, now)
 
     def _log_change(self, reply: LimiterReply) -> None:
-        self._state.set(reply.breaker)
         before = self.reply.breaker if self.reply is not None else Breaker.CLOSED
         if reply.breaker != before:
             log.warning("breaker.changed", component=self._component, state=reply.breaker.name.lower())
+
+    def _shown(self) -> float:
+        """The breaker in metrics: closed where this process has not heard of it lately, for nothing waits for it."""
+        reply = self.reply
+        if reply is None or time.monotonic() - self.replied_at > _KNOWN_SECONDS:
+            return Breaker.CLOSED
+        return reply.breaker
 
     def _answer(self, waiter: _Waiter, answer: ScriptAnswer, reply: LimiterReply, now: float) -> None:
         key = (waiter.request.tenant, waiter.request.is_query)
