@@ -47,6 +47,7 @@ _TIMEOUT_SECONDS = 60
 # To a Qdrant on this machine the client would make a connection for each request.
 _CONNECTIONS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=IDLE_SECONDS)
 _REFUSED = 400
+_ABSENT = 404
 _OK_SECONDS = QDRANT_SECONDS.labels("ok")
 _REFUSED_SECONDS = QDRANT_SECONDS.labels("refused")
 _FAILED_SECONDS = QDRANT_SECONDS.labels("failed")
@@ -262,7 +263,7 @@ class Index:
         try:
             yield
         except UnexpectedResponse as error:
-            if error.status_code != 404:  # noqa: PLR2004
+            if error.status_code != _ABSENT:
                 raise
             self._forget(name)
             raise Unavailable(
@@ -562,7 +563,7 @@ class Index:
             try:
                 yield
             except UnexpectedResponse as error:
-                if error.status_code != 404:  # noqa: PLR2004
+                if error.status_code != _ABSENT:
                     raise
 
     @contextmanager
@@ -586,7 +587,9 @@ async def _let_go(request: httpx.Request, send: Callable[[httpx.Request], Awaita
     began, taken = time.perf_counter(), _FAILED_SECONDS
     try:
         response = await send(request)
-        taken = _OK_SECONDS if response.status_code < _REFUSED else _REFUSED_SECONDS
+        # Until its first points a collection is not there, which is no failure of Qdrant.
+        answers = response.status_code < _REFUSED or response.status_code == _ABSENT
+        taken = _OK_SECONDS if answers else _REFUSED_SECONDS
     finally:
         taken.observe(time.perf_counter() - began)
     response.stream = _NOTHING_LEFT

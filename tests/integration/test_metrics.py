@@ -52,6 +52,16 @@ async def test_a_document_and_a_query_are_counted_on_their_way(services, setting
     assert value("foreask_breaker_state", component="llm", provider=services.limiters.llm._limits.provider) == 0
 
 
+async def test_a_search_before_the_first_points_is_no_failure_of_qdrant(services, settings, provider, client):
+    (await client.post("/v1/documents", json={"text": "alpha beta"})).raise_for_status()
+    before = {outcome: value("foreask_qdrant_seconds_count", outcome=outcome) for outcome in ("ok", "refused")}
+
+    (await client.post("/v1/retrieve", json={"question": "alpha?"})).raise_for_status()
+
+    assert value("foreask_qdrant_seconds_count", outcome="refused") == before["refused"]
+    assert value("foreask_qdrant_seconds_count", outcome="ok") > before["ok"]
+
+
 async def test_what_ends_dead_is_counted_by_its_kind(services, settings, provider, client):
     before = value("foreask_dead_total", stage="parse", kind="Unreadable")
     await client.post("/v1/documents", files={"file": ("a.pdf", b"%PDF-1.7 broken")})
