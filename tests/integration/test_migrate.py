@@ -349,7 +349,7 @@ async def test_a_long_query_whose_build_is_dropped_meanwhile_is_answered_by_the_
     monkeypatch.setattr("api.routes.queries._LONG_SECONDS", 0.0)
     (document,) = (await two.get("/v1/documents", params={"external_id": "7.md"})).json()["items"]
     once(monkeypatch, BatchingEmbedder, "embed", drop)
-    body = {"question": "Tell me of beta7.", "document_ids": [document["document_id"]]}
+    body = {"question": "Tell me of beta7.", "document_ids": [document["id"]]}
     reply = (await two.post("/v1/retrieve", json=body)).raise_for_status().json()
 
     assert [chunk["external_id"] for chunk in reply["chunks"]] == ["7.md"]
