@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import fields
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -46,6 +47,9 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 _INT64 = 2**63
 _CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
 _SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels"}
+# Queries that took longer look again which build is live: a dropped one is there for a minute after it was live, less
+# what a cache and a slow switch take of that.
+_LONG_SECONDS = 30.0
 _STATUSES = (400, 401, 409, 413, 415, 422, 502, 503)
 
 
@@ -119,15 +123,38 @@ async def _retrieve(
     if body.rewrite is not None:
         parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
         parameters["rewrite_budget"] = body.rewrite.budget
-    collection = await collection_cache.find(caller.tenant, body.collection)
-    if collection is not None and body.document_ids is not None:
-        rows = await services.ledger.documents.row_ids(collection, body.document_ids)
-        parameters["document_ids"] = [rows.get(document_id, document_id) for document_id in body.document_ids]
-    retrieval = await services.retriever.retrieve(collection, Query(**parameters))
+    retrieval = await _retrieve_from_live(body, caller, services, collection_cache, parameters)
     with retrieval.trace.timed("record"):
         chunk_ids = [chunk.chunk_id for chunk in retrieval.chunks]
-        retrieval.query_id = await query_log.record(collection, body.question, chunk_ids) if body.record else None
+        if body.record:
+            retrieval.query_id = await query_log.record(retrieval.collection, body.question, chunk_ids)
     return retrieval
+
+
+async def _retrieve_from_live(
+    body: RetrieveBody,
+    caller: Caller,
+    services: ApiServices,
+    collection_cache: CollectionCache,
+    parameters: Mapping[str, Any],
+) -> Retrieval:
+    """Find chunks in the live build, and again if another one is live at the end of a long search.
+
+    The build that was searched may have been dropped meanwhile, and its points may have gone before they were read.
+    """
+    while True:
+        began = time.monotonic()
+        collection = await collection_cache.find(caller.tenant, body.collection)
+        of_build: dict[str, Any] = {}
+        if collection is not None and body.document_ids is not None:
+            rows = await services.ledger.documents.row_ids(collection, body.document_ids)
+            of_build["document_ids"] = [rows.get(document_id, document_id) for document_id in body.document_ids]
+        retrieval = await services.retriever.retrieve(collection, Query(**{**parameters, **of_build}))
+        if collection is None or time.monotonic() - began < _LONG_SECONDS:
+            return retrieval
+        live = await collection_cache.find(caller.tenant, body.collection)
+        if live is not None and live.id == collection.id:
+            return retrieval
 
 
 async def _answer_events(

@@ -25,7 +25,8 @@ from shared.ledger.database import Database, again_after_collision
 
 _SLICE = 500  # documents of one transaction: a twentieth of a second
 _MOST_OPEN = 2_000  # documents of a build in work: others of the tenant must not wait behind a whole corpus
-_STILL_IN_MIND = timedelta(minutes=1)  # caches of the API remember a collection for 5 s, and a query takes some more
+# The API remembers a collection for 5 s, and its queries that take longer than 30 s look again which build is live.
+_STILL_IN_MIND = timedelta(minutes=1)
 _MOST_BUILDS = 3  # beside those that are being dropped: the live one, one before it and one to come
 
 # A collection that is being erased has no live build, and nobody is shown the others.

@@ -40,8 +40,8 @@ _FIND_ERASURE = text("""
       AND (collection IS NULL OR collection = :name)
 """)
 
-# Lock a collection and read its options. Documents that come meanwhile wait: each refers to the row.
-_LOCK_OPTIONS = text("SELECT options FROM collections WHERE id = :id FOR UPDATE")
+# Lock a build of a collection while it is live. Documents that come meanwhile wait: each refers to the row.
+_LOCK = text(f"SELECT * FROM collections WHERE id = :id AND {states.is_live()} FOR UPDATE")
 
 # Look whether a collection has documents, those that are being deleted too.
 _HAS_DOCUMENTS = text("SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)")
@@ -129,13 +129,13 @@ class Collections:
             "most": most,
         }
         async with self._database.begin() as connection:
-            row = await _found(connection, tenant, name)
-            if row is None:
-                row = await _made(connection, parameters)
+            if options is None and not replace_embedding:
+                return collection_of(await _found_or_made(connection, parameters))
+            row = await _locked(connection, parameters)
             if replace_embedding and row["embedding_model"] != embedding_model:
                 row = await _set_embedding(connection, parameters | {"id": row["id"]})
             if options is not None:
-                row = await _set_options(connection, row["id"], options)
+                row = await _set_options(connection, row, options)
         return collection_of(row)
 
     async def find(self, tenant: str, name: str) -> Collection | None:
@@ -196,6 +196,25 @@ async def _found(connection: AsyncConnection, tenant: str, name: str) -> RowMapp
     return (await connection.execute(_FIND, {"tenant": tenant, "name": name})).mappings().one_or_none()
 
 
+async def _found_or_made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+    row = await _found(connection, parameters["tenant"], parameters["name"])
+    return await _made(connection, parameters) if row is None else row
+
+
+async def _locked(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+    """Find a collection, or make it, and lock its live build.
+
+    A build that a switch replaces while its lock is waited for is let go again: what is set is the new one's.
+    """
+    while True:
+        found = await _found_or_made(connection, parameters)
+        async with connection.begin_nested() as savepoint:
+            row = (await connection.execute(_LOCK, {"id": found["id"]})).mappings().one_or_none()
+            if row is not None:
+                return row
+            await savepoint.rollback()
+
+
 async def _made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
     await connection.execute(_HOLD_ERASURES, {"tenant": parameters["tenant"]})
     names = {"tenant": parameters["tenant"], "name": parameters["name"]}
@@ -219,7 +238,6 @@ def being_erased(what: str, hint: str = "") -> Conflict:
 
 
 async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
-    await connection.execute(_LOCK_OPTIONS, {"id": parameters["id"]})
     if (await connection.execute(_HAS_POINTS, {"id": parameters["id"]})).scalar_one():
         raise Conflict(
             "The embedding is chosen before the first document, and this collection has documents, or deletions that"
@@ -230,18 +248,17 @@ async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, A
     return row
 
 
-async def _set_options(connection: AsyncConnection, collection_id: UUID, options: CollectionOptions) -> RowMapping:
-    locked = await connection.execute(_LOCK_OPTIONS, {"id": collection_id})
-    present = options_of(locked.scalar_one()).filterable
+async def _set_options(connection: AsyncConnection, locked: RowMapping, options: CollectionOptions) -> RowMapping:
+    present = options_of(locked["options"]).filterable
     fields = with_more(present, options.filterable)
-    if fields != present and (await connection.execute(_HAS_DOCUMENTS, {"id": collection_id})).scalar_one():
+    if fields != present and (await connection.execute(_HAS_DOCUMENTS, {"id": locked["id"]})).scalar_one():
         raise Conflict(
             "Fields are declared before the first document, and this collection has documents: declare them in a new"
             " collection. Questions that are paid for are not paid for again there.",
             field="filterable",
         )
     stored = json.dumps(options_json(dataclasses.replace(options, filterable=fields)))
-    parameters = {"id": collection_id, "options": stored}
+    parameters = {"id": locked["id"], "options": stored}
     row: RowMapping = (await connection.execute(_SET_OPTIONS, parameters)).mappings().one()
     return row
 

@@ -215,11 +215,12 @@ _DELETE = text(f"""
     RETURNING d.id, d.tenant, d.collection_id, l.index_name, d.version, d.live_version, {states.is_live("l")} AS is_live
 """)
 
-# Begin a reindex anew, and say how many documents are in no worker's hands.
+# Begin a reindex of a live build anew, and say how many of its documents are in no worker's hands.
 _BEGIN_REINDEX = text(f"""
-    UPDATE collections SET reindexed_until = '' WHERE id = :collection
-    RETURNING (SELECT coalesce(sum(t.rows), 0)::bigint FROM {tallies.of_tenant("documents")} t
-               WHERE t.part = CAST(:collection AS uuid)::text AND {states.REINDEX.applies("t")})
+    UPDATE collections l SET reindexed_until = ''
+    WHERE l.tenant = :tenant AND l.name = :name AND {states.is_live("l")}
+    RETURNING l.id, (SELECT coalesce(sum(t.rows), 0)::bigint FROM {tallies.of_tenant("documents")} t
+                     WHERE t.part = l.id::text AND {states.REINDEX.applies("t")}) AS documents
 """)
 
 # Lock a collection that is being reindexed.
@@ -459,7 +460,7 @@ class Documents:
 
     @again_after_collision
     async def reindex(self, collection: Collection) -> int:
-        """Begin the next version of every document that is not in work; the old ones serve on.
+        """Begin the next version of every document of the live build that is not in work; the old ones serve on.
 
         Some begin at once, the others by `continue_reindex`. The content is the newest that was not discarded, also
         where it failed. The model is called for new content alone, of a changed prompt, model or chunking: all other
@@ -467,12 +468,18 @@ class Documents:
 
         Returns:
             How many documents are not in work.
+
+        Raises:
+            Conflict: the collection is being erased.
         """
+        scope = {"tenant": collection.tenant, "name": collection.name}
         async with self._database.begin() as connection:
-            parameters = {"tenant": collection.tenant, "collection": collection.id}
-            count: int = (await connection.execute(_BEGIN_REINDEX, parameters)).scalar_one()
-            await _reindex_slice(connection, collection.id)
-        return count
+            await following.hold(connection, **scope)  # a switch may have replaced the build that the caller knows
+            begun = (await connection.execute(_BEGIN_REINDEX, scope)).one_or_none()
+            if begun is None:
+                raise being_erased(f"the collection '{collection.name}'")
+            await _reindex_slice(connection, begun.id)
+        return int(begun.documents)
 
     @again_after_collision
     async def continue_reindex(self) -> bool:

@@ -245,7 +245,12 @@ BUGS = (
         "a query is logged in the build that is live when it ends",
         ONE_BUILD,
         "api/routes/queries.py",
-        (("query_log.record(collection, ", "query_log.record(await collection_cache.find(tenant, body.collection), "),),
+        (
+            (
+                "query_log.record(retrieval.collection, ",
+                "query_log.record(await collection_cache.find(caller.tenant, body.collection), ",
+            ),
+        ),
     ),
     Bug(
         "a build that comes to an edit over what is seen stays behind it",

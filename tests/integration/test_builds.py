@@ -519,6 +519,39 @@ async def test_a_build_counts_as_seen_until_its_switch_has_waited_for_all_locks(
     assert (await services.ledger.builds.get(*NAME, 1)).live_until - before > timedelta(seconds=0.15)
 
 
+async def test_options_that_meet_a_switch_are_those_of_the_build_that_is_live_then(services, library):
+    await library.add("A text.", "a.md")
+    build = await filled(services)
+
+    async def meet():
+        switching = asyncio.create_task(services.ledger.builds.switch(*NAME, build.number))
+        await waiting(services, 1)
+        changed = await services.ledger.collections.ensure(
+            *NAME, embedding_model=build.embedding_model, options=CollectionOptions(questions_per_chunk=7)
+        )
+        await switching
+        return changed
+
+    changed = await blocked(services, "SELECT 1 FROM collections FOR KEY SHARE", meet)
+
+    assert (changed.id, changed.options.questions_per_chunk) == (build.id, 7)
+    assert [b.options.questions_per_chunk for b in await services.ledger.builds.list(*NAME)] == [None, 7]
+
+
+async def test_a_reindex_that_knows_the_build_before_a_switch_is_of_the_live_one(services, library, provider):
+    await library.add("A text.", "a.md")
+    await work(services)
+    old = await services.ledger.collections.get(*NAME)
+    build = await filled(services)
+    await work(services)
+    await services.ledger.builds.switch(*NAME, build.number)
+
+    assert await services.ledger.documents.reindex(old) == 1
+
+    states = "SELECT collection_id, state FROM documents"
+    assert set(await run(services, states)) == {(old.id, "ready"), (build.id, "queued")}
+
+
 async def test_an_upload_that_knows_the_build_before_a_switch_reaches_both(services, library, provider):
     old = await library.new("Known before.", "a.md")
     await library.add("A text.", "b.md")

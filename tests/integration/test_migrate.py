@@ -18,6 +18,7 @@ from shared.services import build
 from shared.settings import Embedding
 from shared.vectors.index import Index
 from tests.api import application, calling, serving, work
+from tests.integration.test_builds import cleaned
 from tests.pages import commands_of, foreask_beside, settings_of
 
 PAGE = "migrate.md"
@@ -335,6 +336,24 @@ async def test_another_api_answers_by_the_build_before_until_its_seconds_are_ove
             pass
         assert await found(another, "Tell me of beta7.") == [("7.md", "Nobody wrote of it.")]
         assert await answering(both) == 2
+
+
+async def test_a_long_query_whose_build_is_dropped_meanwhile_is_answered_by_the_live_one(two, both, monkeypatch):
+    async def drop():
+        (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
+        (await two.delete(f"{BUILDS}/1")).raise_for_status()
+        later = "UPDATE collections SET live_until = live_until - interval '61 seconds' RETURNING 1"
+        await both.database.rows(text(later))
+        await cleaned(both)
+
+    monkeypatch.setattr("api.routes.queries._LONG_SECONDS", 0.0)
+    (document,) = (await two.get("/v1/documents", params={"external_id": "7.md"})).json()["items"]
+    once(monkeypatch, BatchingEmbedder, "embed", drop)
+    body = {"question": "Tell me of beta7.", "document_ids": [document["id"]]}
+    reply = (await two.post("/v1/retrieve", json=body)).raise_for_status().json()
+
+    assert [chunk["external_id"] for chunk in reply["chunks"]] == ["7.md"]
+    assert await answering(both) == 2
 
 
 async def test_a_calibration_that_a_switch_overtakes_brings_no_build_back(two, both, monkeypatch):
