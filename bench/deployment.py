@@ -315,14 +315,18 @@ def _tail(path: Path) -> str:
 
 def _cpu(pid: int) -> float:
     process = psutil.Process(pid)
-    times = [process.cpu_times(), *(child.cpu_times() for child in process.children(recursive=True))]
+    times = [process.cpu_times()]
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it ended, and counts as its parent's
+            times.append(child.cpu_times())
     return sum(t.user + t.system + t.children_user + t.children_system for t in times)
 
 
 def _peak(pid: int) -> int:
     total = 0
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM"):
-                total += int(line.split()[1]) * 1024
+        with suppress(FileNotFoundError):  # it ended
+            for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+                if line.startswith("VmHWM"):
+                    total += int(line.split()[1]) * 1024
     return total
