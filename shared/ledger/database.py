@@ -27,6 +27,7 @@ Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
 _PATIENCE = timedelta(seconds=20)
 _SETTLEMENTS_FIRST_SECONDS = 1.0  # workers try to settle every half second while the ledger is away
+_LOOK_SECONDS = 0.1  # between two looks whether an advisory lock is free
 _LOST = (
     exc.OperationalError,
     exc.InterfaceError,
@@ -62,8 +63,8 @@ _OK_SECONDS = metrics.LEDGER_SECONDS.labels("ok")  # bound once: each transactio
 _FAILED_SECONDS = metrics.LEDGER_SECONDS.labels("failed")
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
-# Wait for a lock, which the end of the transaction releases.
-_LOCK = text("SELECT pg_advisory_xact_lock(:number)")
+# Take a lock if nobody has it; the end of the transaction releases it.
+_LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
 
 # Have every type of array that statements use. The driver of a connection asks the server for a type when it first
 # meets it, each time by 10 ms of planning.
@@ -239,8 +240,13 @@ class Database:
 
 
 async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
-    """Wait for a lock and hold it until the transaction ends."""
-    await connection.execute(_LOCK, {"number": which})
+    """Wait for a lock and hold it until the transaction ends.
+
+    A statement that waited would have a snapshot, for whose end an index waits that is built `CONCURRENTLY`. Where
+    whoever has the lock builds one, both would wait for ever. So this looks again and again.
+    """
+    while not (await connection.execute(_LOCK, {"number": which})).scalar_one():  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _unavailable(error: BaseException) -> Unavailable:

@@ -1,13 +1,22 @@
 """The migrations make the tables that the code is written against."""
 
+import asyncio
+import re
+import shutil
+from io import StringIO
+from uuid import uuid4
+
+import asyncpg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from shared.domain.errors import InvalidInput
-from shared.ledger import revision
+from shared.domain.errors import InvalidInput, Unavailable
+from shared.ledger import revision, schema
+from shared.ledger.database import Database
 from shared.ledger.schema import _MIGRATIONS
 from shared.ledger.tables import metadata
 
@@ -80,3 +89,132 @@ async def test_a_ledger_without_a_schema_is_told(services, monkeypatch):
     monkeypatch.setattr(revision, "_REVISION", text("SELECT version_num FROM nowhere.alembic_version"))
     with pytest.raises(InvalidInput, match="has no schema: run `foreask schema`"):
         await revision.require_current(services.database)
+
+
+# --- migrations of a ledger in use ---
+
+# The revision of a ledger.
+REVISION = text("SELECT version_num FROM alembic_version")
+
+# Write a row.
+PAY = text("INSERT INTO completions (content_key, tenant, model, questions) VALUES (:key, 'alice', 'm', '{}')")
+
+# Whether an index is being built that waits for a writer.
+BUILDING = text("""
+    SELECT 1 FROM pg_stat_activity WHERE query LIKE 'CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'
+""")
+
+# Whether the index is complete.
+VALID = text("SELECT indisvalid FROM pg_index WHERE indexrelid = CAST('ix_completions_colour' AS regclass)")
+
+HEAD = '"""A migration."""\n\nimport sqlalchemy as sa\nfrom alembic import op\n\n'
+COLUMN = 'op.add_column("completions", sa.Column("colour", sa.Text()))'
+INDEX = 'op.create_index("ix_completions_colour", "completions", ["colour"])'
+ALONE = (
+    "with op.get_context().autocommit_block():\n"
+    '        op.drop_index("ix_completions_colour", if_exists=True, postgresql_concurrently=True)\n'
+    '        op.create_index("ix_completions_colour", "completions", ["colour"], postgresql_concurrently=True)'
+)
+OF_A_NEW_TABLE = 'op.create_table("colours", sa.Column("name", sa.Text()))\n    ' + INDEX.replace(
+    "completions", "colours"
+)
+
+
+def revisions(folder, *upgrades):
+    """A folder of migrations with more of them behind the first one."""
+    shutil.copytree(_MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for number, upgrade in enumerate(upgrades, start=2):
+        named = f'revision = "{number:04}"\ndown_revision = "{number - 1:04}"\n'
+        code = f"{HEAD}{named}\n\ndef upgrade() -> None:\n    {upgrade}\n"
+        (folder / "versions" / f"{number:04}_more.py").write_text(code)
+    return folder
+
+
+def long_locks(folder):
+    """The statements of later migrations that would lock a table for as long as they read its rows."""
+    found = []
+    for script in ScriptDirectory(folder).walk_revisions():
+        if script.down_revision is not None:
+            found += _long_locks(script)
+    return found
+
+
+def _long_locks(script):
+    written = StringIO()
+    context = MigrationContext.configure(
+        dialect_name="postgresql", opts={"as_sql": True, "output_buffer": written, "transactional_ddl": True}
+    )
+    with Operations.context(context):
+        script.module.upgrade()
+    statements = [each.strip() for each in written.getvalue().split(";")]
+    new = set(re.findall(r"CREATE TABLE (\w+)", written.getvalue()))
+    for each in statements:
+        index = re.match(r"CREATE (?:UNIQUE )?INDEX (CONCURRENTLY )?.*? ON (\w+)", each)
+        if index and not index[1] and index[2] not in new:
+            yield each
+        added = re.match(r"ALTER TABLE (\w+) ADD CONSTRAINT", each)
+        if added and added[1] not in new and not re.search(r"NOT VALID$|USING INDEX", each):
+            yield each
+    if any("CONCURRENTLY" in each for each in statements):  # what stands beside it would be applied twice
+        yield from (each for each in statements if "CONCURRENTLY" not in each and each not in ("", "BEGIN", "COMMIT"))
+
+
+def test_no_migration_locks_a_table_with_rows_for_long():
+    assert long_locks(_MIGRATIONS) == []
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "found"),
+    [
+        (COLUMN, None),
+        (ALONE, None),
+        (OF_A_NEW_TABLE, None),
+        (INDEX, "CREATE INDEX ix_completions_colour"),
+        (f"{COLUMN}\n    {ALONE}", "ALTER TABLE completions ADD COLUMN"),
+        ('op.create_unique_constraint("uq_completions_tenant", "completions", ["tenant"])', "ADD CONSTRAINT"),
+    ],
+)
+def test_a_migration_that_would_lock_a_table_for_long_is_found(tmp_path, upgrade, found):
+    assert [found is not None and found in each for each in long_locks(revisions(tmp_path / "m", upgrade))] == (
+        [True] if found else []
+    )
+
+
+@pytest.fixture
+async def ledger(services):
+    """A ledger of its own at the first revision."""
+    name, url = f"upgraded_{uuid4().hex}", services.settings.database_url.get_secret_value()
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"CREATE DATABASE {name}")
+    database = Database(f"{url.rpartition('/')[0]}/{name}", patience=None)
+    await schema.migrate(database.engine)
+    yield database
+    await database.aclose()
+    await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await connection.close()
+
+
+async def test_a_migration_waits_for_no_reader_and_builds_an_index_beside_writers(ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "one", COLUMN))
+    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "100ms")
+    async with ledger.begin() as reader:  # as a backup is
+        await reader.execute(text("SELECT 1 FROM completions"))
+        async with asyncio.timeout(10):
+            with pytest.raises(Unavailable, match="run it again"):
+                await schema.migrate(ledger.engine)
+    assert await ledger.rows(REVISION) == [{"version_num": "0001"}]
+    await schema.migrate(ledger.engine)
+
+    monkeypatch.setattr(schema, "_MIGRATIONS", revisions(tmp_path / "two", COLUMN, ALONE))
+    async with ledger.begin() as writer:
+        await writer.execute(PAY, {"key": b"a"})
+        migrating = asyncio.gather(*(schema.migrate(ledger.engine) for _ in range(2)))
+        async with asyncio.timeout(10):
+            while not await ledger.rows(BUILDING):
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)  # longer than other migrations wait for a lock
+        async with asyncio.timeout(2), ledger.begin() as other:
+            await other.execute(PAY, {"key": b"b"})
+    await migrating
+    assert await ledger.rows(REVISION) == [{"version_num": "0003"}]
+    assert await ledger.rows(VALID) == [{"indisvalid": True}]
