@@ -55,7 +55,7 @@ _TAGS = [
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
     {"name": "keys", "description": "Who may call the API, and what they may do."},
-    {"name": "operator", "description": "Every tenant's state, for an operator's key."},
+    {"name": "operator", "description": "Every tenant's state, and its erasure, for an operator's key."},
     {"name": "health", "description": "For the operator; no key is needed."},
 ]
 
@@ -109,6 +109,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         health,
     ):
         app.include_router(part.router)
+    app.include_router(erasures.operator_router)
     return app
 
 

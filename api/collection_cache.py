@@ -79,6 +79,12 @@ class CollectionCache:
         """Ask the ledger again: the collection has changed. An answer that is under way may not know it yet."""
         self._entries[tenant, name] = (self._now(), None)
 
+    def forget_tenant(self, tenant: str) -> None:
+        """Ask the ledger again for each collection of a tenant."""
+        for of, name in list(self._entries):
+            if of == tenant:
+                self.forget(tenant, name)
+
     def _remember(self, collection: Collection, asked: float) -> None:
         if len(self._entries) >= _MOST:
             self._entries.clear()

@@ -1,4 +1,4 @@
-"""Routes of erasures: a collection is deleted with everything that was derived from it."""
+"""Routes of erasures: a collection, or all that a tenant has, is deleted with everything that was derived from it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.deps import CollectionCacheDep, ServicesDep
-from api.http.auth import Manager
+from api.http.auth import Manager, Operator
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
-from api.schemas.erasures import ErasureView
+from api.schemas.erasures import ErasureView, RemainsView, RemainView
+from api.schemas.operators import TenantName
 from shared.domain.erasures import Erasure
+from shared.domain.errors import Unavailable
+from shared.maintenance.erasure_check import Scope
 
 router = APIRouter(prefix="/v1", tags=["erasures"])
+operator_router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Operator])
 
 
 @router.delete(
@@ -37,6 +41,40 @@ async def erase_collection(
 async def get(erasure_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
     """Look how far an erasure is."""
     return JsonReply(_view(await services.ledger.erasures.get(erasure_id, tenant)))
+
+
+@operator_router.delete(
+    "/tenants/{tenant}", status_code=202, response_model=ErasureView, responses=problems(401, 422, 503)
+)
+async def erase_tenant(tenant: TenantName, services: ServicesDep, collection_cache: CollectionCacheDep) -> Response:
+    """Erase all that a tenant has, with everything that was derived from it. Nobody finds it from now on.
+
+    Until the erasure has finished the tenant's uploads are answered 409. Its keys in the ledger go last; those in the
+    settings stay.
+    """
+    erasure = await services.ledger.erasures.begin(tenant)
+    collection_cache.forget_tenant(tenant)
+    return JsonReply(_view(erasure), 202, {"location": f"/v1/operator/erasures/{erasure.id}"})
+
+
+@operator_router.get("/erasures/{erasure_id}", response_model=ErasureView, responses=problems(401, 404, 422, 503))
+async def get_of_any_tenant(erasure_id: UUID, services: ServicesDep) -> Response:
+    """Look how far an erasure of any tenant is."""
+    return JsonReply(_view(await services.ledger.erasures.get(erasure_id)))
+
+
+@operator_router.get("/tenants/{tenant}/remains", response_model=RemainsView, responses=problems(401, 422, 502, 503))
+async def remains(tenant: TenantName, services: ServicesDep) -> Response:
+    """Ask PostgreSQL, Qdrant, Valkey and the store of uploads what they still have of a tenant.
+
+    Tables are read whole, and the store is listed, which may take a while. Backups are not looked at.
+    """
+    try:
+        findings = await services.erasure_check.run(Scope(tenant))
+    except OSError as error:
+        raise Unavailable("The store of uploads cannot be read.", component="uploads") from error
+    places = [RemainView(engine=each.engine, place=each.place, count=each.count) for each in findings]
+    return JsonReply(RemainsView(tenant=tenant, found=sum(each.count for each in findings), places=places))
 
 
 def _view(erasure: Erasure) -> ErasureView:

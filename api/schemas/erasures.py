@@ -30,3 +30,25 @@ class ErasureView(ReplyModel):
     deleted: dict[str, int] = Field(description="how many rows, by what they were")
     started_at: datetime
     finished_at: datetime | None
+
+
+class RemainView(ReplyModel):
+    """How much an engine still has in one place."""
+
+    model_config = example(engine="postgresql", place="completions", count=0)
+
+    engine: str = Field(description="postgresql, qdrant, valkey or uploads")
+    place: str = Field(description="a table, a collection of Qdrant, keys, objects")
+    count: int = Field(description="of uploads: whosever they were")
+
+
+class RemainsView(ReplyModel):
+    """What is left of a tenant."""
+
+    model_config = example(
+        tenant="acme", found=0, places=[{"engine": "postgresql", "place": "completions", "count": 0}]
+    )
+
+    tenant: str
+    found: int = Field(description="the sum of all places; 0: nothing is left")
+    places: list[RemainView] = Field(description="where was looked, also where nothing is left")

@@ -25,7 +25,7 @@ class Scope(StrEnum):
     ASK = "ask"  # questions, and feedback on what they returned
     WRITE = "write"  # hand in, change, retry and delete documents; what that would cost
     MANAGE = "manage"  # collections' options, builds, calibrations, verification, keys
-    OPERATOR = "operator"  # every tenant's state, and nothing of what the tenants wrote
+    OPERATOR = "operator"  # every tenant's state and erasure, and nothing of what the tenants wrote
 
 
 TENANT_SCOPES = frozenset(Scope) - {Scope.OPERATOR}

@@ -16,7 +16,7 @@ from shared.ledger.rows import cost_rows
 _BATCH_SIZE = 5_000  # rows of one transaction
 
 # Write what attempts have cost until now. An attempt of several calls is written more than once, as is one whose
-# settlement was repeated: its row has the latest sum.
+# settlement was repeated: its row has the latest sum. Of a tenant that was erased since its claim nothing is written.
 _INSERT = text("""
     INSERT INTO spent AS s (token, tenant, collection_id, document_id, kind, model, prompt_tokens, completion_tokens,
                             calls)
@@ -25,6 +25,9 @@ _INSERT = text("""
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
          AS v(token bigint, tenant text, collection_id uuid, document_id uuid, kind text, model text,
               prompt_tokens int, completion_tokens int, calls int)
+    WHERE EXISTS (SELECT 1 FROM collections l WHERE l.id = v.collection_id OFFSET 0)
+       OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token
+                                                 AND e.collection IS NULL AND e.document_id IS NULL OFFSET 0)
     ON CONFLICT (token) DO UPDATE
     SET prompt_tokens = excluded.prompt_tokens, completion_tokens = excluded.completion_tokens,
         calls = excluded.calls, at = now()

@@ -105,11 +105,16 @@ _LOCK_DUE = text("""
     ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
 """)
 
+# Who was claimed by now brings nothing back, however late its worker settles.
+_CLAIMED_BY_NOW = "last_token = nextval('fencing')"
+
 # Count what went.
-_ADD = text("UPDATE erasures SET deleted = CAST(:deleted AS jsonb) WHERE id = :id RETURNING *")
+_ADD = text(f"""
+    UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {_CLAIMED_BY_NOW} WHERE id = :id RETURNING *
+""")
 
 # End an erasure.
-_FINISH = text("UPDATE erasures SET finished_at = now() WHERE id = :id RETURNING *")
+_FINISH = text(f"UPDATE erasures SET finished_at = now(), {_CLAIMED_BY_NOW} WHERE id = :id RETURNING *")
 
 # List erasures by what they erase, the newest first. That of a tenant erased its collections and documents too.
 _LIST = text("""

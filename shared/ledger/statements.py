@@ -100,13 +100,19 @@ SET_KEYS = text(f"""
               (SELECT p.replies FROM paid_replies p WHERE p.content_key = c.content_key) AS replies
 """)
 
+# A chunk needs what was paid for by a claim, or nothing of its tenant was erased since: a worker that settles late does
+# not bring back what an erasure deleted. OFFSET 0 keeps the planner from reading the tables whole.
+_NOT_ERASED = """
+    (EXISTS (SELECT 1 FROM chunk_contents t WHERE t.content_key = v.content_key OFFSET 0)
+     OR NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = v.tenant AND e.last_token > v.token OFFSET 0))"""
+
 # Keep replies for whoever needs their content next, its own chunk or that of the next version. Late writers have fewer
 # of them, or the same. With the questions they are needed no more.
-_KEEP_REPLIES = """
+_KEEP_REPLIES = f"""
     INSERT INTO paid_replies AS p (content_key, tenant, replies)
     SELECT DISTINCT ON (v.content_key) v.content_key, v.tenant, v.replies
-    FROM {rows}
-    WHERE jsonb_array_length(v.replies) > 0
+    FROM {{rows}}
+    WHERE jsonb_array_length(v.replies) > 0 AND {_NOT_ERASED}
       AND NOT EXISTS (SELECT 1 FROM completions c WHERE c.content_key = v.content_key)
     ORDER BY v.content_key, jsonb_array_length(v.replies) DESC
     ON CONFLICT (content_key) DO UPDATE SET replies = excluded.replies, written_at = now()
@@ -140,13 +146,14 @@ SETTLE_PAID_BEFORE = text(f"""
 """)
 
 # Write the questions that were paid for, which need no single replies any more.
-_COMPLETION = "content_key bytea, tenant text, model text, questions text[]"
+_COMPLETION = "token bigint, content_key bytea, tenant text, model text, questions text[]"
 INSERT_COMPLETIONS = text(f"""
     WITH whole AS (
         DELETE FROM paid_replies p USING {_rows(_COMPLETION)} WHERE p.content_key = v.content_key
     )
     INSERT INTO completions (content_key, tenant, model, questions)
     SELECT v.content_key, v.tenant, v.model, v.questions FROM {_rows(_COMPLETION)}
+    WHERE {_NOT_ERASED}
     ON CONFLICT DO NOTHING
 """)
 
@@ -225,7 +232,7 @@ FAIL_DOCUMENTS = text(f"""
 """)
 
 # The replies of failed attempts.
-_FAILED_REPLIES = _rows("content_key bytea, tenant text, dead boolean, replies jsonb")
+_FAILED_REPLIES = _rows("token bigint, content_key bytea, tenant text, dead boolean, replies jsonb")
 
 # Record failed attempts to generate. A chunk without questions goes on to be indexed by its text: it ends dead there,
 # with the reason that is written here. Its replies are forgotten: a retry makes its calls anew. Those of other attempts

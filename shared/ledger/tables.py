@@ -475,6 +475,7 @@ erasures = Table(
     Column("deleted", JSONB, nullable=False, server_default=text("'{}'::jsonb")),  # rows by table, where counted
     Column("started_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("finished_at", DateTime(timezone=True)),  # null: it is under way
+    Column("last_token", BigInteger),  # claims with smaller fencing tokens bring nothing back
     Index("ix_erasures_open", "tenant", postgresql_where=text("finished_at IS NULL")),
 )
 

@@ -12,6 +12,7 @@ from shared.estimates.budgets import Budgets
 from shared.estimates.estimator import Estimator
 from shared.ledger import Ledger
 from shared.ledger.database import Database
+from shared.maintenance.erasure_check import ErasureCheck
 from shared.providers.limiter.limiter import Limiter
 from shared.providers.limiter.usage import LimitUse
 from shared.query.answer import Answerer
@@ -74,6 +75,7 @@ class ApiServices:
     estimator: Estimator
     retriever: Retriever
     calibrator: Calibrator
+    erasure_check: ErasureCheck
     answerer_for: Callable[[str, Collection | None, bool], Answerer]
 
     @property
@@ -99,5 +101,6 @@ def assemble(parts: Parts) -> ApiServices:
         estimator=estimator,
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),
+        erasure_check=parts.erasure_check,
         answerer_for=answerer_of(parts),
     )

@@ -9,23 +9,32 @@ import pytest
 from sqlalchemy import text
 
 from shared.broker.tenant_keys import TenantKeys
-from shared.domain.errors import Conflict, NotFound
+from shared.domain.errors import Conflict, LeaseLost, NotFound
+from shared.domain.outcomes import FailedAttempt
+from shared.domain.records import PaidReply
+from shared.domain.retry import Retry
+from shared.domain.usage import Usage
+from shared.ingest.generate.stage import generate_stage
+from shared.ingest.index.stage import index_stage
 from shared.ledger import statements as sql
 from shared.ledger import tables
 from shared.ledger.query_log import QueryLogEntry
 from shared.ledger.remains import Remains
 from shared.maintenance.erasure_check import ErasureCheck, Scope
+from shared.settings import ApiKey
 from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library
 from tests.pages import commands_of, foreask_beside
 from tests.tallies import DIFFERENCES
 
 PAGE = "erase.md"
+OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 WEEK = timedelta(days=7)
 # Every time that something waits for has come, as when all leases have ended.
 LATER = (
     "UPDATE sweeps SET due_at = now()",
     "UPDATE outdated_objects SET due_at = now()",
+    "UPDATE abandoned_calls SET due_at = now()",
     "UPDATE collections SET emptied_at = now() - interval '1 hour' WHERE emptied_at IS NOT NULL",
 )
 
@@ -205,6 +214,32 @@ async def test_every_table_that_names_a_tenant_is_erased(services):
     assert naming == _OF_TENANT.keys() | {table.name for table in _NOT_BY_TENANT}
 
 
+async def test_an_operator_erases_a_tenant_over_http_and_sees_what_is_left(services, settings, provider):
+    operator, key = {"authorization": f"Bearer {OPERATORS_KEY}"}, ApiKey.parse_operator(OPERATORS_KEY)
+    keyed = with_keys(settings).model_copy(update={"operator_keys": (key,)})
+    body, address = {"text": "A secret text.", "external_id": "secret.md"}, "/v1/operator/tenants/alice"
+    async with calling(keyed, services) as client:
+        for tenant in ("alice", "bob"):
+            assert (await client.post("/v1/documents", json=body, headers=as_tenant(tenant))).status_code == 202
+        await work(services)
+        before = await client.get(f"{address}/remains", headers=operator)
+        assert before.json()["found"] > 0
+        assert {"postgresql", "qdrant", "valkey", "uploads"} == {each["engine"] for each in before.json()["places"]}
+
+        reply = await client.delete(address, headers=operator)
+        assert (reply.status_code, reply.json()["state"]) == (202, "running"), reply.text
+        assert (await client.delete(address, headers=operator)).json()["id"] == reply.json()["id"]
+        assert (await client.post("/v1/documents", json=body, headers=as_tenant("alice"))).status_code == 409
+        await finished(services, await services.ledger.erasures.get(reply.json()["id"]))
+
+        seen = await client.get(reply.headers["location"], headers=operator)
+        assert (seen.json()["state"], seen.json()["documents_left"], seen.json()["collection"]) == ("finished", 0, None)
+        after = await client.get(f"{address}/remains", headers=operator)
+        assert (after.json()["tenant"], after.json()["found"]) == ("alice", 0), after.text
+        assert (await client.get("/v1/collections/default", headers=as_tenant("bob"))).status_code == 200
+        assert all("secret" not in each.text for each in (before, reply, seen, after))
+
+
 # --- a collection ---
 
 
@@ -370,6 +405,65 @@ async def test_a_pack_stays_while_a_worker_may_read_it(services, provider, libra
     assert await run(services, "SELECT count(*) FROM document_versions WHERE upload LIKE :pack", pack=f"{pack}#%") == [
         (4,)
     ]
+
+
+# --- workers that settle late ---
+
+
+def held():
+    """Stand for a lease that holds."""
+
+
+@pytest.mark.parametrize("moment", ["at its beginning", "between two slices", "when it has ended"])
+@pytest.mark.parametrize("stage", ["generate", "index"])
+async def test_what_a_worker_settles_while_its_tenant_is_erased_does_not_stay(services, provider, check, stage, moment):
+    library = Library(services, "alice")
+    for number in range(3):
+        await library.add(f"The harbour number {number} opens at six.", f"{number}.md")
+    await work(services, "parse", *(["index"] if stage == "generate" else []))
+    late = generate_stage(services.generator) if stage == "generate" else index_stage(services.indexer)
+    items = await late.claim(10)
+    answers = [await late.work(item, held) for item in items] if stage == "generate" else []  # but not settled
+
+    erasure = await services.ledger.erasures.begin("alice")
+    if moment == "between two slices":
+        for step in ("drop", "purge"):
+            await services.cleaner.steps[step]()
+    elif moment == "when it has ended":
+        await finished(services, erasure)
+    await late.settle(answers or [await late.work(item, held) for item in items])
+
+    await finished(services, erasure)
+    for _ in range(2):  # a late writer's points are swept at once, and again
+        await services.cleaner.clean()
+        await later(services)
+    assert await check(tenant="alice") == {}
+    assert await run(services, DIFFERENCES) == []
+
+
+async def test_what_a_worker_was_answered_does_not_stay_once_its_document_is_erased(services, provider, library, check):
+    document = await library.add("A text.", "a.md")
+    await library.add("Another text.", "b.md")
+    await work(services, "parse", "index")
+    chunks = (await services.ledger.work.claim_to_generate(10)).chunks
+    generating = generate_stage(services.generator)
+    answers = [await generating.work(chunk, held) for chunk in chunks]
+    (late,) = [chunk for chunk in chunks if chunk.document_id == document.id]
+    reply = PaidReply("request", "A question?", "stop", Usage(1, 1))
+    await finished(services, await services.ledger.erasures.begin_document(document.id))
+
+    await generating.settle(answers)
+    with pytest.raises(LeaseLost):
+        await services.ledger.work.keep_replies(late, "scripted", [reply], Usage(1, 1), 1)
+    again = Retry(timedelta(), "cut short")
+    failed = FailedAttempt(late.lease, again, content_key=late.content_key, tenant=late.tenant, replies=[reply])
+    await services.ledger.work.settle_generated([failed])
+
+    assert await check(document_id=document.id) == {}
+    assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
+    await library.add("A text.", "a.md")
+    await work(services)
+    assert await run(services, "SELECT count(*) FROM completions") == [(2,)]
 
 
 # --- what is paid for ---

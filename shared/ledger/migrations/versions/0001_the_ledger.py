@@ -508,6 +508,7 @@ def _erasures() -> None:
         sa.Column("deleted", JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
         sa.Column("started_at", TIME, server_default=NOW, nullable=False),
         sa.Column("finished_at", TIME),
+        sa.Column("last_token", sa.BigInteger()),
         sa.PrimaryKeyConstraint("id", name="pk_erasures"),
     )
     op.create_index("ix_erasures_open", "erasures", ["tenant"], postgresql_where=sa.text("finished_at IS NULL"))
