@@ -47,6 +47,11 @@ HIDDEN = (
     "tests/integration/test_ledger.py::test_points_that_were_written_hidden_before_their_version_was_live_are_shown"
 )
 PROVIDER = "tests/faults/test_provider_fails.py::"
+ERASURE = "tests/faults/test_tenant_erased.py::test_killed_twice_while_a_tenant_is_erased"
+LATE = (
+    "tests/integration/test_erasure.py::"
+    "test_what_a_worker_settles_while_its_tenant_is_erased_does_not_stay[generate-when it has ended]"
+)
 HISTORIES = "tests/properties/test_histories.py::test_every_history_ends_with_the_points_of_what_is_live"
 BUGS = (
     Bug(
@@ -388,6 +393,36 @@ BUGS = (
         HISTORIES,
         "shared/ledger/work.py",
         (("            await feedback.index_waiting(connection, failed)", "            pass"),),
+    ),
+    Bug(
+        "what a tenant has paid for outlives its erasure",
+        ERASURE,
+        "shared/ledger/erasures.py",
+        (
+            ("count = await completions.delete_unused(connection, tenant)", "count = 0"),
+            ("table not in _NOT_BY_TENANT", "table not in (*_NOT_BY_TENANT, tables.completions)"),
+        ),
+    ),
+    Bug(
+        "nobody goes on with an erasure when its documents are gone",
+        ERASURE,
+        "shared/maintenance/cleanup.py",
+        (('            "erase": self.erase,', ""),),
+    ),
+    Bug(
+        "the bytes of an erased tenant stay",
+        ERASURE,
+        "shared/ledger/versions.py",
+        (
+            ("    if outdated:", "    if not outdated:"),
+            ("return sorted({row.stored for row in outdated} - in_use)", "return []"),
+        ),
+    ),
+    Bug(
+        "what a worker was answered comes back when its tenant is erased",
+        LATE,
+        "shared/ledger/erasures.py",
+        (("nextval('fencing')", "NULL"),),
     ),
 )
 

@@ -22,6 +22,7 @@ class Scale:
         limited_documents: of ten chunks each, that they ask for; more than a minute's worth.
         limited_per_second: calls that the limit allows; in the short suite what is left for it beside other tests.
         unlimited_documents: the same, where the limit is not declared.
+        erased_documents: of one chunk each, of a tenant that is erased.
         lease_seconds: how long a claim outlives its worker.
         executed: whether a rolling restart starts interpreters, which import everything, instead of forks.
         hasty: whether the product waits as `tests.faults.hasty` says.
@@ -42,6 +43,7 @@ class Scale:
     limited_documents: int
     limited_per_second: int
     unlimited_documents: int
+    erased_documents: int
     lease_seconds: float
     executed: bool
     hasty: bool
@@ -64,6 +66,7 @@ SCALES = {
         limited_documents=20,
         limited_per_second=15,
         unlimited_documents=14,
+        erased_documents=60,
         lease_seconds=2,
         executed=False,
         hasty=True,
@@ -84,6 +87,7 @@ SCALES = {
         limited_documents=400,
         limited_per_second=40,
         unlimited_documents=167,
+        erased_documents=10_000,
         lease_seconds=3,
         executed=True,
         hasty=False,
@@ -104,6 +108,7 @@ SCALES = {
         limited_documents=1_000,
         limited_per_second=40,
         unlimited_documents=333,
+        erased_documents=10_000,
         lease_seconds=3,
         executed=True,
         hasty=False,
