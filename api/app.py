@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems, reference
@@ -32,12 +33,20 @@ from api.routes import (
     uploads,
     verification,
 )
-from shared.process import metrics
+from shared.process import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.settings import Settings
 
 _CONNECTIONS = 4  # to PostgreSQL, before the first request
+# FastAPI's own telemetry would record addresses, clients and messages of errors: `shared.process.traces` has the spans.
+_NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 _DESCRIPTION = """\
 Hand in documents, follow them until they are `ready`, then ask. A model writes the questions that each part of a \
 document answers, and a query is matched question to question.
@@ -81,6 +90,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,  # FastAPI's page has its scripts from elsewhere
         redoc_url=None,
+        telemetry=_NO_TELEMETRY,
     )
     app.state.settings = settings
     app.state.services = services
@@ -120,6 +130,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with (
         build("api", settings) if given is None else nullcontext(given) as services,
         metrics.serving(settings, "api"),
+        traces.exporting(settings, "api"),
     ):
         app.state.services = services
         app.state.collection_cache = CollectionCache(

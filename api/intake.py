@@ -25,6 +25,7 @@ from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
 from shared.domain.records import Collection, NewDocument, ReadyQuestion
 from shared.ledger.documents import Submission
+from shared.process import traces
 from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.storage.uploads import Upload
@@ -147,6 +148,7 @@ def new_document(
             }
         ),
         lane=lane,
+        traceparent=traces.traceparent(),
     )
 
 

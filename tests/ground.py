@@ -12,7 +12,7 @@ import pytest
 GROUND = "TEST_GROUND"  # the environment variable that names it, for processes of the run
 _LEFT = pytest.StashKey[list[Path]]()
 # A developer's shell must not change what a test sees.
-_FOREIGN = ("FOREASK_", "OPENAI_", "XDG_", "PYTHONDONTWRITEBYTECODE")
+_FOREIGN = ("FOREASK_", "OPENAI_", "OTEL_", "XDG_", "PYTHONDONTWRITEBYTECODE")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses where its own temporary files go

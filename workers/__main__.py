@@ -67,7 +67,10 @@ def work(role: WorkQueue, settings: Settings) -> None:
         "--loglevel",
         "WARNING",
     ]
-    app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{role}@%h"])
+    try:
+        app.worker_main([*arguments, "--without-gossip", "--without-mingle", "--hostname", f"{role}@%h"])
+    finally:
+        loop.close()
 
 
 if __name__ == "__main__":

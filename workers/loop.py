@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 import uvloop
 
 from shared.domain.queues import WorkQueue
 from shared.ingest.drain import Drain
-from shared.process import metrics
+from shared.process import metrics, traces
 from shared.services import build
 from shared.services.worker import WorkerServices
 from shared.settings import Settings
 from workers.watchdog import Watchdog
 
 T = TypeVar("T")
+_CLOSE_SECONDS = 4.0  # a supervisor waits five seconds longer than the grace
 
 
 class WorkerLoop:
@@ -42,6 +43,7 @@ class WorkerLoop:
         self.drain: Drain[Any, Any] | None = None
         self.services: WorkerServices = self.run(self._stack.enter_async_context(build(role, settings)))
         self.run(self._stack.enter_async_context(metrics.serving(settings, role)))
+        self.run(self._stack.enter_async_context(traces.exporting(settings, role)))
         self.run(self._stack.enter_async_context(self.services.heartbeats.beating(role, self._in_work)))
         # Only now: the imports of the role hold the loop up, on a busy machine for long.
         self._watchdog = Watchdog(self._loop, settings.tuning.hang_timeout)
@@ -65,8 +67,10 @@ class WorkerLoop:
         self._loop.call_soon_threadsafe(self.services.stop)
 
     def close(self) -> None:
+        """Leave: what does not close in time ends with the process."""
         self._watchdog.close()
-        self.run(self._aclose())
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._aclose(), self._loop).result(_CLOSE_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
 

@@ -18,6 +18,7 @@ from api.known_keys import KnownKeys
 from api.quotas import Quotas
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
 from shared.domain.keys import OPERATOR, TENANT_SCOPES, Scope, hash_of
+from shared.process import traces
 from shared.settings import Settings
 
 TENANT_WITHOUT_KEYS = "default"
@@ -76,6 +77,7 @@ class Needs:
         caller = await _authenticate(request)
         # The request's log lines name both.
         structlog.contextvars.bind_contextvars(tenant=caller.tenant or None, key=caller.key_name)
+        traces.note("foreask.tenant", caller.tenant)
         request.state.caller = caller
         if self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, path=request.url.path)

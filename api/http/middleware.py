@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.problems import log_crash, reply_to
 from shared.domain.errors import Unavailable
+from shared.process import traces
 from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -75,7 +76,10 @@ class RequestMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id, tenant=None, key=None):  # auth sets both
+        with (
+            structlog.contextvars.bound_contextvars(request_id=request_id, tenant=None, key=None),  # auth sets both
+            _span(scope, request_id) as span,
+        ):
             try:
                 await app(scope, receive, send_on)
             except Exception as error:  # noqa: BLE001  no exception may leave the application
@@ -84,7 +88,7 @@ class RequestMiddleware:
                     raise ConnectionAbortedError("the reply was cut off") from None  # the server closes the connection
                 await reply_to(error, scope["path"])(scope, receive, send_on)
             finally:
-                _tell(scope, status, time.perf_counter() - began)
+                _tell(scope, status, time.perf_counter() - began, span)
 
 
 class Turns:
@@ -104,14 +108,36 @@ class Turns:
         self._begun = 0
 
 
-def _tell(scope: Scope, status: int, seconds: float) -> None:
-    """Log a request and count it, by the template of its route: an address may hold a caller's words."""
+def _span(scope: Scope, request_id: str) -> traces.Span:
+    if scope["path"].startswith("/health/"):
+        return traces.NOTHING
+    method = scope["method"] if scope["method"] in _METHODS else "_OTHER"  # as OpenTelemetry calls it
+    attributes = {
+        "http.request.method": method,
+        "url.scheme": scope.get("scheme", "http"),
+        "foreask.request_id": request_id,
+    }
+    return traces.request(method, scope["headers"], attributes)
+
+
+def _tell(scope: Scope, status: int, seconds: float, span: traces.Span) -> None:
+    """Log a request, count it and name its span, by the template of its route: an address may hold a caller's words."""
     template = getattr(scope.get("route"), "path", _NO_ROUTE)
     method = scope["method"] if scope["method"] in _METHODS else "other"
     REQUESTS.labels(method, template, str(status)).inc()
     REQUEST_SECONDS.labels(method, template).observe(seconds)
+    _name(span, method, template, status)
     if not template.startswith("/health/"):
         log.info("request.served", method=method, route=template, status=status, ms=round(seconds * 1000, 1))
+
+
+def _name(span: traces.Span, method: str, template: str, status: int) -> None:
+    if template != _NO_ROUTE:
+        span.rename(f"{method} {template}")
+        span.note("http.route", template)
+    span.note("http.response.status_code", status)
+    if status >= 500:  # noqa: PLR2004
+        span.fail(str(status))
 
 
 def _request_id(scope: Scope) -> str:

@@ -100,7 +100,10 @@ class ReadyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A submitted document; its bytes are already in the upload store."""
+    """A submitted document; its bytes are already in the upload store.
+
+    `traceparent` names the span of the request; None where traces are off.
+    """
 
     collection: Collection
     external_id: str
@@ -113,6 +116,7 @@ class NewDocument:
     size_bytes: int
     content_hash: bytes
     lane: int = 0
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +224,7 @@ class DocumentToParse:
     attempts: int
     lost_leases: int
     live_version: int | None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +271,7 @@ class ChunkToGenerate:
     replies: tuple[PaidReply, ...] = ()
     usage: Usage = Usage()
     calls: int = 0
+    traceparent: str | None = None
 
 
 class AcceptedState(StrEnum):
@@ -295,6 +301,7 @@ class ChunkToIndex:
         text_only: whether its questions are still to be written: its text must be found before.
         text_stands: whether Qdrant has its text, and the text's vector, in this version.
         may_have_points: whether an earlier claim may have written points of questions in this version.
+        traceparent: the span of the request that handed its version in; None where there is none.
     """
 
     lease: Lease
@@ -323,6 +330,7 @@ class ChunkToIndex:
     text_only: bool = False
     text_stands: bool = False
     may_have_points: bool = False
+    traceparent: str | None = None
 
     @property
     def place(self) -> Place:

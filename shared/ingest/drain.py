@@ -27,7 +27,7 @@ from shared.domain.outcomes import FailedAttempt
 from shared.domain.records import Lease
 from shared.domain.retry import Dead
 from shared.ledger.database import Collided
-from shared.process import metrics
+from shared.process import metrics, traces
 
 ItemT = TypeVar("ItemT")
 OutcomeT = TypeVar("OutcomeT")
@@ -55,6 +55,7 @@ class Stage(Generic[ItemT, OutcomeT]):
         settle: commits outcomes.
         leases_of: the leases that an item holds.
         describe: names an item in logs by document, chunk, collection and tenant.
+        traced: the traces that an item is work for, by `traceparent`, each with what `describe` says of that part.
         extend: holds leases for another term; returns the tokens of those that still held.
         give_back: ends leases whose work was not done.
         full: called when more is due than there are slots: another worker may help.
@@ -68,7 +69,8 @@ class Stage(Generic[ItemT, OutcomeT]):
     work: Callable[[ItemT, Callable[[], None]], Awaitable[OutcomeT]]
     settle: Callable[[Sequence[OutcomeT]], Awaitable[None]]
     leases_of: Callable[[ItemT], Sequence[Lease]]
-    describe: Callable[[ItemT], Mapping[str, object]]
+    describe: Callable[[ItemT], traces.Attributes]
+    traced: Callable[[ItemT], Mapping[str, traces.Attributes]]
     extend: Callable[[Sequence[Lease]], Awaitable[set[int]]]
     give_back: Callable[[Sequence[Lease]], Awaitable[None]]
     full: Callable[[], None]
@@ -254,7 +256,11 @@ class Drain(Generic[ItemT, OutcomeT]):
             stage=self._stage.name, **self._stage.describe(item)
         )  # of this task alone
         await self._slots.acquire()
-        return await self._stage.work(item, held.require)
+        with traces.work(self._stage.name, self._stage.traced(item)) as span:
+            outcome = await self._stage.work(item, held.require)
+            if failure := _failure(outcome):
+                span.fail(failure)
+        return outcome
 
     def _ended(self, task: asyncio.Task[OutcomeT]) -> None:
         item = self._in_work.pop(task)
@@ -326,7 +332,7 @@ class Drain(Generic[ItemT, OutcomeT]):
         metrics.BATCH_SIZE.labels(stage).observe(len(group))
         outcomes = Counter[str]()
         for outcome in group:
-            for one in outcome if isinstance(outcome, Sequence) else [outcome]:  # an index worker's are batches
+            for one in _parts(outcome):
                 outcomes[_kind(one)] += 1
                 if isinstance(one, FailedAttempt) and isinstance(one.decision, Dead):
                     metrics.DEAD.labels(stage, one.decision.kind).inc()
@@ -384,6 +390,16 @@ class Drain(Generic[ItemT, OutcomeT]):
         while self._in_work:
             await asyncio.wait(list(self._in_work))
         await self._finished.join()
+
+
+def _parts(outcome: object) -> Sequence[object]:
+    return outcome if isinstance(outcome, Sequence) else [outcome]  # an index worker's are batches
+
+
+def _failure(outcome: object) -> str | None:
+    """The kind of the first failure; None where there is none."""
+    failed = (one.decision for one in _parts(outcome) if isinstance(one, FailedAttempt))
+    return next((one.kind if isinstance(one, Dead) else "retry" for one in failed), None)
 
 
 def _kind(outcome: object) -> str:

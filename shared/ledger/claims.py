@@ -115,12 +115,17 @@ _CLAIM_DOCUMENTS = f"""
     FROM due, collections c, document_versions v
     WHERE w.id = due.id AND c.id = w.collection_id AND v.document_id = w.id AND v.version = w.version
     RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, v.upload, v.filename, v.title,
-              v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases, w.live_version
+              v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases, w.live_version, v.traceparent
 """
 
 # What a claimed chunk says: one look into an index for each row, whatever the statistics say.
 _OF_CHUNK = "FROM chunk_contents t WHERE t.chunk_id = w.id AND t.version = w.version"
 _CONTENT = f"(SELECT t.content {_OF_CHUNK})"
+
+# The trace that a claimed chunk's version belongs to.
+_TRACEPARENT = (
+    "(SELECT v.traceparent FROM document_versions v WHERE v.document_id = w.document_id AND v.version = w.version)"
+)
 
 # Claim chunks whose questions are to be generated. Content that another worker is paying for is left alone, also where
 # its version was given up meanwhile, and one claim takes each content once. OFFSET keeps the looks for such workers
@@ -148,7 +153,8 @@ _CLAIM_TO_GENERATE = f"""
     RETURNING w.id, w.version, w.lease_token, w.document_id, w.tenant, d.collection_id, l.options,
               {_CONTENT} AS content, w.content_key, w.attempts, w.lost_leases, w.prompt_tokens, w.completion_tokens,
               w.calls,
-              (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies
+              (SELECT p.replies FROM paid_replies p WHERE p.content_key = w.content_key) AS replies,
+              {_TRACEPARENT} AS traceparent
 """
 
 _ACCEPTED = f"""
@@ -209,7 +215,7 @@ _CLAIM_TO_INDEX = f"""
               ARRAY(SELECT a.id {_ACCEPTED}) AS accepted_ids,
               ARRAY(SELECT a.question {_ACCEPTED}) AS accepted_questions,
               w.error, w.attempts, w.lost_leases, d.created_at, w.had_points AS may_have_points,
-              w.text_only, w.points_token IS NOT NULL AS text_stands
+              w.text_only, w.points_token IS NOT NULL AS text_stands, v.traceparent
     FROM claimed w
     JOIN documents d ON d.id = w.document_id JOIN collections l ON l.id = d.collection_id
     JOIN document_versions v ON v.document_id = w.document_id AND v.version = w.version

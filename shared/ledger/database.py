@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import QueuePool
 
 from shared.domain.errors import InvalidInput, Permanent, Unavailable
-from shared.process import metrics
+from shared.process import metrics, traces
 
 Pooler = Literal["none", "transaction"]
 _RETRY_AFTER = timedelta(seconds=2)
@@ -62,6 +62,7 @@ log = structlog.get_logger()
 _OK_SECONDS = metrics.LEDGER_SECONDS.labels("ok")  # bound once: each transaction takes them
 _FAILED_SECONDS = metrics.LEDGER_SECONDS.labels("failed")
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_POSTGRESQL = {"db.system.name": "postgresql"}
 
 # Take a lock if nobody has it; the end of the transaction releases it.
 _LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
@@ -213,7 +214,8 @@ class Database:
         """Map the driver's exceptions to ours, remember whether PostgreSQL is away, and take the time."""
         began, answered = time.perf_counter(), _FAILED_SECONDS
         try:
-            yield
+            with traces.span("transaction", "client", _POSTGRESQL):
+                yield
             answered = _OK_SECONDS
         except _LOST as error:
             self._away = True

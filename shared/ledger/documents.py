@@ -597,6 +597,7 @@ def _rows(ids: Sequence[UUID], documents: Sequence[NewDocument]) -> str:
             "upload": new.upload,
             "size_bytes": new.size_bytes,
             "content_hash": f"\\x{new.content_hash.hex()}",
+            "traceparent": new.traceparent,
         }
         for place, (document_id, new) in enumerate(zip(ids, documents, strict=True))
     ]

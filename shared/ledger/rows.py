@@ -69,6 +69,7 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
         attempts=row["attempts"],
         lost_leases=row["lost_leases"],
         live_version=row["live_version"],
+        traceparent=row["traceparent"],
     )
 
 
@@ -86,6 +87,7 @@ def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
         replies=replies(row["replies"]),
         usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
         calls=row["calls"],
+        traceparent=row["traceparent"],
     )
 
 
@@ -117,6 +119,7 @@ def chunk_to_index(row: RowMapping) -> ChunkToIndex:
         text_only=row["text_only"],
         text_stands=row["text_stands"],
         may_have_points=row["may_have_points"],
+        traceparent=row["traceparent"],
     )
 
 

@@ -188,6 +188,7 @@ document_versions = Table(
     Column("upload", Text, nullable=False),  # the object that has the bytes, or PACK#OFFSET,LENGTH
     Column("size_bytes", BigInteger, nullable=False),
     Column("content_hash", LargeBinary, nullable=False),
+    Column("traceparent", Text),  # the span of the request that handed it in; NULL where traces were off
     Index("ix_document_versions_stored_in", text("split_part(upload, '#', 1)")),
     Index("ix_document_versions_obsolete", "document_id", postgresql_where=text("obsolete")),
 )

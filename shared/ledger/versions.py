@@ -29,13 +29,13 @@ NEXT = "version = greatest(d.version, d.discarded_version) + 1"
 # A document that waits for its next version, with no trace of the attempts at the last one.
 DUE_ANEW = f"due_at = now(), updated_at = now(), error = NULL, {states.UNCLAIMED}"
 
-CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash"
+CONTENT = "filename, title, media_type, metadata, ready_questions, upload, size_bytes, content_hash, traceparent"
 
 # The documents that were handed in, one or many, in the order in which all writers lock them.
 SUBMITTED = """
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS n(
         place int, id uuid, external_id text, lane smallint, filename text, title text, media_type text,
-        metadata jsonb, ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea)
+        metadata jsonb, ready_questions jsonb, upload text, size_bytes bigint, content_hash bytea, traceparent text)
     ORDER BY external_id, place
 """
 
@@ -43,7 +43,7 @@ SUBMITTED = """
 INSERT_CONTENT = f"""
     INSERT INTO document_versions (document_id, version, {CONTENT})
     SELECT d.id, d.version, n.filename, n.title, n.media_type, n.metadata, n.ready_questions, n.upload, n.size_bytes,
-           n.content_hash
+           n.content_hash, n.traceparent
     FROM d JOIN n ON n.id = d.id RETURNING *
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from shared.process import traces
 from shared.settings import Settings
 
 
@@ -24,6 +25,7 @@ def configure(settings: Settings, process: str) -> None:
     shared: list[structlog.typing.Processor] = [
         _naming(process),
         structlog.contextvars.merge_contextvars,
+        traces.add_ids,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,

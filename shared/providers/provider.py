@@ -9,6 +9,7 @@ import openai
 import orjson
 
 from shared.domain.errors import Unavailable
+from shared.process import traces
 from shared.process.metrics import CALL_SECONDS, TOKENS, timed
 from shared.providers.answers import NO_KEY, provider_errors
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from pydantic import SecretStr
+
+_OPERATIONS = {
+    "/chat/completions": "chat",
+    "/embeddings": "embeddings",
+    "/rerank": "rerank",
+}  # as OpenTelemetry calls them
 
 
 class Provider:
@@ -57,17 +64,18 @@ class Provider:
             Refused: any other 4xx.
         """
         model = str(body.get("model", ""))
-        with timed(CALL_SECONDS, self.component, model), provider_errors(self.component, self._client.api_key):
-            response = await self._client.post(path, cast_to=_RESPONSE, body=body)
-        try:
-            reply = orjson.loads(response.content)
-        except orjson.JSONDecodeError as error:
-            raise Unavailable(
-                f"the {self.component} provider sent no JSON", component=self.component, answered=True
-            ) from error
-        if isinstance(reply, dict) and isinstance(usage := reply.get("usage"), dict):
-            self._count(model, usage.get("prompt_tokens"), usage.get("completion_tokens"))
-        return reply
+        with _span(_OPERATIONS.get(path, path), model) as span:
+            with timed(CALL_SECONDS, self.component, model), provider_errors(self.component, self._client.api_key):
+                response = await self._client.post(path, cast_to=_RESPONSE, body=body)
+            try:
+                reply = orjson.loads(response.content)
+            except orjson.JSONDecodeError as error:
+                raise Unavailable(
+                    f"the {self.component} provider sent no JSON", component=self.component, answered=True
+                ) from error
+            if isinstance(reply, dict) and isinstance(usage := reply.get("usage"), dict):
+                self._count(span, model, usage.get("prompt_tokens"), usage.get("completion_tokens"))
+            return reply
 
     async def stream_chat(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Send a chat completion and yield the SDK's chunks of its reply; the last one has the usage.
@@ -76,21 +84,31 @@ class Provider:
             RateLimited, Unavailable, Refused: as `post_any`.
         """
         model = str(body["model"])
-        with timed(CALL_SECONDS, self.component, model), provider_errors(self.component, self._client.api_key):
+        with (
+            _span("chat", model) as span,
+            timed(CALL_SECONDS, self.component, model),
+            provider_errors(self.component, self._client.api_key),
+        ):
             options = {"include_usage": True}
             events = await self._client.chat.completions.create(**body, stream=True, stream_options=options)  # type: ignore[call-overload]
             async for event in events:
                 if event.usage is not None:
-                    self._count(model, event.usage.prompt_tokens, event.usage.completion_tokens)
+                    self._count(span, model, event.usage.prompt_tokens, event.usage.completion_tokens)
                 yield event
 
-    def _count(self, model: str, prompt: object, completion: object) -> None:
-        for kind, tokens in (("prompt", prompt), ("completion", completion)):
+    def _count(self, span: traces.Span, model: str, prompt: object, completion: object) -> None:
+        for kind, name, tokens in (("prompt", "input", prompt), ("completion", "output", completion)):
             if isinstance(tokens, int) and tokens > 0:  # a provider may send anything
                 TOKENS.labels(self.component, model, kind).inc(tokens)
+                span.note(f"gen_ai.usage.{name}_tokens", tokens)
 
     async def aclose(self) -> None:
         await self._client.close()
+
+
+def _span(operation: str, model: str) -> traces.Span:
+    attributes = {"gen_ai.operation.name": operation, "gen_ai.provider.name": "openai", "gen_ai.request.model": model}
+    return traces.span(f"{operation} {model}".rstrip(), "client", attributes)
 
 
 def _response_type() -> type[Any]:

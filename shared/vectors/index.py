@@ -38,6 +38,7 @@ from shared.vectors.layout import Layout
 from shared.vectors.points import PREPENDED, Point
 from shared.vectors.readiness import Readiness
 from shared.vectors.searches import Search, chunk_search, probe, section_search
+from shared.vectors.spans import request_span
 
 if TYPE_CHECKING:
     from shared.vectors.reads import Reads
@@ -586,9 +587,12 @@ async def _let_go(request: httpx.Request, send: Callable[[httpx.Request], Awaita
     """
     began, taken = time.perf_counter(), _FAILED_SECONDS
     try:
-        response = await send(request)
-        # Until its first points a collection is not there, which is no failure of Qdrant.
-        answers = response.status_code < _REFUSED or response.status_code == _ABSENT
+        with request_span(request.method, request.url.path) as span:
+            response = await send(request)
+            # Until its first points a collection is not there, which is no failure of Qdrant.
+            answers = response.status_code < _REFUSED or response.status_code == _ABSENT
+            if not answers:
+                span.fail(str(response.status_code))
         taken = _OK_SECONDS if answers else _REFUSED_SECONDS
     finally:
         taken.observe(time.perf_counter() - began)

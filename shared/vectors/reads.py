@@ -16,8 +16,9 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from shared.vectors.addresses import CONNECT_SECONDS, IDLE_SECONDS, Addresses
+from shared.vectors.spans import request_span
 
-_OK, _TOO_MANY = 200, 429
+_OK, _ABSENT, _TOO_MANY = 200, 404, 429
 
 
 class Reads:
@@ -55,7 +56,10 @@ class Reads:
             except (aiohttp.ClientError, TimeoutError) as error:
                 raise ResponseHandlingException(error) from error
 
-        reply, content = await self._addresses.answer(send)
+        with request_span("POST", path) as span:
+            reply, content = await self._addresses.answer(send)
+            if reply.status not in {_OK, _ABSENT}:
+                span.fail(str(reply.status))
         if reply.status != _OK:
             raise _refusal(reply, content)
         try:

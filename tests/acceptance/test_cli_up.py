@@ -14,26 +14,30 @@ import psutil
 import pytest
 
 from bench.deployment import ROOT
+from tests.collector import collecting
 
 LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
 CLI = [sys.executable, "-m", "cli"]
 
 
 class Up:
-    """`foreask up` as a process, with a scripted provider for its models."""
+    """`foreask up` as a process, with a scripted provider for its models; each part sends its spans when it ends."""
 
-    def __init__(self, provider, data_dir):
+    def __init__(self, provider, data_dir, collector):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("FOREASK_", "OPENAI_"))}
         models = {
             f"FOREASK_{kind}_{name}": value
             for kind in ("LLM", "EMBEDDING")
             for name, value in (("BASE_URL", provider.url), ("MODEL", "scripted"), ("API_KEY", "scripted"))
         }
+        traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}
+        traced |= {"FASTAPI_OTEL_AUTO_CONFIGURE": "true", "no_proxy": "127.0.0.1"}  # its spans would have addresses
+        self.collector = collector
         self.folder = data_dir.parent
         temporary = self.folder / "tmp"  # whoever is killed leaves files
         temporary.mkdir()
         own = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "TMPDIR": str(temporary)}
-        self.environment = clean | models | own
+        self.environment = clean | models | traced | own
         self.data_dir = data_dir
         self.log = data_dir.with_suffix(".log")
         self.process = None
@@ -95,11 +99,12 @@ def interruptible():
 
 @pytest.fixture(scope="module")
 def deployment(provider_process, tmp_path_factory):
-    deployment = Up(provider_process, tmp_path_factory.mktemp("up") / "data")
-    yield deployment
-    if deployment.running:
-        deployment.process.kill()
-        deployment.process.wait()
+    with collecting() as collector:
+        deployment = Up(provider_process, tmp_path_factory.mktemp("up") / "data", collector)
+        yield deployment
+        if deployment.running:
+            deployment.process.kill()
+            deployment.process.wait()
 
 
 @pytest.fixture
@@ -129,6 +134,12 @@ def test_a_stop_leaves_no_process_and_a_start_finds_the_data(up):
     written = (up.data_dir / "logs" / "worker-index.log").read_text().splitlines()
     lines = [json.loads(line) for line in written if line.startswith("{")]
     assert "ready" in [line["state"] for line in lines if line["event"] == "document.ended"]
+    (upload,) = up.collector.named("POST /v1/documents")
+    print(up.collector.tree(upload.trace_id))
+    assert {span.service for span in up.collector.spans if span.trace_id == upload.trace_id} == {
+        f"foreask-{role}" for role in ("api", "parse", "generate", "index")
+    }
+    assert {span.scope for span in up.collector.spans} == {"foreask"}
 
     up.start()
     reply = json.loads(up.foreask("ask", "How many days of leave are there?", "-c", "handbook", "--json"))

@@ -16,6 +16,8 @@ from shared.services.start import begin, travels_openly
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERYBODY = {"ir_measures", "scipy", "typer", "alembic", "kreuzberg", "onnxruntime", "xllamacpp", "qdrant_edge"}
+# Traces are off. The Redis client imports the SDK's metrics wherever they are installed.
+EVERYBODY |= {"shared.process.trace_export", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp", "requests"}
 WEB = {"fastapi", "uvicorn", "starlette", "multipart"}
 NEVER = {
     "api": {"shared.ingest.parse.sandbox", "shared.ingest.drain", "tokenizers"},

@@ -44,6 +44,7 @@ class Shop:
             settle=self.settle,
             leases_of=lambda item: [Lease(UUID(int=item), 1, item)],
             describe=lambda item: {"document_id": str(UUID(int=item))},
+            traced=lambda _: {},
             extend=self.extend,
             give_back=self.give_back,
             full=self.full,

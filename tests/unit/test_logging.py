@@ -7,6 +7,7 @@ import orjson
 import pytest
 import structlog
 
+from shared.process import traces
 from shared.process.logging import configure
 from shared.settings import Settings
 
@@ -31,6 +32,20 @@ def test_lines_of_every_thread_name_the_process(in_a_process, capsys):
     for step in (work, lambda: _in_a_thread(work)):
         step()
         assert orjson.loads(capsys.readouterr().out)["process"] == "generate"
+
+
+def test_lines_within_a_span_name_it(in_a_process, capsys):
+    class Recorded(traces.Span):
+        @property
+        def ids(self):
+            return {"trace_id": "0af7", "span_id": "b7ad"}
+
+    token = traces.current.set(Recorded())
+    structlog.get_logger().warning("request.served")
+    traces.current.reset(token)
+
+    line = orjson.loads(capsys.readouterr().out)
+    assert (line["trace_id"], line["span_id"]) == ("0af7", "b7ad")
 
 
 def _in_a_thread(work):

@@ -119,6 +119,7 @@ def index_stage(*indexers: Indexer) -> Stage[IndexBatch, Outcomes]:
         settle=partial(_settle, any_indexer),
         leases_of=lambda batch: [chunk.lease for chunk in batch],
         describe=_describe,
+        traced=_traced,
         extend=partial(any_indexer.work.extend, "chunks"),
         give_back=partial(_give_back, any_indexer, costs),
         full=lambda: any_indexer.wakeups.wake("index"),
@@ -192,10 +193,19 @@ class _Shares:
         return [chunks[start : start + _BATCH_CHUNKS] for start in range(0, len(chunks), _BATCH_CHUNKS)]
 
 
-def _describe(batch: IndexBatch) -> dict[str, object]:
+def _describe(batch: IndexBatch) -> dict[str, str | int]:
     first = batch[0]
     ids = {"chunk_id": str(first.lease.id), "document_id": str(first.document_id)}
     return {"chunks": len(batch), **ids, "collection_id": str(first.collection_id), "tenant": first.tenant}
+
+
+def _traced(batch: IndexBatch) -> dict[str, dict[str, str | int]]:
+    """The traces of the documents, each with what the batch has of them."""
+    traced: dict[str, list[ChunkToIndex]] = {}
+    for chunk in batch:
+        if chunk.traceparent:
+            traced.setdefault(chunk.traceparent, []).append(chunk)
+    return {traceparent: _describe(chunks) for traceparent, chunks in traced.items()}
 
 
 def _held() -> None:

@@ -59,6 +59,7 @@ def parse_stage(parser: Parser) -> Stage[DocumentToParse, ParseOutcome | FailedA
         settle=partial(_settle, parser),
         leases_of=lambda document: [document.lease],
         describe=_describe,
+        traced=lambda document: {document.traceparent: _describe(document)} if document.traceparent else {},
         extend=partial(work.extend, "documents"),
         give_back=partial(work.give_back, "documents"),
         full=lambda: parser.wakeups.wake("parse"),

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from shared.process import traces
 from shared.query.retrieve.query import Channel, FusionName, ReturnUnit
 
 StageName = Literal[
@@ -146,7 +147,8 @@ class Trace:
         """Add the time of the block to a stage, also where the block raises."""
         started = time.perf_counter()
         try:
-            yield
+            with traces.span(name):
+                yield
         finally:
             elapsed = (time.perf_counter() - started) * 1000
             stage = self._stage(name)

@@ -195,6 +195,7 @@ def _document_versions() -> None:
         sa.Column("upload", sa.Text(), nullable=False),
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("content_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("traceparent", sa.Text()),
         sa.ForeignKeyConstraint(
             ["document_id"], ["documents.id"], name="fk_document_versions_document_id", ondelete="CASCADE"
         ),

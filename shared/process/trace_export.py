@@ -1,0 +1,169 @@
+"""The spans of this process as OpenTelemetry has them, and their way to the collector; loaded where traces are on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from contextvars import Token
+from threading import Thread
+from typing import Self
+
+import structlog
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import Link, SpanKind, StatusCode, get_current_span, set_span_in_context
+from opentelemetry.trace import Span as OpenSpan
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from shared.process.traces import NOTHING, Attributes, Kind, Span, current
+
+_KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+log = structlog.get_logger()
+
+
+class Recorder:
+    """Makes the spans of a process.
+
+    It is not OpenTelemetry's global provider: libraries would find that, and record addresses and messages of errors.
+
+    Args:
+        role: of the process; its service is `foreask-ROLE`, unless the variables name it.
+
+    Raises:
+        ValueError: a variable of OpenTelemetry is no number where one is needed.
+    """
+
+    def __init__(self, role: str) -> None:
+        # The SDK's own lines have addresses and headers; `traces.lost` says what they say.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        ours = {"service.name": f"foreask-{role}", "foreask.role": role}
+        self._collector = _Collector()
+        self._provider = TracerProvider(
+            resource=Resource.create({**ours, **OTELResourceDetector().detect().attributes}), shutdown_on_exit=False
+        )
+        self._provider.add_span_processor(BatchSpanProcessor(self._collector))
+        self._tracer = self._provider.get_tracer("foreask")
+        log.info("traces.exported", role=role)
+
+    def request(self, method: str, headers: Mapping[str, str], attributes: Attributes) -> Span:
+        return RecordedSpan(self, [self.begin(method, SpanKind.SERVER, _named(headers), attributes)])
+
+    def work(self, stage: str, traced: Mapping[str, Attributes]) -> Span:
+        parents = [(_named({"traceparent": name}), attributes) for name, attributes in traced.items()]
+        parents.sort(key=lambda parent: not parent[0].get_span_context().trace_flags.sampled)
+        spans: list[OpenSpan] = []
+        for parent, attributes in parents:
+            links = [Link(first.get_span_context()) for first in spans[:1]]
+            spans.append(self.begin(stage, SpanKind.CONSUMER, parent, _prefixed(attributes), links))
+        return RecordedSpan(self, spans)
+
+    def begin(
+        self, name: str, kind: SpanKind, parent: OpenSpan, attributes: Attributes, links: Sequence[Link] = ()
+    ) -> OpenSpan:
+        within = set_span_in_context(parent, Context())
+        return self._tracer.start_span(name, within, kind, attributes, links)
+
+    def close(self, seconds: float) -> None:
+        """Send what is left, for so long at most."""
+        flushing = Thread(target=self._provider.shutdown, name="traces", daemon=True)  # it waits for half a minute
+        flushing.start()
+        flushing.join(seconds)
+        self._collector.shutdown()
+
+
+class RecordedSpan(Span):
+    """A span, and those that say the same in other traces; within the block the first one is the current one."""
+
+    __slots__ = ("_recorder", "_spans", "_token")
+
+    def __init__(self, recorder: Recorder, spans: Sequence[OpenSpan]) -> None:
+        self._recorder = recorder
+        self._spans = spans
+
+    def __enter__(self) -> Self:
+        self._token: Token[Span] = current.set(self)
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.fail(type(error).__name__)
+        with suppress(ValueError):  # a stream may be closed by another task than the one that read it
+            current.reset(self._token)
+        for one in self._spans:
+            one.end()
+
+    @property
+    def is_recording(self) -> bool:
+        return self._spans[0].is_recording()
+
+    @property
+    def traceparent(self) -> str | None:
+        context = self._spans[0].get_span_context()
+        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        if not self.is_recording:
+            return {}
+        context = self._spans[0].get_span_context()
+        return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+
+    def child(self, name: str, kind: Kind, attributes: Attributes) -> Span:
+        # A span that is not sampled has no others within it. One that has ended has none either: a task that began in
+        # it may work for others long after.
+        if not self.is_recording:
+            return NOTHING
+        return RecordedSpan(self._recorder, [self._recorder.begin(name, _KINDS[kind], self._spans[0], attributes)])
+
+    def note(self, name: str, value: str | int) -> None:
+        if self.is_recording:
+            for one in self._spans:
+                one.set_attribute(name, value)
+
+    def rename(self, name: str) -> None:
+        for one in self._spans:
+            one.update_name(name)
+
+    def fail(self, kind: str) -> None:
+        for one in self._spans:
+            one.set_attribute("error.type", kind)
+            one.set_status(StatusCode.ERROR)
+
+
+class _Collector(SpanExporter):
+    """Sends spans, and logs when the collector takes none and when it takes them again."""
+
+    def __init__(self) -> None:
+        self._exporter = OTLPSpanExporter()
+        self._away = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        away = result is not SpanExportResult.SUCCESS
+        if away and not self._away:
+            log.warning("traces.lost", spans=len(spans), reason="the collector does not take them")
+        elif self._away and not away:
+            log.info("traces.resumed")
+        self._away = away
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+def _named(headers: Mapping[str, str]) -> OpenSpan:
+    """The span that headers name, of this process or another; one that is not valid where they name none."""
+    return get_current_span(_PROPAGATOR.extract(headers, Context()))
+
+
+def _prefixed(attributes: Attributes) -> Attributes:
+    return {f"foreask.{name}": value for name, value in attributes.items()}

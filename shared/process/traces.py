@@ -1,0 +1,181 @@
+"""Traces: what a request, or a worker's claim, does, as spans that OpenTelemetry exports.
+
+OpenTelemetry's own variables switch traces on. Without them neither its tracer nor its exporter is loaded, and a
+span is a call that does nothing. A span begins within another one, or with a request or a claim: what belongs to
+neither has no trace.
+
+A span has ids and numbers: no text, no question, no address and no key. An error is told by its class alone, because
+its message may quote any of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal, Self
+
+import structlog
+
+from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from shared.process.trace_export import Recorder
+
+Kind = Literal["internal", "client"]
+Attributes = Mapping[str, str | int | float | bool]
+
+_CONTEXT_HEADERS = {b"traceparent", b"tracestate"}  # W3C Trace Context
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_FLUSH_SECONDS = 2.0  # for what is left at the end: a supervisor waits five seconds longer than the grace
+_NO_ATTRIBUTES: Attributes = {}
+
+log = structlog.get_logger()
+
+
+class Span:
+    """Something that takes time: a `with` block. This one is not recorded, and ignores whatever it is told."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        return None
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether it is worth the while to tell it something."""
+        return False
+
+    @property
+    def traceparent(self) -> str | None:
+        """Its name for other processes, as the header of W3C Trace Context; None where traces are off."""
+        return None
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """What log lines say of it."""
+        return {}
+
+    def child(self, name: str, kind: Kind, attributes: Attributes) -> Span:
+        """Make a span within this one."""
+        del name, kind, attributes
+        return NOTHING
+
+    def note(self, name: str, value: str | int) -> None:
+        """Add an attribute: an id or a number."""
+
+    def rename(self, name: str) -> None:
+        """Give it a name that was not known when it began."""
+
+    def fail(self, kind: str) -> None:
+        """Say that it failed; `kind` is the class of the error, or a status."""
+
+
+NOTHING = Span()
+current: ContextVar[Span] = ContextVar("span", default=NOTHING)
+
+
+class _Process:
+    """What this process records with; None while traces are off."""
+
+    recorder: Recorder | None = None
+
+
+def request(method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Attributes) -> Span:
+    """Make the span of an HTTP request; its parent is the span that the caller names by `traceparent`."""
+    recorder = _Process.recorder
+    if recorder is None:
+        return NOTHING
+    context = {name.decode(): value.decode("latin-1") for name, value in headers if name in _CONTEXT_HEADERS}
+    return recorder.request(method, context, attributes)
+
+
+def work(stage: str, traced: Mapping[str, Attributes]) -> Span:
+    """Make the span of a claim, one in each trace that the work is for; without a trace nothing is recorded.
+
+    Args:
+        stage: whose work it is.
+        traced: the attributes by `traceparent`. What is done within the span is in the first trace that is sampled, and
+            the spans in other traces link to the span there: a batch makes its calls once for all its documents.
+    """
+    recorder = _Process.recorder
+    return recorder.work(stage, traced) if recorder is not None and traced else NOTHING
+
+
+def span(name: str, kind: Kind = "internal", attributes: Attributes = _NO_ATTRIBUTES) -> Span:
+    """Make a span within the current one."""
+    return current.get().child(name, kind, attributes)
+
+
+def note(name: str, value: str | int) -> None:
+    """Add an attribute to the current span."""
+    current.get().note(name, value)
+
+
+def is_recording() -> bool:
+    """Whether a span that began now would be recorded."""
+    return current.get().is_recording
+
+
+def traceparent() -> str | None:
+    """The current span's name for other processes; None where traces are off."""
+    return current.get().traceparent
+
+
+def add_ids(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Name the current span in a log line."""
+    event.update(current.get().ids)
+    return event
+
+
+@asynccontextmanager
+async def exporting(settings: Settings, role: str) -> AsyncIterator[None]:
+    """Export the spans of this process while the block runs, where OpenTelemetry's variables want that.
+
+    Spans are sent in batches by a thread. A collector that is away costs spans, and nothing else; at the end it is
+    waited for two seconds at most, and no longer than the grace.
+    """
+    recorder = _recorder(role) if _is_wanted(os.environ) else None
+    if recorder is None:
+        yield
+        return
+    before, _Process.recorder = _Process.recorder, recorder
+    try:
+        yield
+    finally:
+        _Process.recorder = before
+        await asyncio.to_thread(recorder.close, min(_FLUSH_SECONDS, settings.grace.total_seconds()))
+
+
+def _is_wanted(given: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry's variables switch traces on; its SDK reads the others itself, so they are no settings."""
+
+    def of(*names: str) -> str:
+        return next((value for name in names if (value := given.get(name, "").strip())), "")
+
+    exporter, protocol = of("OTEL_TRACES_EXPORTER").lower(), of(*_PROTOCOLS).lower()
+    if of("OTEL_SDK_DISABLED").lower() == "true" or exporter == "none" or not (exporter or of(*_ENDPOINTS)):
+        return False
+    if exporter not in {"", "otlp"} or protocol not in {"", "http/protobuf"}:
+        reason = (
+            "spans go by OTLP over HTTP alone: OTEL_TRACES_EXPORTER=otlp, OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+        )
+        log.warning("traces.off", reason=reason)
+        return False
+    return True
+
+
+def _recorder(role: str) -> Recorder | None:
+    try:
+        from shared.process.trace_export import Recorder  # noqa: PLC0415  else every process would load the exporter
+
+        return Recorder(role)
+    except ValueError as error:  # of a variable that is no number; traces are no reason to serve nobody
+        log.warning("traces.off", reason=f"a variable of OpenTelemetry cannot be used: {error}")
+        return None

@@ -1,0 +1,20 @@
+"""The spans of requests to Qdrant, named by what they do and not by what they are about."""
+
+from __future__ import annotations
+
+from shared.process import traces
+
+
+def request_span(method: str, path: str) -> traces.Span:
+    """Make the span of a request.
+
+    Args:
+        method: of HTTP.
+        path: of the address; no id stands in it.
+    """
+    if not traces.is_recording():
+        return traces.NOTHING
+    name, _, rest = path.partition("/collections/")[2].partition("/")
+    operation = f"{method} {rest or 'collections'}"
+    attributes = {"db.system.name": "qdrant", "db.operation.name": operation, "db.collection.name": name}
+    return traces.span(operation, "client", attributes)
