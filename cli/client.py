@@ -14,7 +14,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from shared.domain.errors import Forbidden, InvalidInput, NotFound, TooLarge, Transient, Unauthorized, Unavailable
 
@@ -24,6 +24,7 @@ _TIMEOUT = httpx.Timeout(60, connect=5)
 _STREAM_TIMEOUT = httpx.Timeout(300, connect=5)
 _UPLOAD_ATTEMPTS = 5
 _LONGEST_WAIT_SECONDS = 30.0
+_LONGEST_PAUSE = timedelta(minutes=5)
 _PAGE = 200
 _SERVER_ERROR = 500
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_SECONDS)
@@ -413,9 +414,17 @@ def _query(question: str, collection: str, options: Json) -> Json:
 
 def _with_retries(send: Callable[[], Json]) -> Json:
     retrying = Retrying(
-        retry=retry_if_exception_type(Transient), stop=stop_after_attempt(_UPLOAD_ATTEMPTS), wait=_wait, reraise=True
+        retry=retry_if_exception(_is_worth_waiting_for),
+        stop=stop_after_attempt(_UPLOAD_ATTEMPTS),
+        wait=_wait,
+        reraise=True,
     )
     return retrying(send)
+
+
+def _is_worth_waiting_for(error: BaseException) -> bool:
+    """A limit of the day is over in hours: attempts before then would be refused too."""
+    return isinstance(error, Transient) and (error.retry_after or timedelta()) <= _LONGEST_PAUSE
 
 
 def _wait(state: RetryCallState) -> float:

@@ -1,5 +1,6 @@
-"""The pictures of the docs show what the code says."""
+"""The pictures and names of the docs show what the code says."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -32,3 +33,24 @@ def test_the_picture_of_a_chunk_shows_the_transitions_as_they_are():
     assert drawing["PICTURE"].read_text() == drawing["draw"](pairs), "run python docs/explanation/chunk_life.py"
     with pytest.raises(ValueError, match="no place"):
         drawing["draw"](pairs | {("indexed", "discarded")})
+
+
+def test_the_threats_name_tests_that_exist():
+    tests = SCRIPT.parents[2] / "tests"
+    page = SCRIPT.with_name("security.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    named = [(row, name) for row in rows for name in re.findall(r"`([^`]+)`", row.rstrip("| ").rpartition("|")[2])]
+
+    assert len(named) > len(rows) / 2
+    last_file, row_before = "", ""
+    for row, name in named:
+        file, _, test = (
+            name.rpartition("::") if "::" in name else (("", "", name), (name, "", ""))[name.endswith(".py")]
+        )
+        last_file = file or (last_file if row == row_before else "")
+        row_before = row
+        texts = [
+            path.read_text() for path in tests.rglob("test_*.py") if path.name in (last_file, "test_parse_isolation.py")
+        ]
+        assert any(re.search(rf"def test_\w*{test}", text) for text in texts), f"{name} is no test: {row}"
+        assert not file or list(tests.rglob(file)), f"{file} is no file: {row}"

@@ -92,6 +92,17 @@ def test_an_upload_gives_up_in_the_end(tmp_path):
     assert len(server.requests) == 5
 
 
+def test_an_upload_over_a_limit_of_the_day_is_not_sent_again(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text("hello")
+    foreask, server = client(problem(429, **{"retry-after": "7200"}))
+
+    with pytest.raises(Unavailable):
+        foreask.upload(path, "a.md", "default")
+
+    assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "error"),
     [
