@@ -80,7 +80,7 @@ class Needs:
         traces.note("foreask.tenant", caller.tenant)
         request.state.caller = caller
         if self.scope not in caller.scopes:
-            log.warning("key.refused", status=403, scope=self.scope.value, path=request.url.path)
+            log.warning("key.refused", status=403, scope=self.scope.value, route=_route(request))
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
             quotas: Quotas = request.app.state.quotas
@@ -150,8 +150,13 @@ async def _of_ledger(request: Request, sha256: bytes) -> Caller:
 
 
 def _unauthorized(request: Request, message: str, key_name: str | None = None) -> Unauthorized:
-    log.warning("key.refused", status=401, key=key_name, path=request.url.path)
+    log.warning("key.refused", status=401, key=key_name, route=_route(request))
     return Unauthorized(message)
+
+
+def _route(request: Request) -> str:
+    """Return the template of the route: an address may hold a caller's words."""
+    return getattr(request.scope.get("route"), "path", "none")
 
 
 def _short(sha256: bytes) -> str:
