@@ -97,6 +97,21 @@ async def test_a_channel_can_be_searched_alone(client, indexed):
     assert (await retrieve(client, channels=["bm25"], question="to be or not to be")).chunks == []
 
 
+async def test_words_of_titles_and_headings_are_found(client, services, provider):
+    sections = {
+        "Gearbox": "Oil it every month and write that down. ",
+        "Seals": "Replace what leaks before anybody sails. ",
+    }
+    text = "\n\n".join(f"{'#' * level} {name}\n\n{said * 10}" for level, (name, said) in enumerate(sections.items(), 1))
+    body = {"text": text, "title": "The bosun's manual", "external_id": "manual.md", "questions": []}
+    (await client.post("/v1/documents", json=body)).raise_for_status()
+    await work(services)
+
+    for question, found in (("bosun", {"Gearbox", "Seals"}), ("gearbox", {"Gearbox", "Seals"}), ("seals", {"Seals"})):
+        chunks = (await retrieve(client, channels=["bm25"], question=question)).chunks
+        assert {chunk.heading_path[-1] for chunk in chunks} == found
+
+
 async def test_an_answer_cites_its_chunks(client, indexed, provider):
     reply = await client.post("/v1/query", json=QUESTION)
 
