@@ -27,8 +27,9 @@ async def indexed(client, services, provider):
     await work(services)
 
 
+# In the words of the text that misleads, and not so near a question that this alone would decide.
 LABELLED = [
-    {"question": f"where does vessel{n} moor overnight", "external_ids": [f"{n}.md"]} for n in range(12)
+    {"question": f"vessel{n} overnight: nobody says", "external_ids": [f"{n}.md"]} for n in range(12)
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
 
 STRATEGIES = [
     *("default", "questions", "text", "bm25", "text+bm25 rrf"),
-    *("questions joined", "questions prepended", "default prepended", "all rrf", "max"),
+    *("questions joined", "questions prepended", "default prepended", "mean", "all rrf", "max"),
 ]
 
 
@@ -229,7 +229,7 @@ def test_without_questions_the_rows_that_need_them_are_left_out(foreask, provide
 
     assert code == 0
     results, rows = saved(tmp_path / "out")
-    assert list(rows) == ["default", "text", "bm25", "text+bm25 rrf", "all rrf", "max"]
+    assert list(rows) == ["default", "text", "bm25", "text+bm25 rrf", "mean", "all rrf", "max"]
     left_out = ["questions", "questions joined", "questions prepended", "default prepended"]
     assert [one["strategy"] for one in results["left_out"]] == left_out
     assert "with --generate the configured LLM writes the questions (at least one call for each of 10 passages)" in out
