@@ -6,6 +6,7 @@ import sys
 from contextlib import AsyncExitStack
 from io import StringIO
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -425,3 +426,10 @@ def test_scores_count_above_the_baseline_similarity_of_the_model_as_in_a_collect
         f"The baseline similarity of the embedding model is {expected:.2f}: scores count above it (chunks)."
         in results["notes"]
     )
+
+    (folder / "generated.jsonl").unlink()  # without questions texts stand in for them
+    foreask("eval", folder, "--output", tmp_path / "alone", "--strategies", "default")
+    alone, _ = saved(tmp_path / "alone")
+    texts = np.array([vector(f"{common}: ship{number}.") for number in numbers])
+    (similar,) = {f"{(texts @ texts.T)[~np.eye(len(texts), dtype=bool)].mean():.2f}"} - {f"{expected:.2f}"}
+    assert [note for note in alone["notes"] if f"embedding model is {similar}: scores count above it" in note]
