@@ -8,10 +8,12 @@ from pathlib import Path
 
 EVALDATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 QUESTION_SETS = [str(EVALDATA / name) for name in ("nq_ares", "xquad_oracle") if (EVALDATA / name).is_dir()]
+RETRIEVAL_SETS = sorted(str(path.parent) for path in EVALDATA.glob("*/qrels.tsv"))
 BENCHMARKS = {
     "alerts": ["--minutes", "2"],
     "calibration": QUESTION_SETS,
     "corpus": ["--documents", "5000"],
+    "fusion": RETRIEVAL_SETS,
     "ingest": [],
     "layouts": [],
     "limiter": [],

@@ -16,6 +16,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from uuid import UUID
 
@@ -23,6 +24,7 @@ import numpy as np
 import orjson
 
 from embedded.minilm import MiniLM
+from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id, chunk_point_id
 from shared.domain.vectors import Vectors
 from shared.query.calibrate.baseline_similarity import measure_baseline_similarity
@@ -44,10 +46,17 @@ Founds = list[dict[Channel, ChannelHits]]
 @dataclass(frozen=True)
 class QuestionSet:
     ids: list[str]  # of the chunks
-    texts: list[str]
+    titles: list[str]
+    texts: list[str]  # what is embedded
     queries: list[str]
     relevant: list[set[str]]
     questions: list[tuple[int, str]]  # the place of the passage, and a question
+
+    @property
+    def passages(self) -> list[str]:
+        """The texts under their titles, as BM25 reads them."""
+        pairs = zip(self.titles, self.texts, strict=True)
+        return [ChunkContent.whole(text, title or None).passage for title, text in pairs]
 
 
 def lines(path: Path) -> Iterator[dict[str, str]]:
@@ -55,12 +64,16 @@ def lines(path: Path) -> Iterator[dict[str, str]]:
 
 
 def read(folder: Path, share: int) -> QuestionSet:
-    """A set; where words are replaced only the passages that have questions, for the others could not be found."""
-    written = {row["passage_id"]: row["questions"] for row in lines(folder / "generated.jsonl")}
-    rows = [row for row in lines(folder / "corpus.jsonl") if not share or row["_id"] in written]
+    """A set; where words are replaced only the passages that have questions, for the others could not be found.
+
+    A set without questions has all of its passages.
+    """
+    path = folder / "generated.jsonl"
+    written = {row["passage_id"]: row["questions"] for row in lines(path)} if path.exists() else {}
+    rows = [row for row in lines(folder / "corpus.jsonl") if not (share and written) or row["_id"] in written]
     ids = [named(row["_id"]) for row in rows]
     known = set(ids)
-    texts = [replaced(f"{row.get('title') or ''}\n{row['text']}".strip(), share) for row in rows]
+    titles, texts = ([replaced((row.get(field) or "").strip(), share) for row in rows] for field in ("title", "text"))
     judged: dict[str, set[str]] = {}
     for line in (folder / "qrels.tsv").read_text().splitlines()[1:]:
         query, passage, score = line.split("\t")
@@ -68,7 +81,7 @@ def read(folder: Path, share: int) -> QuestionSet:
             judged.setdefault(query, set()).add(named(passage))
     asked = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl") if row["_id"] in judged}
     questions = [(place, question) for place, row in enumerate(rows) for question in written.get(row["_id"], ())]
-    return QuestionSet(ids, texts, list(asked.values()), [judged[query] for query in asked], questions)
+    return QuestionSet(ids, titles, texts, list(asked.values()), [judged[query] for query in asked], questions)
 
 
 def named(passage: str) -> str:
@@ -92,16 +105,49 @@ def with_baseline(vectors: Vectors, baseline: float) -> Vectors:
     return np.hstack([vectors * np.float32((1 - baseline) ** 0.5), shared])
 
 
+class Words:
+    """Texts as BM25 searches them, without an engine; a question is searched once."""
+
+    def __init__(self, ids: Sequence[str], passages: Sequence[str]) -> None:
+        self._points = [chunk_point_id(UUID(chunk), 1) for chunk in ids]
+        self._found: dict[str, ChannelHits] = {}
+        self._places: dict[int, list[tuple[int, float]]] = {}
+        for place, vector in enumerate(map(document_vector, passages)):
+            for term, value in zip(vector.indices, vector.values, strict=True):
+                self._places.setdefault(term, []).append((place, value))
+
+    def find(self, query: str) -> ChannelHits:
+        if query not in self._found:
+            terms = query_vector(query)
+            words = np.zeros(len(self._points))
+            for term in terms.indices:
+                places = self._places.get(term, [])
+                weight = np.log(1 + (len(words) - len(places) + 0.5) / (len(places) + 0.5))
+                for place, value in places:
+                    words[place] += weight * value
+            scores = np.where(words > 0, words, -np.inf)
+            self._found[query] = best("bm25", scores, self._points, full_bm25(terms, len(words)))
+        return self._found[query]
+
+
+@lru_cache(maxsize=4)
+def words_of(ids: tuple[str, ...], passages: tuple[str, ...]) -> Words:
+    return Words(ids, passages)
+
+
+def best(channel: Channel, scores: Vectors, points: Sequence[str], full: float = 1.0) -> ChannelHits:
+    first = [place for place in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[place])]
+    return fold(channel, [Hit(points[place], float(scores[place])) for place in first], DEPTH, full)
+
+
 class Searched:
     """A set as the product searches it, without an engine."""
 
     def __init__(self, of: QuestionSet, texts: Vectors, questions: Vectors) -> None:
-        self._of, self._texts, self._questions = of, texts, questions
-        self._owners = np.array([place for place, _ in of.questions])
-        self._places: dict[int, list[tuple[int, float]]] = {}
-        for place, vector in enumerate(map(document_vector, of.texts)):
-            for term, value in zip(vector.indices, vector.values, strict=True):
-                self._places.setdefault(term, []).append((place, value))
+        self._texts, self._questions = texts, questions
+        self._owners = np.array([place for place, _ in of.questions], dtype=int)
+        self._points = [chunk_point_id(UUID(chunk), 1) for chunk in of.ids]
+        self._words = words_of(tuple(of.ids), tuple(of.passages))
 
     def found(self, queries: Sequence[str], vectors: Vectors, without: Sequence[int] | None = None) -> Founds:
         return [
@@ -110,31 +156,17 @@ class Searched:
         ]
 
     def _one(self, query: str, vector: Vectors, without: int | None) -> dict[Channel, ChannelHits]:
-        near = self._questions @ vector
+        near = self._questions @ vector if len(self._questions) else np.empty(0)
         if without is not None:
             near[without] = -1
-        nearest = np.full(len(self._of.ids), -1.0)
+        nearest = np.full(len(self._points), -1.0)
         np.maximum.at(nearest, self._owners, near)
-        terms = query_vector(query)
-        words = np.zeros(len(self._of.ids))
-        for term in terms.indices:
-            places = self._places.get(term, [])
-            weight = np.log(1 + (len(words) - len(places) + 0.5) / (len(places) + 0.5))
-            for place, value in places:
-                words[place] += weight * value
-        full = full_bm25(terms, len(words))
         found = {
-            "questions": self._best("questions", np.where(nearest > -1, nearest, -np.inf), 1.0),
-            "text": self._best("text", self._texts @ vector, 1.0),
-            "bm25": self._best("bm25", np.where(words > 0, words, -np.inf), full),
+            "questions": best("questions", np.where(nearest > -1, nearest, -np.inf), self._points),
+            "text": best("text", self._texts @ vector, self._points),
+            "bm25": self._words.find(query),
         }
         return {channel: found[channel] for channel in CHANNELS}
-
-    def _best(self, channel: Channel, scores: Vectors, full: float) -> ChannelHits:
-        best = [place for place in np.argsort(-scores, kind="stable")[:DEPTH] if np.isfinite(scores[place])]
-        ids = self._of.ids
-        hits = [Hit(chunk_point_id(UUID(ids[p]), 1), float(scores[p])) for p in best]
-        return fold(channel, hits, DEPTH, full)
 
 
 def measure(folder: Path, share: int, model: MiniLM) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 Json = Mapping[str, Any]
+_EVIDENCE = ("near", "words", "same")
 
 
 def print_explanation(console: Console, reply: Json) -> None:
@@ -38,10 +39,13 @@ def _rewritten(rewritten: Json) -> Iterator[str]:
 
 
 def _channels(chunks: list[Json], weights: Mapping[str, float]) -> Table:
-    table = _table("chunk", "score", *(f"{channel} x {weight:g}" for channel, weight in weights.items()))
+    channels = [f"{channel} x {weight:g}" for channel, weight in weights.items()]
+    table = _table("chunk", "score", *channels, *_EVIDENCE)
     for number, chunk in enumerate(chunks, 1):
         ranks = [chunk["channels"].get(channel) for channel in weights]
         cells = ["-" if rank is None else f"#{rank['rank']}  {rank['score']:.2f}" for rank in ranks]
+        parts = chunk.get("evidence") or {}  # only the default fusion has it
+        cells += [f"{parts[name]:.2f}" if name in parts else "" for name in _EVIDENCE]
         table.add_row(f"{number}. {chunk['external_id']}", f"{chunk['score']:.2f}", *cells)
     return table
 

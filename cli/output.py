@@ -329,10 +329,11 @@ def calibration_table(evidence: Json) -> Table:
     table = _table("channels", "nDCG@10", "95 % interval")
     chosen = ", ".join(f"{channel} {weight:g}" for channel, weight in evidence["weights"].items())
     rows = evidence["channels"] | {"all, equal": evidence["equal"], f"chosen: {chosen}": evidence["chosen"]}
-    for name, value in rows.items():
+    for name, value in rows.items() if evidence["questions"] else ():
         table.add_row(name, f"{value['mean']:.3f}", f"{value['low']:.3f} to {value['high']:.3f}")
+    asked = f"{evidence['questions']} {evidence['source']} questions, " if evidence["questions"] else ""
     table.caption = (
-        f"{evidence['questions']} {evidence['source']} questions, {evidence['chunks']} chunks;"
+        f"{asked}{evidence['chunks']} chunks;"
         f" baseline similarity of the embedding model {evidence['baseline_similarity']:.2f}"
     )
     return table

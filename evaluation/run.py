@@ -30,7 +30,7 @@ from shared.domain.errors import Refused
 from shared.domain.records import Collection
 from shared.domain.usage import Usage
 from shared.providers.embedding import Embedders, Input
-from shared.query.calibrate.baseline_similarity import MAX_PAIRS, measure_baseline_similarity
+from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
 from shared.query.retrieve.scale import is_rescaled
 from shared.vectors.points import Point
@@ -261,6 +261,8 @@ def _baseline_similarity(services: EvaluationServices, parts: Sequence[EmbeddedP
     pairs = [
         (part.question_inputs[0], part.text_input) for part in parts if part.questions and part.text_input is not None
     ]
+    if len(pairs) < MIN_PAIRS:
+        pairs = [(part.text_input, part.text_input) for part in parts if part.text_input is not None]
     pairs = pairs[:: max(1, len(pairs) // MAX_PAIRS)][:MAX_PAIRS]
     vectors = services.cache.load_vectors(services.vector_model, [text for pair in pairs for text in pair])
     questions, texts = (np.array([vectors[pair[place]] for pair in pairs]) for place in (0, 1))

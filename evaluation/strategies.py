@@ -51,6 +51,7 @@ STRATEGIES = (
     Strategy("questions joined", ("questions",), layout="joined"),
     Strategy("questions prepended", ("text",), layout="prepended"),
     Strategy("default prepended", CHANNELS, layout="prepended"),
+    Strategy("mean", CHANNELS, "mean"),
     Strategy("all rrf", CHANNELS, "rrf"),
     Strategy("max", CHANNELS, "max"),
 )

@@ -23,6 +23,7 @@ from api.query_log import QueryLogWriter
 from api.schemas.queries import (
     ChannelRankView,
     Citation,
+    EvidenceView,
     Explanation,
     QueryBody,
     QueryMetadata,
@@ -46,7 +47,7 @@ router = APIRouter(prefix="/v1", tags=["queries"])
 
 _INT64 = 2**63
 _CONTENT_SHOWN = RetrievedChunkView.model_fields.keys() & set(CONTENT_FIELDS)
-_SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels"}
+_SHOWN = RetrievedChunkView.model_fields.keys() - _CONTENT_SHOWN - {"channels", "evidence"}
 # Queries that took longer look again which build is live: a dropped one is there for a minute after it was live, less
 # what a cache and a slow switch take of that.
 _LONG_SECONDS = 30.0
@@ -226,7 +227,8 @@ def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
     values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
     values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
     places = {name: ChannelRankView(rank=place.rank, score=place.score) for name, place in chunk.channels.items()}
-    return RetrievedChunkView(**values, channels=places if explain else None)
+    parts = EvidenceView(**chunk.evidence._asdict()) if explain and chunk.evidence else None
+    return RetrievedChunkView(**values, channels=places if explain else None, evidence=parts)
 
 
 def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch: _Stopwatch) -> QueryMetadata:
@@ -252,6 +254,7 @@ def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
         },
         fusion=body.fusion,
         weights={channel: retrieval.weights.of(channel) for channel in body.channels},
+        crowds=dict(retrieval.crowds),
         rewritten=None if retrieval.rewritten is None else _rewritten(retrieval.rewritten),
     )
 

@@ -61,14 +61,16 @@ class CalibrationView(ReplyModel):
     )
 
     weights: dict[str, float] = Field(description="equal, unless others were better by more than chance")
-    questions: int
-    channels: dict[str, NDCG] = Field(description="of each channel alone")
-    equal: NDCG = Field(description="of equal weights")
-    chosen: NDCG = Field(description="of these weights, on the questions that chose them")
-    source: Literal["labelled", "accepted", "generated"] = Field(
-        "labelled", description="whose questions these are; generated questions choose no weights"
+    questions: int = 0
+    channels: dict[str, NDCG] = Field({}, description="of each channel alone")
+    equal: NDCG | None = Field(None, description="of equal weights")
+    chosen: NDCG | None = Field(None, description="of these weights, on the questions that chose them")
+    source: Literal["labelled", "accepted", "generated", "texts"] = Field(
+        "labelled",
+        description="whose questions these are; generated questions choose no weights. texts: too few questions are"
+        " there, and only the baseline similarity is measured",
     )
     baseline_similarity: float = Field(
-        0.0, description="the mean cosine of questions with texts that do not answer them"
+        0.0, description="the mean cosine of questions with texts that do not answer them, or of texts with each other"
     )
     chunks: int = Field(0, description="how many chunks the collection had")

@@ -114,9 +114,19 @@ class ChannelRankView(ReplyModel):
     score: float = Field(description="cosine; for bm25 the share of what a chunk could reach")
 
 
+class EvidenceView(ReplyModel):
+    """What speaks for a chunk; with x, the sum, its score is x / (2 + x)."""
+
+    near: float = Field(description="the nearest of its questions or its text, whichever counts more")
+    words: float = Field(description="its words")
+    same: float = Field(description="one of its questions is nearly the user's, and its text agrees")
+
+
 class RetrievedChunkView(ReplyModel):
     chunk_id: str
-    score: float = Field(description="the channels' scores as `fusion` joins them; by default their weighted mean")
+    score: float = Field(
+        description="the channels' scores as `fusion` joins them; by default 0 to below 1, more for what stands out"
+    )
     matched_question: str | None = Field(
         description="null: the chunk's text was nearest, or an edit has just replaced the question"
     )
@@ -139,6 +149,9 @@ class RetrievedChunkView(ReplyModel):
     rerank_score: float | None = Field(description="of the reranker, on its own scale; null: not reranked")
     channels: dict[str, ChannelRankView] | None = Field(
         None, description="with `explain`: the chunk's place in each channel"
+    )
+    evidence: EvidenceView | None = Field(
+        None, description="with `explain`: what the score is made of; null with another fusion than `scores`"
     )
 
 
@@ -176,6 +189,9 @@ class Explanation(ReplyModel):
     stages: dict[str, StageExplanation] = Field(description="what each stage did, and how long it took")
     fusion: FusionName
     weights: dict[str, float] = Field(description="of the channels that were searched")
+    crowds: dict[str, float] = Field(
+        description="the score in each channel above which a chunk stands out; none with another fusion than `scores`"
+    )
     rewritten: RewrittenQuestionView | None = Field(
         description="what was searched for besides the question; null: nothing"
     )

@@ -36,6 +36,12 @@ class ChunkContent:
         """The content of a chunk that is a whole document."""
         return cls(text, (0, len(text)), heading_path, title)
 
+    @property
+    def passage(self) -> str:
+        """The text under its title and headings, as models and BM25 read it."""
+        place = " > ".join(part for part in (self.title, *self.heading_path) if part)
+        return f"{place}\n\n{self.text}" if place else self.text
+
     def with_text(self, text: str, span: tuple[int, int]) -> Self:
         """The content of another stretch: a field that depends on the text is renewed here."""
         return replace(self, text=text, span=span)

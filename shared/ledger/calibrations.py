@@ -27,9 +27,11 @@ _UNLABELLED = "calibration ->> 'source' IS DISTINCT FROM 'labelled'"
 
 # No document of a collection is in work, or some have been for a while. A collection that is still taking documents in
 # would soon be calibrated again, and its calibration would take the engines from them.
+# Its first calibration waits for nothing, so that scores mean the same from then on.
 _PATIENCE = timedelta(minutes=10)
+_SOONEST = timedelta(seconds=10)
 _IS_CALM = f"""
-    (calibration_due_at <= now() - CAST('{_PATIENCE}' AS interval)
+    (calibration IS NULL OR calibration_due_at <= now() - CAST('{_PATIENCE}' AS interval)
      OR NOT EXISTS (SELECT 1 FROM documents d WHERE d.collection_id = collections.id
                     AND {states.is_in((*states.TO_PARSE, *states.OPEN_DOCUMENTS), "d")}))"""
 
@@ -49,9 +51,12 @@ _LIVE = f"""
 # See whether a collection may be claimed.
 _DUE = text(f"SELECT EXISTS (SELECT 1 {_CLAIMABLE})")
 
-# Claim the collection that has waited longest, of those whose embedding the process serves.
+# Claim the collection that has waited longest, of those whose embedding the process serves. One that has never been
+# calibrated is due again when it is twice as old, so that a new one is soon measured and an empty one costs little.
 _CLAIM = text(f"""
-    UPDATE collections SET calibration_due_at = now() + :every, calibrating_until = now() + :lease
+    UPDATE collections SET calibrating_until = now() + :lease,
+      calibration_due_at = now() + CASE WHEN calibration IS NOT NULL THEN CAST(:every AS interval)
+        ELSE least(CAST(:every AS interval), greatest(now() - created_at, CAST('{_SOONEST}' AS interval))) END
     WHERE id = (SELECT id {_CLAIMABLE} AND embedding_model = ANY(CAST(:embeddings AS text[]))
                 ORDER BY calibration_due_at LIMIT 1)
     RETURNING *
@@ -60,7 +65,14 @@ _CLAIM = text(f"""
 # End a claim, unless it has ended by itself: `calibrating_until` is the claim's token.
 _RELEASE = text("UPDATE collections SET calibrating_until = NULL WHERE id = :id AND calibrating_until = :until")
 
-# Sample chunks that have questions. Chunk ids are hashes, so their order is a random one that stays the same.
+# Sample chunks whose texts queries see, also of new documents in work. Chunk ids are hashes: their order is random.
+_SAMPLE_CHUNKS = text(f"""
+    SELECT c.id FROM documents d
+    JOIN chunks c ON c.document_id = d.id AND c.version = coalesce(d.live_version, d.version)
+    WHERE d.collection_id = :id AND {states.exists("d")} AND c.state <> '{ChunkState.PARSED}' ORDER BY c.id LIMIT :limit
+""")
+
+# Sample chunks that have questions.
 _SAMPLE = text(f"""
     SELECT c.id, c.version, {QUESTIONS} AS questions, q.reasons
     FROM (SELECT c.id, c.version {_LIVE} AND c.questions_passed > 0 ORDER BY c.id LIMIT :limit) c
@@ -123,6 +135,11 @@ class Calibrations:
         """End a claim; that of another process, which claimed after this one's lease had ended, stays."""
         async with self._database.begin() as connection:
             await connection.execute(_RELEASE, {"id": claim.collection.id, "until": claim.until})
+
+    async def sample_chunks(self, collection: Collection, limit: int) -> list[UUID]:
+        """Return up to `limit` chunks that queries see; the same sample while the chunks are the same."""
+        async with self._database.begin() as connection:
+            return list((await connection.execute(_SAMPLE_CHUNKS, {"id": collection.id, "limit": limit})).scalars())
 
     async def sample_questions(self, collection: Collection, limit: int) -> list[PassedQuestion]:
         """Return one passed question of each of up to `limit` chunks; the same sample while the chunks are the same."""

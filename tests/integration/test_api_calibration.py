@@ -27,8 +27,9 @@ async def indexed(client, services, provider):
     await work(services)
 
 
+# In the words of the text that misleads, and not so near a question that this alone would decide.
 LABELLED = [
-    {"question": f"where does vessel{n} moor overnight", "external_ids": [f"{n}.md"]} for n in range(12)
+    {"question": f"vessel{n} overnight: nobody says", "external_ids": [f"{n}.md"]} for n in range(12)
 ]  # fmt: skip
 
 
@@ -121,7 +122,7 @@ async def test_the_command_line_calibrates_with_and_without_labels(
             return await asyncio.to_thread(calibrate_at, str(api.base_url), *arguments)
 
         code, said = await foreask()
-        assert (code, "12 chunks have questions, and it takes 30" in said) == (1, True), said
+        assert (code, "Fewer than 30 chunks can be measured" in said) == (1, True), said
         code, said = await foreask(labelled)
         assert (code, "12 labelled questions, 12 chunks; baseline similarity of the embedding model 0.00" in said) == (
             0,

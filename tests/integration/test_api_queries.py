@@ -75,14 +75,21 @@ async def test_a_ranking_is_explained_where_that_is_wanted(client, indexed):
     assert found.metadata.explain.model_dump(exclude={"stages"}) == {
         "fusion": "scores",
         "weights": {"questions": 1.0, "text": 0.5, "bm25": 2.0},
+        "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel found five
         "rewritten": None,
     }
     assert {name: place.rank for name, place in best.channels.items() if name != "questions"} == {"text": 1, "bm25": 1}
-    weighted = {"questions": 1.0, "text": 0.5, "bm25": 2.0}
-    score = sum(weighted[name] * place.score for name, place in best.channels.items()) / 3.5
-    assert best.score == pytest.approx(score)
+    scores = {name: place.score for name, place in best.channels.items()}
+    assert best.evidence.words == pytest.approx(scores["bm25"] * 2.5)
+    assert best.evidence.near == pytest.approx(max(scores.get("questions", 0) * 2.5 / 2, scores["text"] * 2.5 / 4))
+    x = sum(best.evidence.model_dump().values())
+    assert best.score == pytest.approx(x / (2 + x))
     assert plain.metadata.explain is None
     assert plain.chunks[0].channels is None
+    assert plain.chunks[0].evidence is None
+    (mean, *_) = (await retrieve(client, explain=True, fusion="mean")).chunks
+    assert mean.score == pytest.approx(sum(place.score for place in mean.channels.values()) / 3)
+    assert mean.evidence is None
 
 
 async def test_a_channel_can_be_searched_alone(client, indexed):
@@ -95,6 +102,21 @@ async def test_a_channel_can_be_searched_alone(client, indexed):
     words = await retrieve(client, channels=["bm25"], question="leave for everybody")
     assert [c.external_id for c in words.chunks] == ["leave.md"]
     assert (await retrieve(client, channels=["bm25"], question="to be or not to be")).chunks == []
+
+
+async def test_words_of_titles_and_headings_are_found(client, services, provider):
+    sections = {
+        "Gearbox": "Oil it every month and write that down. ",
+        "Seals": "Replace what leaks before anybody sails. ",
+    }
+    text = "\n\n".join(f"{'#' * level} {name}\n\n{said * 10}" for level, (name, said) in enumerate(sections.items(), 1))
+    body = {"text": text, "title": "The bosun's manual", "external_id": "manual.md", "questions": []}
+    (await client.post("/v1/documents", json=body)).raise_for_status()
+    await work(services)
+
+    for question, found in (("bosun", {"Gearbox", "Seals"}), ("gearbox", {"Gearbox", "Seals"}), ("seals", {"Seals"})):
+        chunks = (await retrieve(client, channels=["bm25"], question=question)).chunks
+        assert {chunk.heading_path[-1] for chunk in chunks} == found
 
 
 async def test_an_answer_cites_its_chunks(client, indexed, provider):

@@ -115,24 +115,66 @@ async def test_it_is_not_looked_at_again_before_its_time(services, library, grow
     assert (await calibration(library))["chunks"] == FEW
 
 
-async def test_it_waits_for_documents_in_work_but_not_for_ever(services, library, grow):
+async def test_only_the_first_time_waits_for_no_document_in_work(services, library, grow):
     await grow(0, FEW)
     await library.add("Not parsed yet.", "next.md")
     await grown(services)
-    assert await calibration(library) is None
+    assert (await calibration(library))["chunks"] == FEW
+
+    await grow(FEW, 2 * FEW)
+    await library.add("And not this.", "last.md")
+    await grown(services)
+    assert (await calibration(library))["chunks"] == FEW
     assert not await services.ledger.calibrations.due()
 
     async with services.database.begin() as connection:
         await connection.exec_driver_sql("UPDATE collections SET calibration_due_at = now() - interval '10 minutes'")
     await grown(services)
-    assert (await calibration(library))["chunks"] == FEW
+    assert (await calibration(library))["chunks"] == 2 * FEW + 1
 
 
 async def test_a_small_collection_is_left_alone(services, library, grow):
-    await grow(0, FEW - 1)
+    await grow(0, 29)
     await grown(services)
 
     assert await calibration(library) is None
+
+
+async def test_without_questions_texts_alone_are_measured_until_there_are_some(services, library, grow, monkeypatch):
+    monkeypatch.setattr(calibrator, "_GROWTH", 10)
+    await grow(0, 1)
+    for number in range(1, FEW):
+        await library.add(text_of(number), f"{number}.md", questions=[])
+    await work(services)
+    await due(services)
+    await grown(services)
+
+    found = await calibration(library)
+    assert (found["source"], found["chunks"], set(found["weights"].values())) == ("texts", FEW, {1.0})
+    vectors = np.array([ScriptedEndpoints(Script()).vector(text) for text in await indexed_texts(services, library)])
+    expected = (vectors @ vectors.T)[~np.eye(FEW, dtype=bool)].mean()
+    assert found["baseline_similarity"] == pytest.approx(expected, abs=1e-4)
+    assert "equal" not in found
+    await due(services)
+    await grown(services)
+    assert await calibration(library) == found
+    await grow(FEW, FEW + 29)
+    await grown(services)
+    assert (await calibration(library))["source"] == "generated"
+
+
+async def test_a_new_collection_is_looked_at_sooner(services, library):
+    await library.collection()
+    for age, seconds in ((0, 10), (60, 60), (3600, 600)):
+        async with services.database.begin() as connection:
+            await connection.exec_driver_sql(
+                f"UPDATE collections SET calibration_due_at = now(), created_at = now() - interval '{age} seconds'"
+            )
+        every = timedelta(minutes=10)
+        assert await services.ledger.calibrations.claim(["scripted-embedding"], every=every, lease=timedelta())
+        async with services.database.begin() as connection:
+            wait = await connection.exec_driver_sql("SELECT calibration_due_at - now() FROM collections")
+            assert wait.scalar_one().total_seconds() == pytest.approx(seconds, abs=3)
 
 
 async def test_the_baseline_similarity_is_measured_and_no_weight_is_chosen(services, library, grow):
@@ -161,7 +203,7 @@ async def test_a_question_does_not_find_itself(services, library, grow):
 
 async def test_scores_count_above_the_baseline_similarity_from_then_on(services, library, grow):
     await grow(0, FEW)
-    query = Query(question_of(7), channels=["text"], top_k=3)
+    query = Query(question_of(7), channels=["text"], fusion="max", top_k=3)
     before = (await services.retriever.retrieve(await library.collection(), query)).chunks
     await grown(services)
     after = (await services.retriever.retrieve(await library.collection(), query)).chunks
@@ -230,10 +272,10 @@ async def test_a_provider_that_is_down_is_asked_again_later(services, library, p
     assert (await calibration(library))["chunks"] == FEW
 
 
-async def test_too_few_questions_are_refused(services, library, grow):
+async def test_too_few_texts_are_refused(services, library, grow):
     await grow(0, 29)
 
-    with pytest.raises(InvalidInput, match="29 chunks have questions"):
+    with pytest.raises(InvalidInput, match="Fewer than 30 chunks can be measured"):
         await services.calibrator.calibrate_unlabelled(await library.collection())
     assert await calibration(library) is None
 

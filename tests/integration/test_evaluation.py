@@ -6,6 +6,7 @@ import sys
 from contextlib import AsyncExitStack
 from io import StringIO
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -25,7 +26,7 @@ from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
 
 STRATEGIES = [
     *("default", "questions", "text", "bm25", "text+bm25 rrf"),
-    *("questions joined", "questions prepended", "default prepended", "all rrf", "max"),
+    *("questions joined", "questions prepended", "default prepended", "mean", "all rrf", "max"),
 ]
 
 
@@ -229,7 +230,7 @@ def test_without_questions_the_rows_that_need_them_are_left_out(foreask, provide
 
     assert code == 0
     results, rows = saved(tmp_path / "out")
-    assert list(rows) == ["default", "text", "bm25", "text+bm25 rrf", "all rrf", "max"]
+    assert list(rows) == ["default", "text", "bm25", "text+bm25 rrf", "mean", "all rrf", "max"]
     left_out = ["questions", "questions joined", "questions prepended", "default prepended"]
     assert [one["strategy"] for one in results["left_out"]] == left_out
     assert "with --generate the configured LLM writes the questions (at least one call for each of 10 passages)" in out
@@ -425,3 +426,10 @@ def test_scores_count_above_the_baseline_similarity_of_the_model_as_in_a_collect
         f"The baseline similarity of the embedding model is {expected:.2f}: scores count above it (chunks)."
         in results["notes"]
     )
+
+    (folder / "generated.jsonl").unlink()  # without questions texts stand in for them
+    foreask("eval", folder, "--output", tmp_path / "alone", "--strategies", "default")
+    alone, _ = saved(tmp_path / "alone")
+    texts = np.array([vector(f"{common}: ship{number}.") for number in numbers])
+    (similar,) = {f"{(texts @ texts.T)[~np.eye(len(texts), dtype=bool)].mean():.2f}"} - {f"{expected:.2f}"}
+    assert [note for note in alone["notes"] if f"embedding model is {similar}: scores count above it" in note]

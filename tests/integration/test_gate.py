@@ -15,7 +15,7 @@ from shared.query.retrieve import Query
 from tests.api import work
 
 DOCUMENTS = 40
-LABELLED = [(f"Tell me of beta{n}.", [f"{n}.md"]) for n in range(DOCUMENTS)]
+LABELLED = [(f"Was beta{n} recorded?", [f"{n}.md"]) for n in range(DOCUMENTS)]
 
 
 def text_of(number):

@@ -71,7 +71,7 @@ async def by_payload(services, collection, query):
     ]
 
 
-@pytest.mark.parametrize("fusion", ["scores", "rrf", "max"])
+@pytest.mark.parametrize("fusion", ["scores", "mean", "rrf", "max"])
 @pytest.mark.parametrize("filter_", [None, {"edition": 1}], ids=["all", "filtered"])
 async def test_a_query_finds_what_payloads_would_say(services, collection, fusion, filter_):
     for question in ASKED:

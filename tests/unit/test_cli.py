@@ -416,6 +416,7 @@ def queries(monkeypatch):
     """The bodies of the queries to a server; it answers with an explanation."""
     requests = []
     place = {"rank": 1, "score": 0.82}
+    parts = {"near": 1.4, "words": 0.6, "same": 0.0}
     reply = {
         "answer": "Thirty days [1].",
         "found": True,
@@ -423,6 +424,7 @@ def queries(monkeypatch):
         "citations": [],
         "chunks": [
             {"chunk_id": "1", "external_id": "leave.md", "score": 0.5, "channels": {"questions": place, "bm25": place}}
+            | {"evidence": parts}
         ],
         "metadata": {
             "skipped": {},
@@ -463,7 +465,7 @@ def test_a_question_is_asked_with_its_options_and_explained(capsys, monkeypatch,
     assert ["search", "6.4", "chunks", "by", "channel:", "questions", "3"] in lines
     assert ["rewrite", "skipped:", "[no", "model]"] in lines
     assert "queries: Holidays?" in out
-    assert ["1.", "leave.md", "0.50", "#1", "0.82", "-", "#1", "0.82"] in lines
+    assert ["1.", "leave.md", "0.50", "#1", "0.82", "-", "#1", "0.82", "1.40", "0.60", "0.00"] in lines
 
 
 def test_a_filter_must_name_a_value(capsys, monkeypatch, queries):

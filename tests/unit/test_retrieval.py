@@ -8,6 +8,7 @@ from shared.domain.ids import chunk_point_id, question_point_id
 from shared.query.retrieve import ChannelRank, Match, Weights, fuse
 from shared.query.retrieve.channels import fold, full_bm25
 from shared.query.retrieve.diversity import diversified
+from shared.query.retrieve.evidence import crowds
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import metadata_conditions
 from shared.vectors.index import Hit
@@ -34,9 +35,9 @@ def questions(*hits, limit=100):
     return fold("questions", hits, limit, 1.0)
 
 
-def text(**scores):
+def text(channel="text", **scores):
     hits = [Hit(chunk_point_id(chunk(letter), 1), score) for letter, score in scores.items()]
-    return fold("text", hits, 100, 1.0)
+    return fold(channel, hits, 100, 1.0)
 
 
 def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is frozen
@@ -46,17 +47,17 @@ def ranked(found, fusion="scores", weights=Weights()):  # noqa: B008  it is froz
 def test_a_chunk_counts_once_by_its_best_question():
     found = questions(question("a", 0.5), question("a", 0.9, 1), question("b", 0.7))
 
-    first, second = fuse({"questions": found}, "scores", Weights())
+    first, second = fuse({"questions": found}, "max", Weights())
 
     assert (named(first.chunk_id), first.score, first.question) == ("a", 0.9, point("a", 1))
     assert (named(second.chunk_id), second.score, second.question) == ("b", 0.7, point("b"))
     assert first.ranks == {"questions": ChannelRank(1, 0.9)}
 
 
-def test_scores_are_a_weighted_mean():
+def test_a_weighted_mean():
     found = {"questions": questions(question("a", 0.5)), "text": text(a=0.2, b=0.4)}
 
-    assert [(named(m.chunk_id), m.score) for m in fuse(found, "scores", Weights(questions=3, text=1))] == [
+    assert [(named(m.chunk_id), m.score) for m in fuse(found, "mean", Weights(questions=3, text=1))] == [
         ("a", pytest.approx((3 * 0.5 + 0.2) / 4)),
         ("b", pytest.approx(0.1)),
     ]
@@ -65,7 +66,7 @@ def test_scores_are_a_weighted_mean():
 def test_a_chunk_that_a_channel_has_not_seen_gets_half_of_the_last_that_it_saw():
     found = {"questions": questions(question("a", 0.6), question("b", 0.4), limit=2), "text": text(c=0.5)}
 
-    assert {named(m.chunk_id): m.score for m in fuse(found, "scores", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
+    assert {named(m.chunk_id): m.score for m in fuse(found, "mean", Weights())}["c"] == pytest.approx((0.2 + 0.5) / 2)
 
 
 def test_a_channel_without_weight_says_nothing():
@@ -79,6 +80,52 @@ def test_noise_of_a_channel_that_finds_nothing_near_decides_nothing():
 
     assert ranked(found) == ["a", "b"]
     assert ranked(found, "rrf", Weights(questions=1, text=2)) == ["b", "a"]
+
+
+def test_a_score_is_made_of_what_stands_out_of_each_channel():
+    found = {
+        "questions": questions(question("a", 0.9), question("b", 0.6)),
+        "text": text(b=0.7, a=0.5, c=0.4, d=0.3, e=0.2),
+        "bm25": text("bm25", a=0.2),
+    }
+
+    a, b, *_ = fuse(found, "scores", Weights())
+
+    assert crowds(found) == {"questions": 0.2, "text": 0.2, "bm25": 0.0}
+    assert (named(a.chunk_id), named(b.chunk_id)) == ("a", "b")
+    assert a.evidence == pytest.approx((0.9 + 1.5 * 0.7, 0.2 + 1.5 * 0.2, 8 * 0.2 * 0.5))
+    assert a.score == pytest.approx(3.25 / 5.25)
+    assert b.evidence == pytest.approx((0.7 + 1.5 * 0.5, 0.0, 0.0))
+
+
+def test_while_questions_arrive_a_chunk_that_has_one_does_not_pass_a_nearer_text():
+    found = {
+        "questions": questions(question("w", 0.55)),
+        "text": text(r=0.62, a=0.5, b=0.5, c=0.5, w=0.5),
+    }
+
+    assert ranked(found)[0] == "r"
+    assert ranked(found, "mean")[0] == "w"
+
+
+def test_nearly_the_same_question_counts_as_far_as_the_text_agrees():
+    found = {"questions": questions(question("w", 0.95), question("r", 0.9)), "text": text(r=0.7, w=0.0)}
+
+    assert ranked(found)[0] == "r"
+    assert ranked({"questions": found["questions"]})[0] == "w"
+
+
+def test_of_weights_only_the_ratios_matter_and_a_channel_without_one_has_no_crowd():
+    found = {"questions": questions(question("a", 0.9)), "text": text(a=0.6, b=0.5, c=0.5, d=0.5, e=0.5)}
+
+    equal, double = (fuse(found, "scores", Weights(n, n, n)) for n in (1, 2))
+    (alone, *_) = fuse(found, "scores", Weights(1, 0, 0))
+    (half, *_) = fuse(found, "scores", Weights(0.5, 1, 1))
+
+    assert equal == double
+    assert equal[0].evidence.near == pytest.approx(0.9 + 1.5 * 0.4)
+    assert alone.evidence == pytest.approx((0.9 * 2.5, 0.0, 0.0))
+    assert half.evidence == pytest.approx(((0.9 + 1.5 * 0.4) / 2, 0.0, 8 * 0.2 * 0.6 / 2))
 
 
 def test_reciprocal_ranks():

@@ -10,7 +10,7 @@ def match(chunk_id, score):
 
 
 def payload(text, headings=(), title=None):
-    return {"text": text, "heading_path": list(headings), "title": title}
+    return {"text": text, "heading_path": list(headings), "title": title, "span": [0, len(text)]}
 
 
 def test_each_chunk_gets_the_best_score_of_a_channel_and_rewritten_ones_count_less():

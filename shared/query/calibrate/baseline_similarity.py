@@ -1,6 +1,8 @@
 """The baseline similarity of an embedding model: the cosine of a question with a text that has nothing to do with it.
 
-Measuring it takes no label: a chunk's question and the texts of other chunks are unrelated.
+Measuring it takes no label: a chunk's question and the texts of other chunks are unrelated. Where there are too few
+questions texts stand in for them: on four sets their cosine with each other was within 0.05 of that of users' questions
+with them, and above it where the model does not know the language.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ def measure_baseline_similarity(questions: Vectors, texts: Vectors) -> float:
     """The mean cosine of questions with the texts of others.
 
     Args:
-        questions: shape `(n, dimensions)`, unit length.
+        questions: shape `(n, dimensions)`, unit length; the texts again, where there are no questions.
         texts: of the same shape and length; row i is the text that question i belongs to.
 
     Returns:

@@ -1,9 +1,10 @@
 """Calibration of a collection: by questions whose answers are known, or without any.
 
-Without labels it takes the questions that users have accepted, where there are enough. Without those it chooses no
-weights: held-out questions of a model share the words of its texts and so overrate BM25, at a loss of up to 0.18 of
-nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then measures the baseline similarity of the
-embedding model, which needs no label, and reports what each channel finds of the collection's own questions.
+Whatever else is known, it measures the baseline similarity of the embedding model, by the collection's questions or, if
+they are too few, by its texts alone. Without labels it takes the questions that users have accepted, where there are
+enough. Without those it chooses no weights: held-out questions of a model share the words of its texts and so overrate
+BM25, at a loss of up to 0.18 of nDCG@10 (see `docs/decisions/0013-calibration-without-labels.md`). It then reports what
+each channel finds of the collection's own questions, if there are any.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
+from uuid import UUID
 
 import numpy as np
 import structlog
@@ -22,24 +24,25 @@ import structlog
 from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.ids import question_point_id
 from shared.domain.records import Collection
+from shared.domain.vectors import Vectors
 from shared.ledger.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback import Feedback
 from shared.providers.embedding import Embedders
 from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
-from shared.query.calibrate.weights import WeightChoice, choose_weights, measure_equal_weights
+from shared.query.calibrate.weights import EQUAL, WeightChoice, choose_weights, measure_equal_weights
 from shared.query.retrieve.retriever import Retriever
 from shared.vectors.filters import visible_points
 from shared.vectors.index import Index
 
 _MAX_ACCEPTED = 200
 _MIN_ACCEPTED = 30
-_MIN_CHUNKS = 100  # smaller collections are not calibrated unasked
+_MIN_CHUNKS = 100  # a smaller collection is calibrated unasked only once
 _GROWTH = 1.5
 _EVERY = timedelta(minutes=10)  # a collection is looked at no more often
 _LEASE = timedelta(minutes=5)
 _MAX_CLAIMS = 100  # of collections that have not grown, for one wake-up
 
-EvidenceSource = Literal["labelled", "accepted", "generated"]
+EvidenceSource = Literal["labelled", "accepted", "generated", "texts"]
 AnsweredQuestion = tuple[str, Some[str]]  # a question, and the ids of chunks that answer it
 log = structlog.get_logger()
 
@@ -49,20 +52,21 @@ class Calibration:
     """The calibration that is stored with a collection.
 
     Args:
-        choice: the weights and their evidence.
-        source: whose questions the evidence is from.
+        choice: the weights and their evidence; None: equal ones, and nothing to measure them by.
+        source: whose questions the evidence is from, or texts alone.
         baseline_similarity: of the embedding model.
         chunks: how many the collection had.
     """
 
-    choice: WeightChoice
+    choice: WeightChoice | None
     source: EvidenceSource
     baseline_similarity: float
     chunks: int
 
     def as_json(self) -> dict[str, Any]:
         facts = {"source": self.source, "baseline_similarity": self.baseline_similarity, "chunks": self.chunks}
-        return dataclasses.asdict(self.choice) | facts
+        choice = {"weights": dataclasses.asdict(EQUAL)} if self.choice is None else dataclasses.asdict(self.choice)
+        return choice | facts
 
 
 class Calibrator:
@@ -83,7 +87,7 @@ class Calibrator:
         Raises:
             Transient: the ledger, the embedding provider or Qdrant is not available.
         """
-        baseline_similarity = await self._baseline_similarity(collection, await self._sample(collection))
+        baseline_similarity = await self._baseline_similarity(collection, await self._sample(collection)) or 0.0
         choice = await self._choose(collection, questions, baseline_similarity)
         return await self._save(collection, choice, "labelled", baseline_similarity)
 
@@ -93,20 +97,20 @@ class Calibrator:
         A calibration by labelled questions stays.
 
         Raises:
-            InvalidInput: too few chunks have questions.
+            InvalidInput: too few chunks have a text with a vector.
             Transient: the ledger, the embedding provider or Qdrant is not available.
         """
         sample = await self._sample(collection)
-        if len(sample) < MIN_PAIRS:
-            raise InvalidInput(
-                f"{len(sample)} chunks have questions, and it takes {MIN_PAIRS} to calibrate without labels.",
-                field="questions",
-            )
         baseline_similarity = await self._baseline_similarity(collection, sample)
+        if baseline_similarity is None:
+            fault = f"Fewer than {MIN_PAIRS} chunks can be measured: too few to calibrate without labels."
+            raise InvalidInput(fault, field="questions")
         accepted = (await self._feedback.accepted(collection.id))[-_MAX_ACCEPTED:]
         if len(accepted) >= _MIN_ACCEPTED:
             choice = await self._choose(collection, accepted, baseline_similarity)
             return await self._save(collection, choice, "accepted", baseline_similarity)
+        if len(sample) < MIN_PAIRS:
+            return await self._save(collection, None, "texts", baseline_similarity)
         choice = await self._measure_held_out(collection, sample, baseline_similarity)
         return await self._save(collection, choice, "generated", baseline_similarity)
 
@@ -132,11 +136,20 @@ class Calibrator:
         return True
 
     async def _has_grown(self, collection: Collection) -> bool:
-        """Whether there are half as many chunks more than the last time, or half as many accepted questions."""
-        before = collection.calibration or {}
+        """Whether there are half as many chunks more than the last time, or half as many accepted questions.
+
+        The first time there must be enough texts to measure the baseline similarity, later enough questions.
+        """
+        before = collection.calibration
         chunks = await self._index.count_chunks(collection.place)
-        if chunks < _MIN_CHUNKS or chunks >= _GROWTH * before.get("chunks", 0):
-            return chunks >= _MIN_CHUNKS
+        if before is None:
+            return chunks >= MIN_PAIRS
+        if before.get("source") == "texts" and len(await self._sample(collection)) >= MIN_PAIRS:
+            return True
+        if chunks < _MIN_CHUNKS:
+            return False
+        if chunks >= _GROWTH * before.get("chunks", 0):
+            return True
         used = before["questions"] if before.get("source") == "accepted" else 0
         accepted = min(len(await self._feedback.accepted(collection.id)), _MAX_ACCEPTED)
         return bool(accepted >= max(_MIN_ACCEPTED, _GROWTH * used))
@@ -154,16 +167,20 @@ class Calibrator:
     async def _sample(self, collection: Collection) -> list[PassedQuestion]:
         return await self._calibrations.sample_questions(collection, MAX_PAIRS)
 
-    async def _baseline_similarity(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float:
-        """The baseline similarity of the embedding model, 0 where too few questions have a text with a vector."""
-        chunks = [str(passed.chunk_id) for passed in sample]
-        texts = await self._index.text_vectors(visible_points(collection.place), chunks)
+    async def _baseline_similarity(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float | None:
+        """The baseline similarity of the embedding model by questions, or by texts; None where both are too few."""
+        texts = await self._texts(collection, [passed.chunk_id for passed in sample])
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
-        if len(pairs) < MIN_PAIRS:
-            return 0.0
-        embedder = self._embedders.of(collection.embedding_model)
-        questions = await embedder.embed(embedder.prefixes.queries(passed.question for passed in pairs))
-        return measure_baseline_similarity(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
+        if len(pairs) >= MIN_PAIRS:
+            embedder = self._embedders.of(collection.embedding_model)
+            questions = await embedder.embed(embedder.prefixes.queries(passed.question for passed in pairs))
+            return measure_baseline_similarity(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
+        texts = await self._texts(collection, await self._calibrations.sample_chunks(collection, MAX_PAIRS))
+        alone = np.array(list(texts.values()), dtype=np.float32)
+        return measure_baseline_similarity(alone, alone) if len(alone) >= MIN_PAIRS else None
+
+    async def _texts(self, collection: Collection, chunks: Sequence[UUID]) -> dict[str, Vectors]:
+        return await self._index.text_vectors(visible_points(collection.place), [str(chunk) for chunk in chunks])
 
     async def _choose(
         self, collection: Collection, questions: Sequence[AnsweredQuestion], baseline_similarity: float
@@ -183,7 +200,7 @@ class Calibrator:
         return await asyncio.to_thread(measure_equal_weights, channels, answers)
 
     async def _save(
-        self, collection: Collection, choice: WeightChoice, source: EvidenceSource, baseline_similarity: float
+        self, collection: Collection, choice: WeightChoice | None, source: EvidenceSource, baseline_similarity: float
     ) -> Collection:
         chunks = await self._index.count_chunks(collection.place)
         evidence: Mapping[str, Any] = Calibration(choice, source, baseline_similarity, chunks).as_json()

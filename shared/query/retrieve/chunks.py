@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
+from shared.query.retrieve.evidence import Evidence
 from shared.query.retrieve.fusion import ChannelRank, Match
 from shared.query.retrieve.query import Channel, QuestionOrigin
 
@@ -21,6 +22,7 @@ class RetrievedChunk:
         document_id: the document's id for its owner.
         row_id: the id under which the build has the document; its points have this one.
         chunk_span: the span of the chunk that was found.
+        evidence: what the score is made of; None with another fusion than `scores`.
         also_in: external ids of documents in which the same text was found, with a lower score.
         tokens: of the text; 0 until it is counted.
     """
@@ -38,6 +40,7 @@ class RetrievedChunk:
     version: int
     metadata: Mapping[str, Any]
     channels: Mapping[Channel, ChannelRank]
+    evidence: Evidence | None = None
     rerank_score: float | None = None
     also_in: tuple[str, ...] = ()
     tokens: int = 0
@@ -73,6 +76,7 @@ def chunk_of(match: Match, payload: Mapping[str, Any], question: Mapping[str, An
         version=payload["version"],
         metadata=payload["metadata"],
         channels=match.ranks,
+        evidence=match.evidence,
         rerank_score=match.rerank_score,
     )
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shared.domain.chunks import ChunkContent
 from shared.query.retrieve.fusion import Match
 
 _NAMED = 0.1  # the share of its score that a chunk gains with all the names of the question
@@ -43,8 +44,7 @@ def _words(text: str) -> str:
 
 def passage_of(payload: Mapping[str, Any]) -> str:
     """A chunk under its title and headings, as a model reads it."""
-    place = " > ".join(part for part in (payload["title"], *payload["heading_path"]) if part)
-    return f"{place}\n\n{payload['text']}" if place else str(payload["text"])
+    return ChunkContent.from_json(payload).passage
 
 
 def reranked(matches: Sequence[Match], scores: Mapping[str, float]) -> list[Match]:

@@ -13,7 +13,7 @@ from shared.query.rewrite import RewriteOptions
 
 Channel = Literal["questions", "text", "bm25"]
 QuestionOrigin = Literal["generated", "given", "user"]  # of a chunk's question
-FusionName = Literal["scores", "rrf", "max"]
+FusionName = Literal["scores", "mean", "rrf", "max"]
 ReturnUnit = Literal["chunk", "section", "sentences"]
 ReturnOrder = Literal["score", "section"]
 CHANNELS: tuple[Channel, ...] = ("questions", "text", "bm25")

@@ -18,6 +18,7 @@ from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budge
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merge
 from shared.query.retrieve.chunks import RetrievedChunk, chunk_of
 from shared.query.retrieve.diversity import CANDIDATES, diversified
+from shared.query.retrieve.evidence import crowds
 from shared.query.retrieve.fusion import Match, fuse
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 from shared.query.retrieve.query import Channel, Query
@@ -53,6 +54,7 @@ class Retrieval:
     Args:
         matched_questions: points of questions that the question itself found.
         unique_chunks: chunks that any channel found.
+        crowds: what a chunk had to exceed in each channel to stand out, where the fusion asks for it.
         query_id: the name of the query for feedback; None while it has none.
         collection: what was searched; None where there is none of that name.
     """
@@ -60,6 +62,7 @@ class Retrieval:
     chunks: list[RetrievedChunk] = field(default_factory=list)
     matched_questions: int = 0
     unique_chunks: int = 0
+    crowds: Mapping[Channel, float] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
     rewritten: RewrittenQuestion | None = None
     usage: Usage = field(default_factory=Usage)
@@ -337,6 +340,8 @@ def _fused(search: _Search) -> list[Match]:
     with search.trace.timed("fuse"):
         matches = fuse(search.channels, query.fusion, retrieval.weights)
     retrieval.unique_chunks = len(matches)
+    if query.fusion == "scores":
+        retrieval.crowds = crowds(search.channels)
     if query.min_score is not None:
         matches = [match for match in matches if match.score >= query.min_score]
     below = retrieval.unique_chunks - len(matches)

@@ -1,0 +1,270 @@
+"""What the default fusion gains and loses against the weighted mean of the channels, judged by users' questions.
+
+`python -m bench.fusion [--cache FILE] [--only CONDITION] FOLDER...`: each folder holds corpus.jsonl, queries.jsonl,
+qrels.tsv (BEIR) and perhaps generated.jsonl. Each set is taken as it is and
+
+- replaced: with a share of its texts' words replaced by others, so that users and texts share few words;
+- covered: with questions at a share of the passages that have any, as while they are being written (three draws);
+- moved: with half of its questions at wrong passages (three draws);
+- close: with the users' own questions, a third of their words left out, in the place of its questions;
+- baseline: with the vectors of models of other baseline similarities, each measured as a collection does.
+
+Prints nDCG@10 of the mean and of the default, their difference with its 95 % interval, paired over questions, and of
+the best channel alone. Then what weights that 30 or 60 labelled questions choose gain on the others, and on sets with
+titles what titles gain in each channel. Vectors are kept in FILE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bench.calibration import Founds, QuestionSet, Searched, read, with_baseline
+from embedded.minilm import DIMENSIONS, MiniLM
+from evaluation.cache import EvaluationCache
+from shared.domain.vectors import Vectors
+from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
+from shared.query.calibrate.significance import Values, interval
+from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
+from shared.query.retrieve import CHANNELS, Channel, FusionName, fuse
+from shared.query.retrieve.scale import rescale
+
+SEEDS = (1, 2, 3)
+COVERED = (0, 2, 10, 30, 60)
+REPLACED = (60, 90)
+BASELINES = (0.3, 0.5, 0.7, 0.75)
+DRAWS = 300
+TOP = 10
+BATCH = 256
+GAINS = 1 / np.log2(np.arange(2, TOP + 2))
+
+Change = Callable[[QuestionSet], QuestionSet]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The embedded model; a text is embedded once."""
+
+    cache: EvaluationCache
+    model: MiniLM
+
+    def of(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of shape `(len(texts), dimensions)`; row i belongs to text i."""
+        if not texts:
+            return np.empty((0, DIMENSIONS), dtype=np.float32)
+        missing = self.cache.missing_vectors("MiniLM", texts)  # type: ignore[arg-type]
+        for start in range(0, len(missing), BATCH):
+            batch = missing[start : start + BATCH]
+            vectors = self.model.embed(list(batch))[0]
+            self.cache.save_vectors("MiniLM", dict(zip(batch, vectors, strict=True)))
+        known = self.cache.load_vectors("MiniLM", texts)  # type: ignore[arg-type]
+        return np.array([known[text] for text in texts])  # type: ignore[index]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A way to take a set: a share of words to replace, changes of its questions, and a baseline similarity."""
+
+    name: str
+    share: int = 0
+    changes: tuple[Change, ...] = (lambda of: of,)
+    baseline: float = 0.0
+
+
+def covered(of: QuestionSet, share: int, seed: int) -> QuestionSet:
+    owners = sorted({place for place, _ in of.questions})
+    chosen = set(random.Random(seed).sample(owners, round(len(owners) * share / 100)))
+    return replace(of, questions=[(place, question) for place, question in of.questions if place in chosen])
+
+
+def moved(of: QuestionSet, seed: int) -> QuestionSet:
+    """Half of the questions at passages that are drawn by chance."""
+    chance = random.Random(seed)
+    places = range(len(of.texts))
+    questions = [(chance.choice(places) if chance.random() < 0.5 else place, q) for place, q in of.questions]
+    return replace(of, questions=questions)
+
+
+def close(of: QuestionSet) -> QuestionSet:
+    chance = random.Random(SEEDS[0])
+    place_of = {chunk: place for place, chunk in enumerate(of.ids)}
+    questions = []
+    for query, relevant in zip(of.queries, of.relevant, strict=True):
+        left = [word for word in query.split() if chance.random() > 1 / 3] or [query]
+        questions.append((place_of[min(relevant)], " ".join(left)))
+    return replace(of, questions=questions)
+
+
+def conditions(of: QuestionSet) -> Iterator[Condition]:
+    yield Condition("as it is")
+    yield from (Condition(f"{share} % of words replaced", share) for share in REPLACED)
+    yield from (Condition(f"baseline {baseline}", baseline=baseline) for baseline in BASELINES)
+    yield Condition("close", changes=(close,))
+    yield Condition("close, 60 % replaced", 60, (close,))
+    if not of.questions:
+        return
+    for share in COVERED:
+        yield Condition(f"{share} % covered", changes=drawn(covered, share=share))
+    yield Condition("30 % covered, 60 % replaced", 60, drawn(covered, share=30))
+    yield Condition("30 % covered, baseline 0.7", changes=drawn(covered, share=30), baseline=0.7)
+    yield Condition("half moved", changes=drawn(moved))
+    yield Condition("half moved, 60 % replaced", 60, drawn(moved))
+    yield Condition("half moved, baseline 0.7", changes=drawn(moved), baseline=0.7)
+
+
+def drawn(change: Callable[..., QuestionSet], **more: int) -> tuple[Change, ...]:
+    return tuple(partial(change, seed=seed, **more) for seed in SEEDS)
+
+
+def found_in(of: QuestionSet, baseline: float, embedding: Embedding) -> Founds:
+    """What each channel finds for each question, scores as in a calibrated collection."""
+    inputs = (of.texts, [question for _, question in of.questions], of.queries)
+    texts, questions, queries = (with_baseline(embedding.of(part), baseline) for part in inputs)
+    found = Searched(of, texts, questions).found(of.queries, queries)
+    measured = similarity_of(of, texts, questions) if baseline else 0.0
+    return [rescale(hits, measured) for hits in found]
+
+
+def similarity_of(of: QuestionSet, texts: Vectors, questions: Vectors) -> float:
+    """The baseline similarity as a collection measures it: by questions of distinct passages, or by texts alone."""
+    chance = np.random.default_rng(7)
+    by_place = {place: number for number, (place, _) in enumerate(of.questions)}
+    if len(by_place) < MIN_PAIRS:
+        sample = texts[chance.permutation(len(texts))[:MAX_PAIRS]]
+        return measure_baseline_similarity(sample, sample)
+    places = chance.permutation(list(by_place))[:MAX_PAIRS]
+    return measure_baseline_similarity(questions[[by_place[place] for place in places]], texts[places])
+
+
+def graded(rankings: Iterable[Sequence[str]], relevant: Sequence[set[str]]) -> Values:
+    """nDCG@10 of each question, of shape `(questions,)`."""
+    values = []
+    for ranking, answers in zip(rankings, relevant, strict=True):
+        hits = [chunk in answers for chunk in ranking[:TOP]]
+        values.append(float(GAINS[: len(hits)][hits].sum() / GAINS[: len(answers)].sum()))
+    return np.array(values)
+
+
+def fused(found: Founds, fusion: FusionName) -> Iterator[list[str]]:
+    for channels in found:
+        yield [match.chunk_id for match in fuse(channels, fusion, EQUAL)[:TOP]]
+
+
+def alone(found: Founds, channel: Channel) -> Iterator[list[str]]:
+    for channels in found:
+        yield list(channels[channel].scores)
+
+
+def measure(of: QuestionSet, condition: Condition, embedding: Embedding) -> dict[str, Values]:
+    """nDCG@10 of each question by fusion or channel, the mean over the draws."""
+    drawn_values: list[dict[str, Values]] = []
+    for change in condition.changes:
+        found = found_in(change(of), condition.baseline, embedding)
+        values = {
+            "mean": graded(fused(found, "mean"), of.relevant),
+            "scores": graded(fused(found, "scores"), of.relevant),
+        }
+        values |= {channel: graded(alone(found, channel), of.relevant) for channel in CHANNELS}
+        drawn_values.append(values)
+    return {name: np.mean([values[name] for values in drawn_values], axis=0) for name in drawn_values[0]}
+
+
+def print_condition(name: str, condition: str, values: dict[str, Values]) -> float:
+    difference = interval(values["scores"] - values["mean"])
+    best = max(CHANNELS, key=lambda channel: float(values[channel].mean()))
+    print(
+        f"{name:16} {condition:30} {values['mean'].mean():6.4f} {values['scores'].mean():8.4f}"
+        f" {difference.mean:+11.4f} {difference.low:+8.4f} to {difference.high:+.4f}"
+        f"   {best} {values[best].mean():.4f}",
+        flush=True,
+    )
+    return difference.mean
+
+
+def print_weights(name: str, of: QuestionSet, embedding: Embedding) -> None:
+    """What weights gain on other questions that some chose as a calibration does."""
+    tried = candidates()
+    equal, *others = ndcg(found_in(of, 0.0, embedding), of.relevant, [EQUAL, *tried])
+    differences = np.array(others) - equal
+    chance = np.random.default_rng(7)
+    for count in (30, 60):
+        gains = []
+        for _ in range(DRAWS if count < len(equal) else 0):
+            order = chance.permutation(len(equal))
+            bounds = [lower_bound(row) for row in differences[:, order[:count]]]
+            best = int(np.argmax(bounds))
+            gains.append(float(differences[best, order[count:]].mean()) if bounds[best] > 0 else 0.0)
+        if gains:
+            low, high = min(gains), max(gains)
+            print(f"{name:16} weights by {count} questions: {np.mean(gains):+.4f}, draws {low:+.4f} to {high:+.4f}")
+
+
+def print_titles(name: str, of: QuestionSet, embedding: Embedding) -> None:
+    """What titles gain where BM25 reads them, where they are embedded with the texts, or with the questions."""
+    untitled = replace(of, titles=[""] * len(of.titles))
+    asked = [(place, f"{of.titles[place]}: {question}") for place, question in of.questions]
+    ways = {
+        "no titles": untitled,
+        "in bm25": of,
+        "in text": replace(untitled, texts=of.passages),
+        "in bm25 and text": replace(of, texts=of.passages, titles=[""] * len(of.titles)),
+        "in bm25 and questions": replace(of, questions=asked),
+    }
+    before: Values | None = None
+    for way, changed in ways.items():
+        words = untitled if way == "in text" else changed
+        found = embedded_apart(changed, words, embedding)
+        values = {channel: graded(alone(found, channel), of.relevant).mean() for channel in CHANNELS}
+        default = graded(fused(found, "scores"), of.relevant)
+        before = default if before is None else before
+        gain = interval(default - before)
+        listed = ", ".join(f"{channel} {value:.4f}" for channel, value in values.items())
+        print(
+            f"{name:16} titles {way:24} default {default.mean():.4f} {gain.mean:+.4f} ({gain.low:+.4f} to"
+            f" {gain.high:+.4f}); {listed}",
+            flush=True,
+        )
+
+
+def embedded_apart(of: QuestionSet, words: QuestionSet, embedding: Embedding) -> Founds:
+    """Search the vectors of one set's texts and questions, and the words of another's."""
+    questions = embedding.of([question for _, question in of.questions])
+    searched = Searched(replace(words, questions=of.questions), embedding.of(of.texts), questions)
+    return searched.found(of.queries, embedding.of(of.queries))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--cache", type=Path, default=Path(".foreask", "bench", "vectors.sqlite"))
+    parser.add_argument("--only", default="", help="conditions whose names contain this")
+    arguments = parser.parse_args()
+    gains: dict[str, list[float]] = {}
+    print(
+        f"{'set':16} {'condition':30} {'mean':>6} {'default':>8} {'difference':>11}   95 %                 best channel"
+    )
+    with EvaluationCache(arguments.cache) as cache:
+        embedding = Embedding(cache, MiniLM(1))
+        sets = {folder.name: folder for folder in arguments.folders}
+        for name, folder in sets.items():
+            for condition in conditions(read(folder, 0)):
+                if arguments.only in condition.name:
+                    values = measure(read(folder, condition.share), condition, embedding)
+                    gains.setdefault(condition.name, []).append(print_condition(name, condition.name, values))
+        for name, each in gains.items():
+            print(f"{'all':16} {name:30} {np.mean(each):+.4f}, worst {min(each):+.4f}, best {max(each):+.4f}")
+        for name, folder in sets.items() if not arguments.only else ():
+            of = read(folder, 0)
+            print_weights(name, of, embedding)
+            if any(of.titles):
+                print_titles(name, of, embedding)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The default fusion: how much speaks for a chunk.
+
+A channel's score `s` is the chunk's there; its crowd is the fifth best score of the channel for the same question.
+
+    out(s) = s + 1.5 * max(0, s - crowd)       what stands out of its channel's crowd counts more
+    near   = max(out(question), out(text))     a near question or a near text is enough
+    words  = out(bm25)                         names, numbers and terms count beside either
+    same   = 8 * max(0, question - 0.7) * text
+                                               nearly the same question counts extra, as far as the text agrees
+    score  = x / (2 + x), x = near + words + same
+
+A weighted mean of the channels instead takes from a chunk what it lacks: while questions are being written, chunks that
+have none yet fall behind worse ones that have some. See `docs/decisions/0017-what-speaks-for-a-chunk.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.records import Weights
+from shared.query.retrieve.channels import ChannelHits
+from shared.query.retrieve.query import CHANNELS, Channel
+
+_CROWD = 5  # few questions have as many answers, so the fifth best chunk seldom is one
+_OUT = 1.5
+_SAME = 0.7
+_SAME_GAIN = 8.0
+_HALF = 2.0  # the sum that scores a half; it changes no order
+
+Channels = Mapping[Channel, ChannelHits]
+Values = NDArray[np.float64]
+
+
+class Evidence(NamedTuple):
+    """What speaks for a chunk: its score is `x / (2 + x)`, where x is the sum of these."""
+
+    near: float
+    words: float
+    same: float
+
+
+def evidence(chunks: Sequence[str], channels: Channels, weights: Weights) -> dict[str, tuple[float, Evidence]]:
+    """The score of each chunk and what it is made of."""
+    near, words, same = _parts(chunks, channels, [weights])
+    scores = _score(near, words, same)
+    values = zip(scores[0].tolist(), near[0].tolist(), words[0].tolist(), same[0].tolist(), strict=True)
+    return {chunk: (score, Evidence._make(parts)) for chunk, (score, *parts) in zip(chunks, values, strict=True)}
+
+
+def evidence_scores(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> Values:
+    """The scores of chunks for many weights at once: choosing weights tries dozens on each question.
+
+    Returns:
+        Shape `(weights, chunks)`.
+    """
+    return _score(*_parts(chunks, channels, many))
+
+
+def crowds(channels: Channels) -> dict[Channel, float]:
+    """What a chunk must exceed in each channel to stand out; 0 where the channel found fewer.
+
+    Few chunks have questions while these are being written: a question must also stand out of the crowd of texts.
+    """
+    found = {channel: _crowd(hits) for channel, hits in channels.items()}
+    if "questions" in found:
+        found["questions"] = max(found["questions"], found.get("text", 0.0))
+    return found
+
+
+def _crowd(hits: ChannelHits | None) -> float:
+    return 0.0 if hits is None else max(0.0, next(islice(hits.scores.values(), _CROWD - 1, None), 0.0))
+
+
+def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -> tuple[Values, Values, Values]:
+    """The evidence as arrays of shape `(weights, chunks)`; a channel that was not searched says nothing."""
+    searched = [channel in channels for channel in CHANNELS]
+    shares = np.array([[weights.of(channel) for channel in CHANNELS] for weights in many], dtype=float) * searched
+    shares /= np.maximum(shares.max(axis=1, keepdims=True), np.finfo(float).tiny)  # only their ratios matter
+    of_questions, of_texts, of_words = shares.T[:, :, None]
+    questions, texts, words = (scores_in(channels.get(channel), chunks) for channel in CHANNELS)
+    crowd = {channel: _crowd(channels.get(channel)) for channel in CHANNELS}
+    # A channel without weight is not searched in a query, and so has no crowd.
+    crowd_of_questions = np.maximum(crowd["questions"], np.where(of_texts > 0, crowd["text"], 0.0))
+    near = np.maximum(of_questions * _out(questions, crowd_of_questions), of_texts * _out(texts, crowd["text"]))
+    same = _SAME_GAIN * np.maximum(0.0, questions - _SAME) * texts
+    return near, of_words * _out(words, crowd["bm25"]), np.minimum(of_questions, of_texts) * same
+
+
+def scores_in(hits: ChannelHits | None, chunks: Sequence[str]) -> Values:
+    """A channel's scores of chunks, of shape `(chunks,)`; 0 for all where it was not searched.
+
+    A chunk outside a channel's hits scored between 0 and their floor: half of the floor counts.
+    """
+    if hits is None:
+        return np.zeros(len(chunks))
+    return np.array([max(0.0, hits.scores[chunk]) if chunk in hits.scores else hits.floor / 2 for chunk in chunks])
+
+
+def _out(scores: Values, crowd: Values | float) -> Values:
+    return np.asarray(scores + _OUT * np.maximum(0.0, scores - crowd))
+
+
+def _score(near: Values, words: Values, same: Values) -> Values:
+    x = near + words + same
+    return np.asarray(x / (_HALF + x))
