@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from uuid import UUID, uuid5
 
 import orjson
@@ -22,6 +23,7 @@ from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id
 from shared.domain.records import Collection, CollectionOptions, Weights
 from shared.domain.vectors import Vectors
+from shared.ingest.parse.languages import with_languages
 from shared.providers.embedding import NO_PREFIXES, Input, Prefixes
 from shared.query.retrieve import Channel
 from shared.vectors.points import Point, PointContext, points_of, with_questions
@@ -68,11 +70,23 @@ def layout_parts(layout: Layout, passage: LabelledPassage, questions: Sequence[s
     return EmbeddedPassage(with_questions(passage.text, questions), tuple(questions))
 
 
-def layout_collection(index_name: str, model: str, baseline_similarity: float) -> Collection:
-    """A collection that no ledger has, calibrated without labels."""
+@cache
+def content_of(passage: LabelledPassage) -> ChunkContent:
+    """A passage as a chunk, in the language that the parser finds."""
+    (content,) = with_languages([ChunkContent.whole(passage.text, passage.title)])
+    return content
+
+
+def layout_collection(
+    index_name: str, model: str, baseline_similarity: float, languages: Iterable[str | None] = ()
+) -> Collection:
+    """A collection that no ledger has, calibrated without labels, of texts in these languages."""
     collection_id = uuid5(_NAMESPACE, index_name)
     calibration = {"weights": dataclasses.asdict(Weights()), "baseline_similarity": baseline_similarity}
-    return Collection(collection_id, TENANT, index_name, CollectionOptions(), model, index_name, _EPOCH, calibration)
+    known = tuple(sorted({language for language in languages if language}))
+    return Collection(
+        collection_id, TENANT, index_name, CollectionOptions(), model, index_name, _EPOCH, calibration, known
+    )
 
 
 def layout_points(
@@ -97,7 +111,7 @@ def layout_points(
     asked = zip(parts.questions, parts.question_inputs, strict=True)
     questions = [(question, vectors[key]) for question, key in asked if key in vectors]
     text_vector = None if parts.text_input is None else vectors.get(parts.text_input)
-    return points_of(ChunkContent.whole(passage.text, passage.title), context, text_vector, questions)
+    return points_of(content_of(passage), context, text_vector, questions)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ import orjson
 
 from evaluation.answers import judge_answers
 from evaluation.labelled import LabelledPassage, LabelledSet
-from evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
+from evaluation.layouts import EmbeddedPassage, Footprint, content_of, layout_collection, layout_parts, layout_points
 from evaluation.metrics import CUTOFF, scores
 from evaluation.questions import PassageQuestions, questions_of
 from evaluation.results import EvaluatedSet, Json, StrategyCost, StrategyResult, build_results
@@ -223,7 +223,8 @@ async def _index(
     """Write the points of a layout, unless an earlier run that was stopped has written them all."""
     dimensions = await _dimensions(services, parts)
     name = _name(services, layout, passages, parts)
-    collection = layout_collection(name, services.embedder.name, _baseline_similarity(services, parts))
+    languages = {content_of(passage).language for passage in passages}
+    collection = layout_collection(name, services.embedder.name, _baseline_similarity(services, parts), languages)
     footprints = {s.name: Footprint(s.channels) for s in strategies if s.layout == layout}
     complete = await services.index.count_points(collection.place) == sum(1 + len(part.questions) for part in parts)
     if not complete:
@@ -282,7 +283,8 @@ def _name(
     """A name that changes whenever a point would."""
     content = hashlib.sha256(orjson.dumps([services.vector_model, layout]))
     for passage, part in zip(passages, parts, strict=True):
-        content.update(orjson.dumps([passage.id, passage.title, passage.text, part.text, part.questions]))
+        spoken = content_of(passage).language
+        content.update(orjson.dumps([passage.id, passage.title, passage.text, part.text, part.questions, spoken]))
     return f"evaluation-{content.hexdigest()[:32]}"
 
 

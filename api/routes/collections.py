@@ -161,6 +161,7 @@ async def _views(tenant: str, collections: Sequence[Collection], services: Servi
             embedding_model=collection.embedding_model,
             options=options_view(collection.options),
             created_at=collection.created_at,
+            languages=list(collection.languages),
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=count,
             calibration=None if collection.calibration is None else CalibrationView(**collection.calibration),

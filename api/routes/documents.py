@@ -218,6 +218,7 @@ def _chunk(chunk: ChunkDetail) -> ChunkView:
         heading_path=list(chunk.content.heading_path),
         span=chunk.content.span,
         page=chunk.content.page,
+        language=chunk.content.language,
         state=chunk.state,
         error=chunk.error,
         questions=[

@@ -98,6 +98,7 @@ class CollectionView(ReplyModel):
             "filterable": {"department": "keyword", "year": "integer"},
         },
         created_at="2026-10-01T09:00:00Z",
+        languages=["de", "en"],
         documents={"ready": 12, "searchable": 1},
         points=310,
     )
@@ -106,6 +107,7 @@ class CollectionView(ReplyModel):
     embedding_model: str = Field(description="the name of its embedding")
     options: CollectionOptionsView = Field(description="null: the server's setting applies")
     created_at: datetime
+    languages: list[str] = Field(description="in which it has had texts, as ISO 639-1 names them")
     documents: dict[DocumentState, int] = Field(
         description="how many are in each state; states without documents are absent"
     )

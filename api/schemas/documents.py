@@ -266,6 +266,7 @@ class ChunkView(ReplyModel):
         heading_path=["Leave"],
         span=[9, 47],
         page=None,
+        language="en",
         state="indexed",
         error=None,
         questions=[{"text": "How many days of leave are there?", "passed": True, "reason": None}],
@@ -277,6 +278,7 @@ class ChunkView(ReplyModel):
     heading_path: list[str]
     span: tuple[int, int] = Field(description="where the chunk stands in the document's text")
     page: int | None
+    language: str | None = Field(description="of the text, as ISO 639-1 names it; null: unknown")
     state: ChunkState
     error: str | None
     questions: list[ChunkQuestion]

@@ -140,6 +140,7 @@ class RetrievedChunkView(ReplyModel):
     filename: str | None
     heading_path: list[str]
     page: int | None
+    language: str | None = Field(description="of the text, as ISO 639-1 names it; null: unknown")
     span: tuple[int, int] = Field(description="of the text, in characters of the document's extracted text")
     chunk_span: tuple[int, int] = Field(description="of the chunk that was found")
     version: int = Field(description="of the document")
@@ -230,6 +231,7 @@ _FOUND_EXAMPLE = {
     "filename": "leave.md",
     "heading_path": ["Leave"],
     "page": None,
+    "language": "en",
     "span": [9, 47],
     "chunk_span": [9, 47],
     "version": 1,

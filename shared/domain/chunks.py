@@ -22,6 +22,7 @@ class ChunkContent:
         title: the document's title, as the caller gave it or the parser found it.
         page: the page or slide on which the text begins, from 1, where the format has them.
         section: the span of the section around the text, where the document is divided into sections.
+        language: of the text, as ISO 639-1 names it (`de`); None: unknown, as that of code.
     """
 
     text: str
@@ -30,6 +31,7 @@ class ChunkContent:
     title: str | None = None
     page: int | None = None
     section: tuple[int, int] | None = None
+    language: str | None = None
 
     @classmethod
     def whole(cls, text: str, title: str | None = None, heading_path: tuple[str, ...] = ()) -> Self:

@@ -70,6 +70,7 @@ class Collection:
     index_name: str
     created_at: datetime
     calibration: Mapping[str, Any] | None = None  # the weights of its channels, and the measurements behind them
+    languages: tuple[str, ...] = ()  # of its texts, as far as they are known
 
     @property
     def place(self) -> Place:
@@ -215,6 +216,7 @@ class DocumentToParse:
     tenant: str
     collection_id: UUID
     options: CollectionOptions
+    languages: tuple[str, ...]  # of its collection's texts, as far as they were known
     upload: str
     filename: str | None
     title: str | None

@@ -114,8 +114,9 @@ _CLAIM_DOCUMENTS = f"""
     SET {states.CLAIM_DOCUMENT.sets()}, {_LEASED}, updated_at = now()
     FROM due, collections c, document_versions v
     WHERE w.id = due.id AND c.id = w.collection_id AND v.document_id = w.id AND v.version = w.version
-    RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, v.upload, v.filename, v.title,
-              v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases, w.live_version, v.traceparent
+    RETURNING w.id, w.version, w.lease_token, w.tenant, w.collection_id, c.options, c.languages, v.upload, v.filename,
+              v.title, v.media_type, v.metadata, v.ready_questions, w.attempts, w.lost_leases, w.live_version,
+              v.traceparent
 """
 
 # What a claimed chunk says: one look into an index for each row, whatever the statistics say.

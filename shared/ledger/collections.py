@@ -189,6 +189,7 @@ def collection_of(row: RowMapping) -> Collection:
         index_name=row["index_name"],
         created_at=row["created_at"],
         calibration=row["calibration"],
+        languages=tuple(row["languages"]),
     )
 
 

@@ -17,7 +17,7 @@ PARSE_ROLE = "foreask_parse"
 _GRANTS = {
     "alembic_version": "SELECT",
     "deployment": "SELECT (id)",
-    "collections": "SELECT",
+    "collections": "SELECT, UPDATE (languages)",
     "documents": "SELECT, INSERT, UPDATE",
     "document_versions": "SELECT, INSERT, UPDATE",
     "chunks": "SELECT, INSERT, UPDATE, DELETE",

@@ -5,6 +5,7 @@ A statement takes its rows as one JSON array of objects, `:rows`, whose names ar
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -60,6 +61,7 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
         tenant=row["tenant"],
         collection_id=row["collection_id"],
         options=options_of(row["options"]),
+        languages=tuple(row["languages"]),
         upload=row["upload"],
         filename=row["filename"],
         title=row["title"],
@@ -71,6 +73,17 @@ def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
         live_version=row["live_version"],
         traceparent=row["traceparent"],
     )
+
+
+def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
+    """The languages of parsed texts that their collections did not have when the documents were claimed."""
+    new: dict[UUID, set[str]] = defaultdict(set)
+    for outcome in parsed:
+        known = outcome.document.languages
+        for chunk in outcome.chunks:
+            if chunk.content.language and chunk.content.language not in known:
+                new[outcome.document.collection_id].add(chunk.content.language)
+    return new
 
 
 def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:

@@ -43,6 +43,13 @@ SETTLE_PARSED = text(f"""
     RETURNING p.id
 """)
 
+# Remember that a collection has texts in these languages.
+ADD_LANGUAGES = text("""
+    UPDATE collections
+    SET languages = ARRAY(SELECT DISTINCT l FROM unnest(languages || CAST(:languages AS text[])) l ORDER BY l)
+    WHERE id = :id AND NOT languages @> CAST(:languages AS text[])
+""")
+
 # Lock a document whose chunks are being written, if the claim holds.
 HOLD_PARSING = text(f"""
     SELECT id FROM documents WHERE id = :id AND lease_token = :token AND {states.SETTLE_PARSED.applies()} FOR UPDATE

@@ -108,6 +108,7 @@ collections = Table(
     Column("calibration_due_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("calibrating_until", DateTime(timezone=True)),  # the end of a worker's claim; null while there is none
     Column("reindexed_until", Text),  # the external id to which a reindex has come; null while there is none
+    Column("languages", ARRAY(Text), nullable=False, server_default="{}"),  # of its texts, as far as they are known
     _now(),
     Index("uq_collections_build", "tenant", "name", "build", unique=True),
     Index("uq_collections_live", "tenant", "name", unique=True, postgresql_where=text(states.is_live())),

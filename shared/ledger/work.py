@@ -113,6 +113,7 @@ class Work:
         The chunks of a large document are written in slices, each in a transaction of its own. It is `parsing` until
         the last slice; if its worker dies before that, the next one begins with another version.
         """
+        await self._add_languages(parsed)
         held: set[UUID] = set()
         for group in _groups(parsed):
             chunks = [(outcome.document.lease.id, chunk) for outcome in group for chunk in outcome.chunks]
@@ -120,6 +121,15 @@ class Work:
             if all([await self._write_ahead(group[0].document.lease, some) for some in ahead]):
                 held |= await self._settle_parsed(group, last)
         return held
+
+    async def _add_languages(self, parsed: Sequence[ParseOutcome]) -> None:
+        """Remember the languages that are new to a collection, before its first text in them is found.
+
+        Each collection has a transaction of its own, for uploads hold its row, too.
+        """
+        for collection_id, languages in rows.new_languages(parsed).items():
+            async with self._database.begin() as connection:
+                await connection.execute(sql.ADD_LANGUAGES, {"id": collection_id, "languages": sorted(languages)})
 
     async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
         """Write some chunks of a document that is being parsed; return whether its claim still held."""

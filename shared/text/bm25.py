@@ -6,29 +6,18 @@ fixed average length, as in Qdrant's BM25 model.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 import zlib
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
-import snowballstemmer
+from shared.text.words import terms_of, variants_of, words_of
 
 _K1 = 1.2
 _B = 0.75
 _AVERAGE_WORDS = 256
 MOST_OF_A_TERM = _K1 + 1  # the weight of a term that a document repeats without end
-_WORD = re.compile(r"\w+")
-_MAX_WORD_CHARS = 40  # longer words are encodings and separators
-_STOPWORDS = frozenset(
-    """
-    a an and are as at be been but by can did do does for from had has have how i if in into is it its may more no
-    not of on or our she he so such than that the their them then there these they this to was we were what when
-    where which who whom whose why will with would you your
-    """.split()  # noqa: SIM905  a list of 76 quoted words is not easier to read
-)
-_stem = lru_cache(maxsize=100_000)(snowballstemmer.stemmer("english").stemWord)
+_WEIGHT_IN_OTHER_LANGUAGES = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +28,60 @@ class SparseVector:
     values: list[float]
 
 
-def document_vector(text: str) -> SparseVector:
-    """Weigh a document's terms by how often they occur, saturating, less in long documents."""
-    counts = _counts(text)
+@dataclass(frozen=True, slots=True)
+class QueryVector(SparseVector):
+    """The terms of a query in every language that it may meet; a text has about `words` of them at most."""
+
+    words: int
+
+
+def document_vector(text: str, language: str | None = None) -> SparseVector:
+    """Weigh a document's terms by how often they occur, saturating, less in long documents.
+
+    Args:
+        text: the document's.
+        language: of the text, as ISO 639-1 names it; None: nobody knows.
+    """
+    counts = _counts(text, language)
     length = _K1 * (1 - _B + _B * sum(counts.values()) / _AVERAGE_WORDS)
     weights = {n: round(n * (_K1 + 1) / (n + length), 6) for n in set(counts.values())}
-    return _vector({term: weights[n] for term, n in counts.items()})
+    return SparseVector(*_sorted({term: weights[n] for term, n in counts.items()}))
 
 
-def query_vector(text: str) -> SparseVector:
-    """Weigh each term of a query once."""
-    return _vector(dict.fromkeys(_counts(text), 1.0))
+def query_vector(text: str, languages: Iterable[str] = ()) -> QueryVector:
+    """Weigh each term of a query, as texts of each of these languages have it, and those of unknown ones.
+
+    The query itself is likely to be in the language that knows most of its words as stop words: these find nothing,
+    whatever they mean in other languages, and what other languages make of the rest counts half. A text whose language
+    was mistaken has terms that are rare in its collection, and would else be found before all others.
+    """
+    cuts = {language: list(words_of(text, language)) for language in (None, *languages)}
+    terms = {language: [terms_of(word, language) for word in words] for language, words in cuts.items()}
+    unsaid = {language: sum(not of_word for of_word in of_words) for language, of_words in terms.items()}
+    likely = max(unsaid, key=lambda language: unsaid[language])
+    weights: dict[int, float] = {}
+    for language, words in cuts.items():
+        weight = 1.0 if unsaid[language] == unsaid[likely] else _WEIGHT_IN_OTHER_LANGUAGES
+        for word, wanted in zip(words, terms[likely], strict=False):
+            for term in variants_of(word, language) if wanted else ():
+                weights[_id(term)] = max(weight, weights.get(_id(term), 0.0))
+    own = {term for of_word in terms[likely] for term in of_word}
+    return QueryVector(*_sorted(weights), words=len(own))
 
 
-def _counts(text: str) -> dict[int, int]:
+def _counts(text: str, language: str | None) -> dict[int, int]:
     """How often each term occurs; every word is looked up once, however often it occurs."""
-    counts: dict[int, int] = {}
-    for word, n in Counter(_WORD.findall(text.lower())).items():
-        if (term := _term(word)) is not None:
-            counts[term] = counts.get(term, 0) + n
-    return counts
+    counts: Counter[str] = Counter()
+    for word, n in Counter(words_of(text, language)).items():
+        for term in terms_of(word, language):
+            counts[term] += n
+    return {_id(term): n for term, n in counts.items()}
 
 
-@lru_cache(maxsize=200_000)
-def _term(word: str) -> int | None:
-    if word in _STOPWORDS or len(word) > _MAX_WORD_CHARS:
-        return None
-    folded = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
-    return zlib.crc32(_stem(folded or word).encode())
+def _id(term: str) -> int:
+    return zlib.crc32(term.encode())
 
 
-def _vector(weights: dict[int, float]) -> SparseVector:
+def _sorted(weights: Mapping[int, float]) -> tuple[list[int], list[float]]:
     terms = sorted(weights)
-    return SparseVector(terms, [weights[term] for term in terms])
+    return terms, [weights[term] for term in terms]

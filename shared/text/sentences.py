@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001  marks and words of other scripts
 """Sentences as spans of a Markdown text, in linear time and for most scripts.
 
 A heading, a list item, a table row and a line of code are units of their own; prose is split after its final marks.
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from shared.text.breaks import last_break
+
 LineKind = Literal["prose", "item", "row", "code", "heading"]
 
 MAX_CHARS = 600  # a longer stretch without a final mark is cut at white space
@@ -20,14 +23,28 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _ROW = re.compile(r"\s*\|")
 _RULE = re.compile(r"[\s|:=*_-]*")
 _QUOTE = re.compile(r"\s*(?:>\s?)+")
-# Final marks with the quotes and brackets that close after them; Chinese and Japanese marks need no space behind.
-_FINAL_MARKS = r"[.!?…।؟۔]{1,10}[\"'”’»)\]*_]{0,5}(?=\s)|[。！？｡]{1,10}[」』”’）\"]{0,5}"  # noqa: RUF001
+# Final marks with the quotes and brackets that close after them. Marks that mean nothing else need no space behind.
+_AMBIGUOUS = r"[.!?…\u061f\u06d4]{1,10}"
+_UNAMBIGUOUS = r"[。！？｡।॥\u0589\u1362\u1367\u17d4\u17d5\u104b\u0f0d]{1,10}"
+_CLOSING = r"\"'”’»›)\]*_」』）】》"
+_FINAL_MARKS = rf"{_AMBIGUOUS}[{_CLOSING}“]{{0,5}}(?=\s)|{_UNAMBIGUOUS}[{_CLOSING}]{{0,5}}"
 _FINAL = re.compile(_FINAL_MARKS)
 _BREAK = re.compile(rf"(?:{_FINAL_MARKS})\s*|\n")
 _LAST_WORD = re.compile(r"(\w[\w.]*)\.\Z")
+# Thai and Lao end sentences, and lesser phrases too, with a space alone.
+_PHRASE_END = re.compile(r"(?<=[\u0e00-\u0eff]) +(?=[\u0e00-\u0eff])")
+_SHORTEST_PHRASES = 80  # characters that are told together
+# German numbers its nouns, which are capitalised as if they began a sentence.
+_ORDINAL = re.compile(r"\d{1,2}")
+_AFTER_ORDINAL = re.compile(
+    r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Jahr|Jh|Weltk|Auflage|Kapitel|Leb|Bund|Klasse|Etage|Stock|"
+    r"Mal\b|Tag|Woche|Monat|Platz|Liga|Spiel|Sinf|Sem|Quart)"
+)
 _NO_END = re.compile(
     r"mr|mrs|ms|dr|prof|sr|jr|st|vs|e\.g|i\.e|cf|al|figs?|nos?|vol|pp|ca|approx|inc|ltd|corp|dept|gen|col|sgt|capt|rev|"
-    r"hon|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|z\.b|d\.h|bzw|usw|nr|str|bspw|ggf|u\.a|p\.ex",
+    r"hon|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|z\.b|d\.h|bzw|usw|nr|str|bspw|ggf|u\.a|p\.ex"
+    r"|abb|ders|ebd|evtl|hrsg|inkl|tel|vgl|zzgl|mme|mlle|núm|pág|sra|uds?|dña"
+    r"|гг?|ул|им|т\.е|т\.д|т\.п|др|стр|рис|см|св|проф|акад|вв?|н\.э|тыс|млн|млрд|руб|коп",
     re.IGNORECASE,
 )
 
@@ -110,9 +127,9 @@ def _split(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence
     begin = start
     for mark in _FINAL.finditer(text, start, end):
         if _ends_sentence(text, begin, mark, end):
-            yield from _pieces(text, begin, mark.end(), kind)
+            yield from _phrases(text, begin, mark.end(), kind)
             begin = mark.end()
-    yield from _pieces(text, begin, end, kind)
+    yield from _phrases(text, begin, end, kind)
 
 
 def _ends_sentence(text: str, begin: int, mark: re.Match[str], end: int) -> bool:
@@ -125,13 +142,23 @@ def _ends_sentence(text: str, begin: int, mark: re.Match[str], end: int) -> bool
     if word is None:
         return True
     initial = len(word[1]) == 1 and word[1].isupper()
-    return not initial and _NO_END.fullmatch(word[1]) is None
+    ordinal = _ORDINAL.fullmatch(word[1]) is not None and _AFTER_ORDINAL.match(following) is not None
+    return not (initial or ordinal) and _NO_END.fullmatch(word[1]) is None
+
+
+def _phrases(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
+    """Yield the span in pieces of some phrases where its script ends sentences with spaces."""
+    for space in _PHRASE_END.finditer(text, start, end):
+        if space.start() - start >= _SHORTEST_PHRASES:
+            yield from _pieces(text, start, space.start(), kind)
+            start = space.end()
+    yield from _pieces(text, start, end, kind)
 
 
 def _pieces(text: str, start: int, end: int, kind: LineKind) -> Iterator[Sentence]:
     """Yield the span without white space around it, cut where it is too long."""
     while end - start > MAX_CHARS:
-        cut = max(text.rfind(" ", start + MAX_CHARS // 2, start + MAX_CHARS), start + MAX_CHARS // 2)
+        cut = last_break(text, start, start + MAX_CHARS)
         yield from _trimmed(text, start, cut, kind)
         start = cut
     yield from _trimmed(text, start, end, kind)

@@ -122,7 +122,8 @@ def points_of(
 
 
 def _chunk_vectors(content: ChunkContent, text_vector: Vectors | None) -> dict[str, Any]:
-    sparse = document_vector(content.passage)  # words of titles and headings are often those of a question
+    # Words of titles and headings are often those of a question.
+    sparse = document_vector(content.passage, content.language)
     bm25 = {"bm25": {"indices": sparse.indices, "values": sparse.values}}
     return bm25 if text_vector is None else bm25 | {"dense": text_vector}
 

@@ -63,7 +63,7 @@ async def test_the_role_works_off_whatever_parse_workers_meet(services, parsing,
     )
     while await services.ledger.builds.fill():
         pass
-    whole = await library.add("# Lamps\n\nLamps burn until dawn.", "b.md")
+    whole = await library.add("# Lamps\n\nLamps burn until dawn, and their keepers sleep in the house all day.", "b.md")
     await library.add("\x00\x01\x02\x03 broken", "a.md")  # the next version of what is live
     half_written = await library.add("# Cliffs\n\nCliffs are high.", "c.md")
     async with services.database.begin() as connection:
@@ -77,6 +77,7 @@ async def test_the_role_works_off_whatever_parse_workers_meet(services, parsing,
     assert await state_of(services, whole) == DocumentState.INDEXING
     assert await state_of(services, half_written) == DocumentState.INDEXING
     assert await state_of(services, indexed) == DocumentState.FAILED
+    assert (await library.collection()).languages == ("en",)
     assert await parsing.ledger.work.due()
 
 

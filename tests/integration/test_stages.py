@@ -1,5 +1,7 @@
 """From bytes to points and back: the stages over real engines, with a scripted provider."""
 
+# ruff: noqa: RUF001  other scripts have letters that look like ours
+
 import asyncio
 from dataclasses import replace
 from uuid import uuid4
@@ -10,7 +12,7 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from bench.provider import Script, ScriptedEndpoints
-from shared.domain.records import ChunkState, CollectionOptions, DocumentState
+from shared.domain.records import ChunkState, CollectionOptions, DocumentState, Weights
 from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch
 from shared.ledger.rows import QUESTIONS
@@ -554,3 +556,32 @@ async def test_a_text_that_is_refused_with_its_questions_is_found_by_itself(serv
     assert (await services.ledger.documents.get("default", document.id)).state == DocumentState.READY
     assert near((await text_vectors(services, library))[HARBOUR], HARBOUR)
     assert len(await points(services, library)) > 1
+
+
+MIXED = {
+    "de": "Die alten Häuser am Hafen wurden im letzten Winter verkauft, und ihre neuen Besitzer kommen aus der Stadt.",
+    "en": "The old lighthouses of the coast were painted last winter, and their keepers have moved to the city since.",
+    "zh": "港口旁边的灯塔在去年冬天重新粉刷过，守塔人从那以后搬到了城里居住，再也没有回到海边来。",
+    "ru": "Старые маяки на побережье покрасили прошлой зимой, и смотрители, которые в них жили, с тех пор переехали в "
+    "город, потому что корабли больше не заходят в нашу гавань.",
+}
+
+
+async def test_words_are_found_in_the_language_of_their_text(services, library):
+    documents = {language: await library.add(text, f"{language}.md") for language, text in MIXED.items()}
+    await library.add("Set `max_tokens` to 5.", "code.md")
+    await work(services, "parse", "index")
+
+    by_words = Weights(questions=0, text=0, bm25=1)
+    for question, language in (
+        ("Welches Haus?", "de"),
+        ("Which lighthouse?", "en"),
+        ("灯塔在哪里？", "zh"),
+        ("Сколько маяков?", "ru"),
+        ("What is a max_token?", None),
+    ):
+        found = await texts_found(services, library, question, weights=by_words)
+        assert found[:1] == [MIXED.get(language, "Set `max_tokens` to 5.")], question
+    assert (await library.collection()).languages == ("de", "en", "ru", "zh")
+    (chunk,) = (await services.ledger.documents.chunks("default", documents["ru"].id))[:1]
+    assert chunk.content.language == "ru"

@@ -1,3 +1,5 @@
+# ruff: noqa: RUF001  other scripts have letters that look like ours
+
 import pytest
 
 from shared.text.bm25 import document_vector, query_vector
@@ -37,3 +39,87 @@ def test_indices_are_sorted_and_distinct():
     indices = document_vector("one two three two one").indices
 
     assert indices == sorted(set(indices))
+
+
+def shared_terms(text, language, query, languages=("de", "en")):
+    return set(document_vector(text, language).indices) & set(query_vector(query, languages).indices)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "query"),
+    [
+        ("de", "In den Häusern der Altstadt", "ein altes Haus"),
+        ("de", "Die E-Mail-Adresse fehlt", "Adresse"),
+        ("de", "Die Straße ist gesperrt", "STRASSE"),
+        ("fr", "Les économies régionales", "une economie"),
+        ("fr", "Les economies regionales", "une économie"),
+        ("ru", "Книги лежат на столах", "на каком столе"),
+        ("ru", "Новый музей", "в новом здании"),
+        ("el", "ΟΙ ΔΡΟΜΟΙ ΤΗΣ ΠΟΛΗΣ", "ποιος δρόμος"),
+        ("tr", "İSTANBUL'un IŞIKLARI", "istanbul"),
+        ("tr", "İSTANBUL'un IŞIKLARI", "ışık"),
+        ("ar", "قرأتُ الكِتابَ", "كتاب"),
+        ("hi", "किताबें मेज़ पर हैं", "किताब"),
+        ("hi", "सन् १९४७ में", "1947"),
+        ("zh", "黑豹队的防守丢了分", "防守"),
+        ("zh", "使用Docker容器部署", "docker"),
+        ("ja", "東京タワーの高さは", "タワー"),
+        ("ko", "서울에서 만났다", "서울"),
+        ("th", "ทีมรับของแพนเธอร์สยอมแพ้", "แพนเธอร์ส"),
+        ("vi", "Thủ đô là Hà Nội", "Hà Nội"),
+        ("en", "Set `max_tokens` to 5", "max_tokens"),
+        ("en", "Set `max_tokens` to 5", "tokens"),
+        ("en", "The order AB-1234/7 was sent", "ab-1234/7"),
+        ("en", "The order AB-1234/7 was sent", "1234"),
+        ("en", "Write to a.b@example.com", "A.B@example.com"),
+        (None, "Häuser", "Häuser"),
+        (None, "Functions", "function"),
+    ],
+)
+def test_a_query_finds_the_words_of_every_language(language, text, query):
+    languages = {"en", "de", *([language] if language else [])}
+
+    assert shared_terms(text, language, query, languages)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "query"),
+    [
+        ("vi", "Con ma", "má"),  # a ghost is no cheek
+        ("hi", "किताब", "ताब"),  # vowel signs divide no word
+        ("ja", "東京都", "京東"),
+    ],
+)
+def test_other_words_are_not_found(language, text, query):
+    assert not shared_terms(text, language, query, [language])
+
+
+def test_an_identifier_that_is_whole_finds_more_than_its_parts():
+    identifier, parts = document_vector("AB-1234/7"), document_vector("7 or 1234, AB")
+    query = set(query_vector("AB-1234/7").indices)
+
+    assert len(query & set(identifier.indices)) > len(query & set(parts.indices)) == 3
+
+
+def test_a_query_is_cut_for_every_language_of_its_collection():
+    german, english = document_vector("Häuser", "de"), document_vector("Houses", "en")
+    query = query_vector("Häuser houses", ["de", "en"])
+
+    assert set(german.indices) | set(english.indices) <= set(query.indices)
+    assert not set(german.indices) & set(query_vector("Häuser").indices)
+
+
+def test_stop_words_of_the_querys_own_language_count_for_nothing():
+    german = query_vector("Wie hoch ist der Turm in der Stadt?", ["de", "en"])
+    english = query_vector("How do people die in the city?", ["de", "en"])
+
+    assert german.words == 3
+    assert not set(document_vector("der", "en").indices) & set(german.indices)
+    assert set(document_vector("die", "en").indices) <= set(english.indices)
+
+
+def test_a_languages_words_do_not_make_a_query_longer():
+    one, many = query_vector("the running dogs"), query_vector("the running dogs", ["de", "en", "fr", "ru", "zh"])
+
+    assert one.words == many.words == 2
+    assert set(one.indices) <= set(many.indices)

@@ -1,3 +1,5 @@
+# ruff: noqa: RUF001  other scripts have letters that look like ours
+
 import codecs
 
 import pytest
@@ -41,3 +43,33 @@ def test_a_few_damaged_bytes_cost_those_characters_only():
 def test_what_is_not_text_is_refused():
     with pytest.raises(Unreadable, match="not text"):
         decode(bytes(range(256)) * 20)
+
+
+RUSSIAN = "Каждый сотрудник имеет тридцать дней отпуска в году, а остаток пропадает в конце марта.\n"
+GREEK = "Κάθε υπάλληλος έχει τριάντα ημέρες άδεια τον χρόνο, και το υπόλοιπο χάνεται στο τέλος του Μαρτίου.\n"
+CHINESE = "每位员工每年有三十天的假期，剩下的假期在第二年三月底作废，不能再用，也不能折算成工资发给员工本人。\n"
+JAPANESE = "従業員は誰でも一年に三十日の休暇があり、残った休暇は翌年の三月の終わりになくなります。\n"
+THAI = "พนักงานทุกคนมีวันหยุดสามสิบวันต่อปี และวันที่เหลือจะหมดไปในปลายเดือนมีนาคมของปีถัดไป\n"
+TURKISH = "Her çalışanın yılda otuz gün izni vardır, ama kalan günler için bir şey ödenmez ve mart sonunda kaybolur.\n"
+CZECH = "Každý zaměstnanec má třicet dní dovolené za rok, a to, co mu při odchodu zůstane, propadá před koncem března.\n"
+FRENCH = "L’été dernier, les employés ont été très gênés : à Noël, où étaient passés les congés qu’ils espéraient ?\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1251", RUSSIAN),
+        ("koi8-r", RUSSIAN),
+        ("cp1253", GREEK),
+        ("gb18030", CHINESE),
+        ("cp932", JAPANESE),
+        ("euc_jp", JAPANESE),
+        ("cp874", THAI),
+        ("cp1252", FRENCH),
+        ("cp1254", TURKISH),
+        ("cp1250", CZECH),
+    ],
+)
+def test_the_charset_of_a_file_that_declares_none_is_found(encoding, text):
+    assert decode(text.encode(encoding)) == text
+    assert decode((text * 2000).encode(encoding)) == text * 2000

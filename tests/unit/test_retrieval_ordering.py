@@ -85,3 +85,10 @@ def test_a_passage_says_where_it_stands():
         "Handbook > Staff > Leave\n\nThirty days."
     )
     assert passage_of(payload("Thirty days.")) == "Thirty days."
+
+
+def test_a_name_is_found_where_no_spaces_are_between_words():
+    matches = [match("other", 0.50), match("named", 0.49)]
+    payloads = {"other": payload("守塔人搬到了城里。"), "named": payload("港口旁边的灯塔在去年重新粉刷过。")}
+
+    assert [m.chunk_id for m in favoured(matches, payloads, ["灯塔"])] == ["named", "other"]

@@ -26,6 +26,18 @@ def split(text):
         ("Eins z.B. hier. Zwei.", ["Eins z.B. hier.", "Zwei."]),
         ("第一句。第二句！", ["第一句。", "第二句！"]),
         ("यह एक है। यह दो है।", ["यह एक है।", "यह दो है।"]),
+        ("यह एक है।यह दो है।", ["यह एक है।", "यह दो है।"]),
+        ("他说：“好。”“走吧！”然后离开了。", ["他说：“好。”", "“走吧！”", "然后离开了。"]),
+        ("متى يبدأ؟ يبدأ غدا. ثم ينتهي.", ["متى يبدأ؟", "يبدأ غدا.", "ثم ينتهي."]),
+        (
+            "Am 3. Oktober im 19. Jahrhundert. Danach 12. Aber ja.",
+            ["Am 3. Oktober im 19. Jahrhundert.", "Danach 12.", "Aber ja."],
+        ),
+        (
+            "Он жил на ул. Ленина в 1999 г. в Москве. Потом уехал.",
+            ["Он жил на ул. Ленина в 1999 г. в Москве.", "Потом уехал."],
+        ),
+        ("Er sagte „Halt.“ Dann ging er.", ["Er sagte „Halt.“", "Dann ging er."]),
         ("", []),
         (" \n\t", []),
     ],
@@ -93,3 +105,25 @@ def test_the_time_is_linear(pattern):
     for _ in sentences(pattern * 200_000):
         pass
     assert time.perf_counter() - started < 10
+
+
+def test_thai_is_told_in_phrases():
+    phrases = ["ทีมรับของแพนเธอร์สยอมแพ้ที่คะแนนสูงสุดในลีกในฤดูกาลนั้น", "และทำแซ็คได้มากกว่าทีมอื่นทั้งหมดในการแข่งขันประจำปี"]
+    text = " ".join(phrases * 4)
+    found = split(text)
+
+    assert len(found) > 2
+    assert " ".join(found) == text
+    assert all(len(piece) < 200 for piece in found)
+
+
+def test_a_long_text_without_spaces_is_cut_behind_a_comma():
+    text = "这是一个很长的句子里的一部分，" * 60
+    found = split(text)
+
+    assert len(found) > 1
+    assert all(piece.endswith("，") for piece in found)
+
+
+def test_a_long_word_is_cut_between_characters_as_people_see_them():
+    assert all(piece[0] == "क" for piece in split("कि" * 700))

@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.vectors import Vectors
+from shared.ingest.generate.asking import asks, question_mark, requests
+from shared.text.words import WORD, is_unspaced
 
 MIN_CHARS, MAX_CHARS = 8, 300
-QUESTION_MARKS = "?\uff1f\u061f;"  # Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon)
+_MIN_CHARS_UNSPACED = 4  # Chinese says in four characters what takes others eight
+# Latin, full width, Arabic, Greek (NFC turns its own mark into a semicolon), Armenian, Ethiopic.
+QUESTION_MARKS = "?\uff1f\u061f;\u055e\u1367"
 
 _NUMBERING = re.compile(r"^(?:(?:q(?:uestion)?\s*)?\d{1,2}\s*[.):]|[-*•]|q(?:uestion)?\s*:)\s+", re.IGNORECASE)
-_WRAPPING = "*_\"'“”„«»`「」 "
-_ASKING = re.compile(
-    r"(?:what|who|whom|whose|when|where|why|how|which|is|are|was|were|do|does|did|can|could|should|will|would|has|have)\b",
-    re.IGNORECASE,
-)
-_WORD = re.compile(r"\w+")
+# Emphasis, and signs of the direction of writing.
+_WRAPPING = "*_ \u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069"
+_QUOTES = '"“”„‟«»‹›「」『』《》'  # noqa: RUF001 - marks of other languages
 _TEXTS = r"(?:text|passage|chunk|excerpt|paragraph|snippet|document|article|section|question|sentence|author|context)s?"
 # "the text says", but not "the text adventure" nor "the author of Dune".
 _REFERENCE = re.compile(
@@ -49,17 +50,31 @@ class FilteredQuestion:
 def normalise(question: str) -> str:
     """One line without numbering, quotes and emphasis around it, with one question mark at its end."""
     text = " ".join(unicodedata.normalize("NFC", question).split())
-    text = _NUMBERING.sub("", text.strip(_WRAPPING)).strip(_WRAPPING)
+    text = _unwrapped(_NUMBERING.sub("", _unwrapped(text)))
     bare = text.rstrip(QUESTION_MARKS + "!. ")
     marks = text[len(bare) :].replace(" ", "")
-    if not marks and _ASKING.match(bare):
-        return f"{bare}?"
+    if not marks and not bare.endswith("\u3002") and asks(bare):
+        return bare + question_mark(bare)
     return bare + next((mark for mark in marks if mark in QUESTION_MARKS), marks[:1])
 
 
+def _unwrapped(text: str) -> str:
+    """A text without emphasis around it, and without quotation marks around it that quote no part of it."""
+    text = text.strip(_WRAPPING)
+    ends = [end for end in (text[:1], text[-1:]) if end and end in _QUOTES]
+    if len(ends) == 1 and sum(char in _QUOTES for char in text) % 2 == 0:
+        return text
+    return text.strip(_QUOTES + _WRAPPING) if ends else text
+
+
 def is_question(question: str) -> bool:
-    """Whether a normalised text is of a question's length and ends as one."""
-    return MIN_CHARS <= len(question) <= MAX_CHARS and question.endswith((*QUESTION_MARKS, "か。"))
+    """Whether a normalised text is of a question's length, and ends as one or asks for an answer."""
+    fits = not _is_short(question) and len(question) <= MAX_CHARS
+    return fits and (question.endswith((*QUESTION_MARKS, "か。")) or requests(question))
+
+
+def _is_short(question: str) -> bool:
+    return len(question) < (_MIN_CHARS_UNSPACED if is_unspaced(question) else MIN_CHARS)
 
 
 def filter_by_text(questions: Sequence[str], content: ChunkContent) -> list[FilteredQuestion]:
@@ -80,7 +95,7 @@ def filter_by_text(questions: Sequence[str], content: ChunkContent) -> list[Filt
 
 
 def _fault(question: str, content: ChunkContent) -> str | None:
-    if len(question) < MIN_CHARS:
+    if _is_short(question):
         return "too short"
     if len(question) > MAX_CHARS:
         return "too long"
@@ -115,7 +130,7 @@ def _repetition(words: frozenset[str], earlier: Sequence[frozenset[str]]) -> str
 
 
 def _words(text: str) -> Iterator[str]:
-    return (match[0] for match in _WORD.finditer(text.casefold()))
+    return (match[0] for match in WORD.finditer(text.casefold()))
 
 
 # The lowest similarity of a question and its chunk, by embedding model. MiniLM: a fifth of a 135M model's questions

@@ -28,6 +28,7 @@ from shared.ingest.parse import confinement
 from shared.ingest.parse.chunking import divide
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.extraction import extract, load, native_files
+from shared.ingest.parse.languages import with_languages
 from shared.ingest.parse.pdf_library import unpacking_in
 from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseReplyOutcome, ParseRequest, flatten, pack_reply
 from shared.ingest.parse.questions import assign
@@ -174,6 +175,8 @@ def parse(request: ParseRequest, content: bytes) -> ParsedDocument:
     )
     options = ChunkingOptions(request["max_chars"], request["overlap_chars"], request["section_max_chars"])
     chunks = divide(extracted, options)
+    if extracted.markdown:  # source code is in no language
+        chunks = with_languages(chunks)
     places = assign([ReadyQuestion(text, quote) for text, quote in request["questions"]], chunks)
     return ParsedDocument(extracted.title, len(extracted.text), extracted.media_type, chunks, tuple(places))
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from shared.ingest.parse.blocks import Block, is_table_rule
 from shared.ingest.parse.document import ChunkingOptions
+from shared.text.breaks import last_break
 from shared.text.sentences import sentence_breaks
 
 SMALLEST_PIECE_CHARS = 80
 """Sentences and lines shorter than this stay with the next one: pieces are for packing, not for reading."""
-
-_JOINERS = frozenset("\u200d\ufe0e\ufe0f")
-_LONGEST_CLUSTER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,33 +90,11 @@ def _spans(start: int, end: int, ends: Iterable[int], text: str, room: int) -> I
 
 def _words(start: int, end: int, text: str, room: int) -> Iterator[tuple[int, int]]:
     while start < end:
-        stop = end if end - start <= room else _last_space(text, start, start + room)
+        stop = end if end - start <= room else last_break(text, start, start + room)
         trimmed = text[start:stop].rstrip()
         if trimmed.strip():
             yield start + len(trimmed) - len(trimmed.lstrip()), start + len(trimmed)
         start = stop
-
-
-def _last_space(text: str, start: int, stop: int) -> int:
-    """After the last space before `stop`, or, in a word that goes on for half the room, between two characters."""
-    space = max(text.rfind(space, start + (stop - start) // 2, stop) for space in " \n\t\u3000")
-    if space >= 0:
-        return space + 1
-    for at in range(stop, max(start, stop - _LONGEST_CLUSTER), -1):
-        if not _continues(text, at):
-            return at
-    return stop
-
-
-def _continues(text: str, at: int) -> bool:
-    """Whether a reader sees the characters on both sides of `at` as one."""
-    char = text[at]
-    return (
-        char in _JOINERS
-        or text[at - 1] == "\u200d"
-        or "\U0001f3fb" <= char <= "\U0001f3ff"
-        or unicodedata.combining(char) > 0
-    )
 
 
 def _overlap_chars(text: str, earliest: int, start: int) -> int:

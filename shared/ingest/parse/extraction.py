@@ -19,6 +19,9 @@ from shared.ingest.parse.titles import title_of
 
 MAX_NESTING = 60
 
+_SURE = 0.8
+"""The confidence from which on the detector is believed."""
+
 _MIN_KEPT_WORDS = 0.8
 """A conversion that loses more of the words than this is worse than the plain text."""
 
@@ -122,6 +125,14 @@ def _why_empty(kind: kinds.FileKind, page_count: int) -> str:
     return f"the {kind.name} file has no text inside"
 
 
+def detected_language(text: str) -> str | None:
+    """The language of a text, as ISO 639-3 names it, where the detector is sure."""
+    languages = kreuzberg.extract_bytes_sync(
+        text.encode(), kinds.TEXT.media_type, config=_detecting()
+    ).detected_languages
+    return languages[0] if languages else None
+
+
 def load() -> None:
     """Load the PDF library, which the extractor unpacks to a file when it meets the first PDF."""
     kreuzberg.extract_bytes_sync(_BLANK_PDF, kinds.PDF.media_type, config=_options())
@@ -161,6 +172,16 @@ def _options(**more: Any) -> Any:
         concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
         postprocessor=kreuzberg.PostProcessorConfig(enabled=False),
         **more,
+    )
+
+
+@cache
+def _detecting() -> Any:
+    return kreuzberg.ExtractionConfig(
+        use_cache=False,
+        enable_quality_processing=False,
+        language_detection=kreuzberg.LanguageDetectionConfig(min_confidence=_SURE),
+        concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
     )
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import log
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.records import ReadyQuestion
-
-_WORD = re.compile(r"\w+")
+from shared.text.words import WORD, terms_of
 
 
 def assign(questions: Sequence[ReadyQuestion], chunks: Sequence[ChunkContent]) -> list[int]:
@@ -67,7 +65,7 @@ def _holders(chunks: Sequence[ChunkContent]) -> dict[str, list[int]]:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+    return [term for word in WORD.findall(text.casefold()) for term in terms_of(word, None)]
 
 
 def _plain(text: str) -> str:

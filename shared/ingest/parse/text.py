@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Collection
+
+import charset_normalizer
 
 from shared.domain.errors import Unreadable
+from shared.text.words import most_stop_words
 
 SAMPLE_BYTES = 4096
 BINARY_SHARE = 0.1
@@ -17,6 +21,20 @@ FEW_BYTES = 2
 WIDE_SHARE = 0.4
 """Every other byte of UTF-16 text in a European language is NUL, and of this many at the least."""
 
+GUESSED_BYTES = 1 << 16
+"""As many tell the encoding as well as the whole file."""
+
+LEAST_BYTES = 16
+"""Fewer bytes beyond ASCII are words in several encodings."""
+
+_LATIN = ("cp1252", "cp1250", "cp1254", "cp1257", "iso8859_2", "cp1258")
+"""The encodings of Latin letters, the commonest first: the detector confuses them, and the commonest words do not."""
+
+_LEGACY = (
+    *_LATIN,
+    *("cp1251", "cp1253", "cp1255", "cp1256", "cp874", "iso8859_5", "iso8859_7", "koi8_r", "koi8_u", "cp866"),
+    *("gb18030", "big5", "cp932", "euc_jp", "cp949", "iso2022_jp"),
+)
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -36,7 +54,7 @@ def is_text(sample: bytes) -> bool:
 
 
 def decode(data: bytes, *, charset: str | None = None) -> str:
-    """The text of a file: what its byte order mark says, else UTF-8, else what is declared, else Windows-1252.
+    """The text of a file: what its byte order mark says, else UTF-8, else what is declared, else what it looks like.
 
     Line ends become line feeds, NUL characters go, and bytes that mean nothing become U+FFFD: text with a few damaged
     characters is still worth asking about.
@@ -79,7 +97,23 @@ def _decode_other(data: bytes, charset: str | None) -> str:
     lenient = data.decode("utf-8", "replace")
     beyond_ascii = sum(byte >= 0xC2 for byte in data[: 1 << 20])  # noqa: PLR2004 - the first byte of a UTF-8 sequence
     damaged = lenient[: 1 << 20].count("\ufffd")
-    return lenient if damaged * 2 < beyond_ascii else data.decode("cp1252", "replace")
+    if damaged * 2 < beyond_ascii:
+        return lenient
+    return data.decode(_guessed(data), "replace")
+
+
+def _guessed(data: bytes) -> str:
+    """The encoding in which the bytes make words; one of Latin letters where they are few."""
+    sample = data[:GUESSED_BYTES]
+    sample = sample[: sample.rfind(b"\n") + 1] or sample  # cut between characters
+    possible: Collection[str] = _LATIN
+    if sum(byte >= 0x80 for byte in sample) >= LEAST_BYTES:  # noqa: PLR2004 - beyond ASCII
+        guesses = charset_normalizer.from_bytes(sample, cp_isolation=list(_LEGACY))
+        if (best := guesses.best()) and best.encoding not in _LATIN:
+            return best.encoding
+        possible = {encoding for guess in guesses for encoding in guess.could_be_from_charset}
+    likely = [encoding for encoding in _LATIN if encoding in possible] or _LATIN
+    return max(likely, key=lambda encoding: most_stop_words(sample.decode(encoding, "replace")))
 
 
 def _known(name: str) -> str | None:

@@ -15,7 +15,7 @@ from math import log
 from shared.domain.ids import chunk_of_point
 from shared.domain.vectors import Vectors
 from shared.query.retrieve.query import Channel
-from shared.text.bm25 import MOST_OF_A_TERM, SparseVector
+from shared.text.bm25 import MOST_OF_A_TERM, QueryVector
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.index import Hit
 from shared.vectors.searches import Search, bm25_search, question_search, text_search
@@ -35,7 +35,7 @@ class ChannelQuery:
     """
 
     vector: Vectors
-    terms: SparseVector
+    terms: QueryVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _ranked(scores: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
 
 
-def full_bm25(terms: SparseVector, chunks: int) -> float:
+def full_bm25(terms: QueryVector, chunks: int) -> float:
     """About the score of a chunk that says every word of the question often, among so many chunks."""
     rarest = log(1 + 2 * max(1, chunks))  # the inverse document frequency of a word that one chunk alone has
-    return max(1, len(terms.indices)) * MOST_OF_A_TERM * _SHARE_OF_RAREST * rarest
+    return max(1, terms.words) * MOST_OF_A_TERM * _SHARE_OF_RAREST * rarest

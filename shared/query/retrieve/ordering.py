@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
 from shared.query.retrieve.fusion import Match
+from shared.text.words import WORD, pieces_of
 
 _NAMED = 0.1  # the share of its score that a chunk gains with all the names of the question
-_WORD = re.compile(r"\w+")
 
 
 def favoured(
@@ -38,7 +37,7 @@ def _raised(match: Match, payload: Mapping[str, Any] | None, names: Sequence[str
 
 def _words(text: str) -> str:
     """The words with a space around each, so that a name matches whole words alone."""
-    words = _WORD.findall(text.casefold())
+    words = [piece for word in WORD.findall(text.casefold()) for piece in pieces_of(word)]
     return f" {' '.join(words)} " if words else ""
 
 

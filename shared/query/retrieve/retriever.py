@@ -184,7 +184,7 @@ class Retriever:
             for question, vector in zip(batch, await embedder.embed(embedder.prefixes.queries(batch)), strict=True):
                 excluded = held_out_points[len(results)] if held_out_points else []
                 where = visible_points(collection.place, [held_out(excluded)])
-                channel_query = ChannelQuery(vector, query_vector(question))
+                channel_query = ChannelQuery(vector, query_vector(question, collection.languages))
                 hits = await self._searcher.search(channel_query, where, Query(question), Weights())
                 results.append(rescale(hits, baseline_similarity))
         return results
@@ -205,7 +205,7 @@ class Retriever:
         with search.trace.timed("embed"):
             search.vector = (await self._embed_queries([question], search))[0]
         search.trace.record("embed", EmbedFacts(1))
-        channel_query = ChannelQuery(search.vector, query_vector(question))
+        channel_query = ChannelQuery(search.vector, query_vector(question, search.collection.languages))
         with search.trace.timed("search"):
             channels = await self._searcher.search(channel_query, search.where, search.query, retrieval.weights)
         if "questions" in channels:
@@ -249,7 +249,9 @@ class Retriever:
         if not texts:
             return []
         vectors = await self._embed_queries(texts, search)
-        queries = [ChannelQuery(vector, query_vector(text)) for vector, text in zip(vectors, texts, strict=True)]
+        languages = search.collection.languages
+        terms = [query_vector(text, languages) for text in texts]
+        queries = [ChannelQuery(*each) for each in zip(vectors, terms, strict=True)]
         return await self._searcher.search_all(queries, search.where, query, retrieval.weights)
 
     async def _refined(self, matches: list[Match], search: _Search) -> list[Match]:

@@ -99,6 +99,7 @@ def _collections() -> None:
         sa.Column("calibration_due_at", TIME, server_default=NOW, nullable=False),
         sa.Column("calibrating_until", TIME),
         sa.Column("reindexed_until", sa.Text()),
+        sa.Column("languages", sa.ARRAY(sa.Text()), server_default="{}", nullable=False),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_collections"),
     )

@@ -1,0 +1,46 @@
+# ruff: noqa: RUF001  other scripts have letters that look like ours
+
+import pytest
+
+from shared.domain.chunks import ChunkContent
+from shared.ingest.parse.languages import language_of, with_languages
+
+GERMAN = "Jeder Angestellte hat dreißig Tage Urlaub im Jahr, und was davon übrig bleibt, verfällt im nächsten März."
+ENGLISH = "Everybody has thirty days of leave a year, and what is left of them is lost at the end of next March."
+CODE = "```python\nfor employee in staff:\n    employee.leave = max(0, employee.leave - 30)\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", GERMAN),
+        ("en", ENGLISH),
+        ("ru", "У каждого сотрудника тридцать дней отпуска в году, а остаток пропадает в конце марта."),
+        ("ar", "لكل موظف ثلاثون يوما من الإجازة في السنة وما تبقى منها يسقط في نهاية شهر مارس من العام التالي"),
+        ("hi", "हर कर्मचारी को साल में तीस दिन की छुट्टी मिलती है और बची हुई छुट्टी अगले मार्च में समाप्त हो जाती है।"),
+        ("zh", "每位员工每年有三十天的假期，剩下的假期在第二年三月底作废，不能再用，也不能折算成工资发给员工本人。"),
+        ("ja", "従業員は誰でも一年に三十日の休暇があり、残った休暇は翌年の三月の終わりになくなります。"),
+        ("th", "พนักงานทุกคนมีวันหยุดสามสิบวันต่อปี และวันที่เหลือจะหมดไปในปลายเดือนมีนาคมของปีถัดไป"),
+        (
+            "vi",
+            "Mỗi nhân viên có ba mươi ngày nghỉ phép một năm, và những ngày còn lại sẽ mất vào cuối tháng ba năm sau.",
+        ),
+    ],
+)
+def test_a_language_is_found(language, text):
+    assert language_of(text) == language
+
+
+def languages(*texts):
+    return [chunk.language for chunk in with_languages([ChunkContent.whole(text) for text in texts])]
+
+
+def test_a_short_chunk_has_the_language_of_most_of_its_document():
+    assert languages(GERMAN, "Urlaub", ENGLISH, GERMAN) == ["de", "de", "en", "de"]
+
+
+def test_short_documents_and_code_are_in_no_language():
+    assert languages("Urlaub") == [None]
+    assert languages(CODE) == [None]
+    assert languages(GERMAN, CODE) == ["de", None]
+    assert languages(CODE + GERMAN) == ["de"]
