@@ -1,5 +1,7 @@
 """Questions over HTTP: found, answered with citations, streamed; and honest where there is nothing."""
 
+# ruff: noqa: RUF001  other scripts have letters that look like ours
+
 import asyncio
 from uuid import uuid4
 
@@ -195,6 +197,43 @@ async def test_an_extractive_answer_says_that_it_is(services, settings, provider
     assert "thirty days of leave" in answered.answer
     assert answered.citations
     assert provider.stats()["calls"] == 0
+
+
+HANDBOOK = {
+    "de": [
+        "Jeder Angestellte hat dreißig Tage Urlaub im Jahr.",
+        "Was am 31. März davon übrig ist, verfällt.",
+        "Gehälter werden am letzten Werktag gezahlt.",
+    ],
+    "zh": [
+        "每位员工每年有三十天的假期，剩下的假期在三月底作废。",
+        "工资在最后一天发放。",
+        "“几点开门？”",
+        "九点开门。",
+    ],
+    "ar": ["لكل موظف ثلاثون يوما من الإجازة في السنة.", "متى تدفع الرواتب؟", "تدفع في آخر يوم عمل من الشهر."],
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "question"),
+    [
+        ("de", "Wie viele Tage Urlaub hat jeder Angestellte im Jahr?"),
+        ("zh", "每位员工每年有三十天的假期，对吗？"),
+        ("ar", "كم يوما من الإجازة لكل موظف في السنة؟"),
+    ],
+)
+async def test_quotes_are_whole_sentences_in_every_language(services, settings, language, question):
+    async with calling(settings.model_copy(update={"answering": "extractive"})) as client:
+        for each, sentences in HANDBOOK.items():
+            text = ("" if each == "zh" else " ").join(sentences)
+            await client.post("/v1/documents", json={"text": text, "filename": f"{each}.md"})
+        await work(services)
+        answered = QueryReply.model_validate_json((await client.post("/v1/query", json={"question": question})).content)
+
+    quotes = [line[2 : line.rindex(" [")] for line in answered.answer.splitlines() if line.startswith("> ")]
+    assert HANDBOOK[language][0] in quotes
+    assert set(quotes) <= {sentence for sentences in HANDBOOK.values() for sentence in sentences}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,9 @@ CHINESE = "每位员工每年有三十天的假期，剩下的假期在第二年
 JAPANESE = "従業員は誰でも一年に三十日の休暇があり、残った休暇は翌年の三月の終わりになくなります。\n"
 THAI = "พนักงานทุกคนมีวันหยุดสามสิบวันต่อปี และวันที่เหลือจะหมดไปในปลายเดือนมีนาคมของปีถัดไป\n"
 TURKISH = "Her çalışanın yılda otuz gün izni vardır, ama kalan günler için bir şey ödenmez ve mart sonunda kaybolur.\n"
-CZECH = "Každý zaměstnanec má třicet dní dovolené za rok, a to, co mu při odchodu zůstane, propadá před koncem března.\n"
+CZECH = (
+    "Každý zaměstnanec má třicet dní dovolené za rok, a to, co mu při odchodu zůstane, propadá před koncem března.\n"
+)
 FRENCH = "L’été dernier, les employés ont été très gênés : à Noël, où étaient passés les congés qu’ils espéraient ?\n"
 
 
