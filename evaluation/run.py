@@ -283,8 +283,7 @@ def _name(
     """A name that changes whenever a point would."""
     content = hashlib.sha256(orjson.dumps([services.vector_model, layout]))
     for passage, part in zip(passages, parts, strict=True):
-        spoken = content_of(passage).language
-        content.update(orjson.dumps([passage.id, passage.title, passage.text, part.text, part.questions, spoken]))
+        content.update(orjson.dumps([passage.id, passage.title, passage.text, part.text, part.questions]))
     return f"evaluation-{content.hexdigest()[:32]}"
 
 

@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from shared.text.words import terms_of, variants_of, words_of
 
@@ -78,6 +79,7 @@ def _counts(text: str, language: str | None) -> dict[int, int]:
     return {_id(term): n for term, n in counts.items()}
 
 
+@lru_cache(maxsize=200_000)
 def _id(term: str) -> int:
     return zlib.crc32(term.encode())
 

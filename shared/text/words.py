@@ -63,7 +63,10 @@ _FOLDED = str.maketrans(
 )
 
 WORD = re.compile(rf"[\w{_marks()}]+")
-_COMPOUND = re.compile(r"\w+(?:[-./:@+]\w+)+")
+_COMPOUND = re.compile(
+    r"(?<!\w)\w++(?:[-./:@+]\w++)+"
+)  # possessive: a word of a million letters takes no square of time
+_IDENTIFIES = re.compile(r"[@\d]")
 # Scripts without spaces, and Korean, which joins words to their particles.
 _EAST_ASIAN = "\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _EAST_ASIAN += "\U00020000-\U0003134f"
@@ -84,7 +87,7 @@ def words_of(text: str, language: str | None) -> Iterator[str]:
         if "_" in word:
             yield from filter(None, word.split("_"))
     for compound in _COMPOUND.findall(text):
-        if "@" in compound or any(char.isdigit() for char in compound):
+        if _IDENTIFIES.search(compound):
             yield compound
 
 
@@ -100,6 +103,9 @@ def pieces_of(word: str) -> Iterator[str]:
 
 def terms_of(word: str, language: str | None) -> tuple[str, ...]:
     """The terms for which a word stands: none for a stop word, several for a stretch without spaces."""
+    if word.isascii():
+        term = _term(word, language)
+        return () if term is None else (term,)
     terms = (piece if is_unspaced(piece) else _term(piece, language) for piece in pieces_of(word))
     return tuple(term for term in terms if term is not None)
 

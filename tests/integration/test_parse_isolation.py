@@ -32,7 +32,7 @@ class KreuzbergError(Exception):
 def ExtractionConfig(**options):
     pass
 
-PageConfig = ConcurrencyConfig = PostProcessorConfig = ExtractionConfig
+PageConfig = ConcurrencyConfig = PostProcessorConfig = LanguageDetectionConfig = ExtractionConfig
 libc = ctypes.CDLL(None, use_errno=True)
 asked, answers = queue.SimpleQueue(), queue.SimpleQueue()
 
@@ -64,10 +64,13 @@ def older_thread():
 
 class Text:
     metadata = {}
+    detected_languages = None
     def __init__(self, content):
         self.content = content
 
 def extract_bytes_sync(data, media_type, config):
+    if media_type == "text/plain":
+        return Text("")
     if media_type != "text/html":
         threading.Thread(target=older_thread, daemon=True).start()
         return Text("")

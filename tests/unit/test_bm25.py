@@ -1,5 +1,7 @@
 # ruff: noqa: RUF001  other scripts have letters that look like ours
 
+import time
+
 import pytest
 
 from shared.text.bm25 import document_vector, query_vector
@@ -118,8 +120,26 @@ def test_stop_words_of_the_querys_own_language_count_for_nothing():
     assert set(document_vector("die", "en").indices) <= set(english.indices)
 
 
+def test_what_an_unlikely_language_makes_of_a_word_counts_half():
+    (stem,) = document_vector("Häuser", "de").indices
+    certain, uncertain = query_vector("Wo sind die Häuser?", ["de"]), query_vector("Häuser", ["de"])
+
+    assert {index: 1.0 if index == stem else 0.5 for index in certain.indices} == dict(
+        zip(certain.indices, certain.values, strict=True)
+    )
+    assert len(certain.indices) == 2
+    assert uncertain.values == [1.0, 1.0]
+
+
 def test_a_languages_words_do_not_make_a_query_longer():
     one, many = query_vector("the running dogs"), query_vector("the running dogs", ["de", "en", "fr", "ru", "zh"])
 
     assert one.words == many.words == 2
     assert set(one.indices) <= set(many.indices)
+
+
+@pytest.mark.parametrize("pattern", ["a", "a-", "_", "1.", "क", "字", "@", "é", "a/1"])
+def test_the_time_is_linear(pattern):
+    started = time.perf_counter()
+    document_vector(pattern * 200_000, "de")
+    assert time.perf_counter() - started < 10

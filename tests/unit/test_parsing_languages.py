@@ -1,5 +1,7 @@
 # ruff: noqa: RUF001  other scripts have letters that look like ours
 
+import time
+
 import pytest
 
 from shared.domain.chunks import ChunkContent
@@ -7,6 +9,9 @@ from shared.ingest.parse.languages import language_of, with_languages
 
 GERMAN = "Jeder Angestellte hat dreißig Tage Urlaub im Jahr, und was davon übrig bleibt, verfällt im nächsten März."
 ENGLISH = "Everybody has thirty days of leave a year, and what is left of them is lost at the end of next March."
+NAMES = (
+    "München Nürnberg Würzburg Stuttgart Heidelberg Mannheim Karlsruhe Freiburg Augsburg Regensburg Düsseldorf Dortmund"
+)
 CODE = "```python\nfor employee in staff:\n    employee.leave = max(0, employee.leave - 30)\n```\n"
 
 
@@ -42,5 +47,13 @@ def test_a_short_chunk_has_the_language_of_most_of_its_document():
 def test_short_documents_and_code_are_in_no_language():
     assert languages("Urlaub") == [None]
     assert languages(CODE) == [None]
+    assert languages(NAMES) == [None]
     assert languages(GERMAN, CODE) == ["de", None]
     assert languages(CODE + GERMAN) == ["de"]
+
+
+@pytest.mark.parametrize("pattern", ["a", "](", "`", "```\n", "a://", "[a](", "字"])
+def test_the_time_is_linear(pattern):
+    started = time.perf_counter()
+    languages(pattern * 50_000)
+    assert time.perf_counter() - started < 10
