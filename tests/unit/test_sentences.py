@@ -126,4 +126,4 @@ def test_a_long_text_without_spaces_is_cut_behind_a_comma():
 
 
 def test_a_long_word_is_cut_between_characters_as_people_see_them():
-    assert all(piece[0] == "क" for piece in split("कि" * 700))
+    assert all(piece[0] == "क" for piece in split("य" + "कि" * 700)[1:])
