@@ -25,6 +25,7 @@ BENCHMARKS = {
     "size": [],
     "stalls": [],
     "startup": [],
+    "tenants": [],
     "wal": [],
 }
 
