@@ -28,6 +28,7 @@ BENCHMARKS = {
     "size": [],
     "stalls": [],
     "startup": [],
+    "tenants": [],
     "wal": [],
 }
 
