@@ -27,6 +27,7 @@ BENCHMARKS = {
     "size": [],
     "stalls": [],
     "startup": [],
+    "tenants": [],
     "wal": [],
 }
 

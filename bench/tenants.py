@@ -1,0 +1,203 @@
+"""What one tenant feels of another that sends 20 times what it may: `python -m bench.tenants [--seconds N]`.
+
+A whole deployment as processes, with a scripted model without latency. A quiet tenant uploads and queries at a steady
+rate, alone at first and then beside a loud one (`bench.loud_tenant`), whose limits are set. Printed are what the quiet
+tenant waited for, before and meanwhile, what the loud one was answered, and what each process used. The clients of both
+run on the machine that is measured. A request's time is taken from the moment at which it was due, so that a client
+that is held up leaves none out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import psutil
+
+from bench.deployment import ROOT, Deployment, ScriptedProvider, corpus
+from bench.loud_tenant import TIMES
+from shared.settings import ApiKey, TenantLimits
+
+SECONDS = 60.0
+_UPLOADS, _QUERIES = 2.0, 10.0  # a second, of the quiet tenant
+_DOCUMENTS, _SECTIONS = 100, 5  # which it has before
+_LOOK_SECONDS = 0.05
+_PATIENCE_SECONDS = 60.0
+_KEYS = {tenant: f"{tenant}-0123456789abcdef0123456789abcdef" for tenant in ("quiet", "loud")}
+_LIMITS = TenantLimits(
+    requests_per_second=10,
+    burst=20,
+    upload_bytes_per_day=512 * 1024 * 1024,
+    documents=1_000,
+    collections=5,
+    listeners=20,
+    llm_requests_per_minute=600,
+)
+
+
+@dataclass
+class Quiet:
+    """The quiet tenant's requests, each at its time."""
+
+    url: str
+    milliseconds: dict[str, list[float]] = field(default_factory=dict)
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    async def run(self, seconds: float, phase: str) -> None:
+        timeout = aiohttp.ClientTimeout(total=_PATIENCE_SECONDS)
+        headers = {"x-api-key": _KEYS["quiet"]}
+        async with aiohttp.ClientSession(self.url, headers=headers, timeout=timeout) as session:
+            await asyncio.gather(
+                self._repeat(seconds, _QUERIES, lambda number, due: self._query(session, number, due)),
+                self._repeat(seconds, _UPLOADS, lambda number, due: self._upload(session, f"{phase}-{number}", due)),
+            )
+
+    async def _repeat(self, seconds: float, rate: float, act: Callable[[int, float], Awaitable[None]]) -> None:
+        began = time.perf_counter()
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(int(seconds * rate)):
+                due = began + number / rate
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                tasks.create_task(self._tell(act, number, due))
+
+    async def _tell(self, act: Callable[[int, float], Awaitable[None]], number: int, due: float) -> None:
+        try:
+            await act(number, due)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self.statuses[type(error).__name__] += 1
+
+    async def _query(self, session: aiohttp.ClientSession, number: int, due: float) -> None:
+        chance = random.Random(number)
+        place = f"{chance.randrange(_DOCUMENTS)}x{chance.randrange(_SECTIONS)}"
+        await self._ask(session, "queries", due, "POST", "/v1/retrieve", json={"question": f"What is topic{place}?"})
+
+    async def _upload(self, session: aiohttp.ClientSession, name: str, due: float) -> None:
+        body = {"external_id": name, "text": f"# Report {name}\n\n" + f"The ferry {name} leaves at noon. " * 30}
+        reply = await self._ask(session, "uploads", due, "POST", "/v1/documents", json=body)
+        if "document_id" not in reply:
+            return
+        while time.perf_counter() - due < _PATIENCE_SECONDS:
+            async with session.get(f"/v1/documents/{reply['document_id']}") as looked:
+                if (await looked.json()).get("live_version") is not None:
+                    self.milliseconds.setdefault("found after", []).append((time.perf_counter() - due) * 1000)
+                    return
+            await asyncio.sleep(_LOOK_SECONDS)
+        self.statuses["not found"] += 1
+
+    async def _ask(
+        self, session: aiohttp.ClientSession, name: str, due: float, method: str, path: str, **more: Any
+    ) -> dict[str, Any]:
+        async with session.request(method, path, **more) as reply:
+            body: dict[str, Any] = orjson.loads(await reply.read())
+        self.statuses[f"{name} {reply.status}"] += 1
+        if reply.ok:
+            self.milliseconds.setdefault(name, []).append((time.perf_counter() - due) * 1000)
+        return body
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    seconds = parser.parse_args().seconds
+    provider = ScriptedProvider()
+    keys = tuple(ApiKey.parse(f"{tenant}:{key}") for tenant, key in _KEYS.items())
+    settings = provider.settings(api_keys=keys, tenant_limits={"loud": _LIMITS})
+    try:
+        with tempfile.TemporaryDirectory() as folder, Deployment(settings, Path(folder)) as deployment:
+            deployment.client.headers["x-api-key"] = _KEYS["quiet"]
+            deployment.wait_for_workers()
+            deployment.ingest(corpus(_DOCUMENTS, _SECTIONS))
+            deployment.wait_until_settled(_DOCUMENTS)
+            measure(deployment, provider, seconds)
+    finally:
+        provider.close()
+
+
+def measure(deployment: Deployment, provider: ScriptedProvider, seconds: float) -> None:
+    url = str(deployment.client.base_url)
+    alone, beside = Quiet(url), Quiet(url)
+    print_use(deployment, provider, lambda: asyncio.run(alone.run(seconds, "alone")), "alone")
+    command = [sys.executable, "-m", "bench.loud_tenant"]
+    arguments = [str(deployment.port), _KEYS["loud"], str(_LIMITS.requests_per_second), str(seconds + 2)]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, cwd=ROOT) as loud:
+        print_use(deployment, provider, lambda: asyncio.run(beside.run(seconds, "beside")), "beside the loud one")
+        told = orjson.loads(loud.communicate()[0])
+    print_waits(alone, beside)
+    print_replies(told)
+
+
+def print_use(deployment: Deployment, provider: ScriptedProvider, act: Callable[[], None], name: str) -> None:
+    """Print what the processes used meanwhile."""
+    before, began = _used(deployment, provider), time.perf_counter()
+    act()
+    took, after = time.perf_counter() - began, _used(deployment, provider)
+    cores = ", ".join(f"{process} {(after[process] - before[process]) / took:.2f}" for process in after)
+    print(f"{name}: {took:.0f} s, cores used: {cores}")
+    print("  peak MB:", ", ".join(f"{process} {size / 1e6:.0f}" for process, size in deployment.peak_bytes().items()))
+    sys.stdout.flush()
+
+
+def _used(deployment: Deployment, provider: ScriptedProvider) -> dict[str, float]:
+    model = psutil.Process(provider.pid).cpu_times()
+    return {
+        "quiet client": time.process_time(),
+        **deployment.cpu_seconds(),
+        **deployment.engine_cpu_seconds(),
+        "model": model.user + model.system,
+    }
+
+
+def print_waits(alone: Quiet, beside: Quiet) -> None:
+    for name in ("queries", "uploads", "found after"):
+        before, meanwhile = alone.milliseconds.get(name, []), beside.milliseconds.get(name, [])
+        if min(len(before), len(meanwhile)) < 2:
+            print(f"{name:<12} {len(before)} and {len(meanwhile)} measured")
+            continue
+        for percent in (50, 95):
+            first, second = _percentile(before, percent), _percentile(meanwhile, percent)
+            print(f"{name:<12} p{percent}  {first:8.1f} ms alone  {second:8.1f} ms beside  times {second / first:5.2f}")
+    for name, quiet in (("alone", alone), ("beside", beside)):
+        print(f"  answers {name}: {_listed(quiet.statuses)}")
+
+
+def print_replies(told: Mapping[str, Any]) -> None:
+    """Print how many of the loud tenant's requests were answered with each status, and of each kind."""
+    statuses, kinds = Counter[str](), dict[str, Counter[str]]()
+    for name, count in told["replies"].items():
+        kind, _, outcome = name.rpartition(": ")
+        statuses[outcome] += count
+        kinds.setdefault(kind, Counter())[outcome] += count
+    rate = sum(statuses.values()) / told["seconds"]
+    may = _LIMITS.requests_per_second
+    print(f"the loud one was to send {TIMES} times the {may:g} requests a second that it may; answered {rate:.0f}")
+    print(
+        f"  its client used {told['cpu_seconds'] / told['seconds']:.2f} cores; {told['late']} found no connection free"
+    )
+    print(f"  in all: {_listed(statuses)}")
+    for kind, outcomes in sorted(kinds.items()):
+        print(f"  {kind + ':':<24} {_listed(outcomes)}")
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+if __name__ == "__main__":
+    main()
