@@ -28,6 +28,7 @@ from shared.domain.records import ReadyQuestion
 from shared.ingest.parse import kinds
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
 from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest, restore
+from shared.ingest.parse.turns import FairPlaces
 
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200
@@ -74,7 +75,7 @@ class ParsingSandbox:
         self._timeout = timeout
         self._memory_bytes = memory_bytes
         self._max_text_chars = max_text_chars
-        self._places = asyncio.Semaphore(workers)
+        self._places = FairPlaces(workers)
         self._children = ChildLimits(memory_bytes, ceil(timeout.total_seconds()) * (LIFETIMES + 1))
         self._idle: list[_ParserProcess] = []
         self._closed = False
@@ -127,7 +128,7 @@ class ParsingSandbox:
             cpu_seconds=ceil(self._timeout.total_seconds()),
             questions=[(question.text, question.quote) for question in questions],
         )
-        async with self._places:
+        async with self._places.one(tenant):
             if self._closed:
                 raise Transient("the parsing sandbox is closed")
             with await asyncio.to_thread(_opened, path) as file:

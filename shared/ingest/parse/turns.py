@@ -1,0 +1,67 @@
+"""Who parses next: the places of a sandbox, shared out between tenants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    tenant: str | None
+    comes: asyncio.Future[None]
+
+
+class FairPlaces:
+    """Places that files wait for. A free place goes to the tenant that has the fewest, then to who waited longest.
+
+    So one tenant's many large files do not delay another's small one by more than one of them.
+
+    Args:
+        count: how many there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._taken = Counter[str | None]()
+        self._waiting: list[_Turn] = []
+
+    @asynccontextmanager
+    async def one(self, tenant: str | None) -> AsyncIterator[None]:
+        """Wait for a place, and hold it within the block."""
+        await self._take(tenant)
+        try:
+            yield
+        finally:
+            self._give_back(tenant)
+
+    async def _take(self, tenant: str | None) -> None:
+        if self._free:
+            self._free -= 1
+            self._taken[tenant] += 1
+            return
+        turn = _Turn(tenant, asyncio.get_running_loop().create_future())
+        self._waiting.append(turn)
+        try:
+            await turn.comes
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            else:  # it has the place already
+                self._give_back(tenant)
+            raise
+
+    def _give_back(self, tenant: str | None) -> None:
+        self._taken[tenant] -= 1
+        if not self._taken[tenant]:
+            del self._taken[tenant]
+        if not self._waiting:
+            self._free += 1
+            return
+        turn = min(self._waiting, key=lambda waiting: self._taken[waiting.tenant])  # the first of those that are alike
+        self._waiting.remove(turn)
+        self._taken[turn.tenant] += 1
+        turn.comes.set_result(None)

@@ -1,0 +1,38 @@
+"""Whose file is parsed next."""
+
+import asyncio
+
+import pytest
+
+from shared.ingest.parse.turns import FairPlaces
+
+
+async def parsed_in_turn(places, tenants, order):
+    async def parse(tenant):
+        async with places.one(tenant):
+            order.append(tenant)
+            await asyncio.sleep(0)
+
+    return [asyncio.create_task(parse(tenant)) for tenant in tenants]
+
+
+async def test_a_free_place_goes_to_the_tenant_that_has_the_fewest():
+    order = []
+    tasks = await parsed_in_turn(FairPlaces(2), ["loud"] * 6 + ["quiet", "other", "quiet"], order)
+    await asyncio.gather(*tasks)
+
+    assert order[:5] == ["loud", "loud", "quiet", "loud", "other"]
+    assert sorted(order) == ["loud"] * 6 + ["other"] + ["quiet"] * 2
+
+
+@pytest.mark.parametrize("passes", [0, 1, 2])
+async def test_who_is_cancelled_takes_no_place_along(passes):
+    places, order = FairPlaces(1), []
+    tasks = await parsed_in_turn(places, ["a", "b", "c"], order)
+    for _ in range(passes):
+        await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    async with asyncio.timeout(1), places.one("d"):
+        assert {"a", "c"} <= set(order)
