@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 from fastapi import Request
@@ -34,6 +35,7 @@ _NAME_MAX = 255
 LANES = {"interactive": 0, "bulk": 1}
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 _ANY_BYTES = "application/octet-stream"  # clients send this when they do not know the media type
+_SLICE_CHARS = 1 << 16  # decoded in 0.3 ms, after which other threads have their turn; a multiple of 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ async def receive(
     """
     await quotas.require_upload_room(tenant)
     async with UploadGuard(services.uploads) as guard:
-        raw = await read(request, tenant, guard, services.settings)
+        async with quotas.place_for_body(tenant, request):
+            raw = await read(request, tenant, guard, services.settings)
         new = await validate(raw, tenant, collection_cache)
         (submission,) = await submit([new], guard, services, quotas)
     if raw.token is not None:
@@ -217,7 +220,8 @@ def media_type_of(value: str | None) -> str | None:
 
 async def _stored(body: DocumentBody, tenant: str, guard: UploadGuard, max_bytes: int) -> Upload:
     if body.upload is None:
-        return await guard.store_bytes(content_of(body), max_bytes=max_bytes)
+        content = await bodies.decode_beside(len(body.text or body.content_base64 or ""), partial(content_of, body))
+        return await guard.store_bytes(content, max_bytes=max_bytes)
     upload = await guard.take(tenant, body.upload, max_bytes=max_bytes)
     if not upload.size_bytes:
         raise InvalidInput("The document is empty.", field="upload")
@@ -235,9 +239,17 @@ def content_of(body: DocumentContent) -> bytes:
             raise InvalidInput("The document is empty.", field="text")
         return body.text.encode()
     try:
-        content = base64.b64decode(body.content_base64 or "", validate=True)
+        content = _from_base64(body.content_base64 or "")
     except (binascii.Error, ValueError):
         raise InvalidInput("This is not base 64.", field="content_base64") from None
     if not content:
         raise InvalidInput("The document is empty.", field="content_base64")
     return content
+
+
+def _from_base64(text: str) -> bytes:
+    """Decode base 64 in slices, between which others run; raises ValueError."""
+    if text.find("=", 0, -2) != -1:  # the slices could not tell that it is not at the end
+        raise ValueError
+    slices = range(0, len(text), _SLICE_CHARS)
+    return b"".join(base64.b64decode(text[start : start + _SLICE_CHARS], validate=True) for start in slices)

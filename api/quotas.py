@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from asyncio import Semaphore
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from math import ceil
 
+from fastapi import Request
+
+from api.http import bodies
+from api.http.large_body import is_large
 from api.http.problems import TooManyRequests
 from shared.broker.tenant_use import TenantUse, until_tomorrow
 from shared.domain.errors import Conflict, TooLarge
@@ -13,6 +20,8 @@ from shared.ledger.documents import Documents
 from shared.settings import Settings
 
 _BURST_SECONDS = 2.0
+# A body of 20 MiB is in memory up to four times: its pieces, the whole, its text, and the text as bytes.
+_LARGE_AT_ONCE = 4
 
 
 class Quotas:
@@ -28,6 +37,7 @@ class Quotas:
         self._settings = settings
         self._use = use
         self._documents = documents
+        self._large = defaultdict[str, Semaphore](lambda: Semaphore(_LARGE_AT_ONCE))
 
     async def take_request(self, tenant: str) -> dict[str, str]:
         """Count a request, and return the headers that say how many are left; none where there is no limit.
@@ -54,6 +64,18 @@ class Quotas:
                 headers=headers,
             )
         return headers
+
+    @asynccontextmanager
+    async def place_for_body(self, tenant: str, request: Request) -> AsyncIterator[None]:
+        """Wait for a place where the body is large and will be in memory; a tenant waits for its own bodies alone.
+
+        What waits is not read, so its client has the bytes.
+        """
+        if bodies.media_type(request) != "application/json" or not is_large(request.scope):
+            yield
+            return
+        async with self._large[tenant]:
+            yield
 
     async def require_upload_room(self, tenant: str) -> None:
         """Refuse an upload before it is read, where the day's bytes are used up.

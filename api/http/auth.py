@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import structlog
 from fastapi import Depends, Request
 
+from api.http.problems import TooManyRequests
+from api.http.slots import Slot
 from api.known_keys import KnownKeys
 from api.quotas import Quotas
 from shared.domain.errors import Forbidden, InvalidInput, Unauthorized, Unavailable
@@ -71,7 +73,7 @@ class Needs:
             Unauthorized: the key is absent, unknown, revoked or expired. Where no keys are set: the request came from
                 another machine, or from a page of another site in this machine's browser.
             Forbidden: the key lacks the scope.
-            TooManyRequests: the tenant has none left.
+            TooManyRequests: the tenant has none left, or as many under way as it may have.
             Unavailable: the key is not in the settings, and the ledger is away.
         """
         caller = await _authenticate(request)
@@ -83,6 +85,7 @@ class Needs:
             log.warning("key.refused", status=403, scope=self.scope.value, route=_route(request))
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
+            _hold_slot(request, caller)
             quotas: Quotas = request.app.state.quotas
             request.state.headers = await quotas.take_request(caller.tenant)
         return caller.tenant
@@ -125,6 +128,13 @@ async def _authenticate(request: Request) -> Caller:
         raise _unauthorized(request, "Send a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
     sha256 = hash_of(key)
     return _of_settings(settings, sha256) or await _of_ledger(request, sha256)
+
+
+def _hold_slot(request: Request, caller: Caller) -> None:
+    slot: Slot | None = getattr(request.state, "slot", None)  # who follows events has none
+    alone = caller.key_name is None
+    if slot is not None and not alone and not slot.hold_for(caller.tenant):
+        raise TooManyRequests("This tenant has many requests under way, and few more may be: wait for their replies.")
 
 
 def _of_settings(settings: Settings, sha256: bytes) -> Caller | None:

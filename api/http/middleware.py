@@ -11,7 +11,9 @@ import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.http.large_body import LargeBody, is_large
 from api.http.problems import log_crash, reply_to
+from api.http.slots import Slots
 from shared.domain.errors import Unavailable
 from shared.process import traces
 from shared.process.metrics import REQUEST_SECONDS, REQUESTS
@@ -36,29 +38,38 @@ class RequestMiddleware:
 
     Args:
         app: serves the requests.
-        most: how many may be under way; others are refused. Those who follow events and ask for health do not count.
+        most: how many may be under way, see `Slots`. Those who follow events and ask for health do not count.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
-        self._most = most
-        self._under_way = 0
+        self._slots = Slots(most)
         self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif scope["path"] in _UNCOUNTED:
-            await self._serve(self._app, scope, receive, send)
-        elif self._under_way >= self._most:
-            full = Unavailable(f"{self._most:,} requests are under way at this process already.", component="api")
-            await self._serve(reply_to(full, scope["path"]), scope, receive, send)
+        elif is_large(scope):
+            body = LargeBody(receive, send)
+            await self._take_place(scope, body.receive, body.send)
+            await body.end()
         else:
-            self._under_way += 1
-            try:
-                await self._serve(self._app, scope, receive, send)
-            finally:
-                self._under_way -= 1
+            await self._take_place(scope, receive, send)
+
+    async def _take_place(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in _UNCOUNTED:
+            await self._serve(self._app, scope, receive, send)
+            return
+        try:
+            slot = self._slots.take()
+        except Unavailable as full:
+            await self._serve(reply_to(full, scope["path"]), scope, receive, send)
+            return
+        scope.setdefault("state", {})["slot"] = slot  # auth tells it the tenant
+        try:
+            await self._serve(self._app, scope, receive, send)
+        finally:
+            slot.release()
 
     async def _serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         await self._turns.take()

@@ -159,7 +159,8 @@ def log_crash(error: Exception, path: str) -> None:
 
 
 async def _reply_to_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, (Transient, Permanent)):
+    # A 429 is the caller's doing, and its line in the log has the status.
+    if isinstance(error, (Transient, Permanent)) and not isinstance(error, (TooManyRequests, TenantLimited)):
         log_failure(error, request.url.path)
     return reply_to(error, request.url.path)
 

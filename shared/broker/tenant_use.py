@@ -6,7 +6,7 @@ It fails open: while the broker is away, or has lost its counts, requests pass u
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 _TIMEOUT_SECONDS = 0.25  # each request of a limited tenant waits for it
 _AWAY_SECONDS = 1.0  # a broker that did not answer is left alone for so long
+_EMPTY_SECONDS = 1.0  # a bucket that was empty is asked again after so long at the latest: it may have been lost
 _DAY = timedelta(days=1)
 
 # Take one request from a bucket, if it has one. Reply: whether it had, the requests left, and the milliseconds until it
@@ -76,14 +77,23 @@ class TenantUse:
         self._take = self._redis.register_script(_TAKE)
         self._add = self._redis.register_script(_ADD)
         self._away_until = 0.0
+        self._empty: dict[str, tuple[float, Taken]] = {}  # the last refusal of each bucket, and when it came
 
     async def take_request(self, tenant: str, per_second: float, burst: int) -> Taken | None:
-        """Take a request from a tenant's bucket of `burst`; None where the broker is away."""
+        """Take a request from a tenant's bucket of `burst`; None where the broker is away.
+
+        A bucket that was empty is not asked before it can have one: who sends far too much costs the broker nothing.
+        """
+        if (refused := self._still_empty(tenant)) is not None:
+            return refused
         reply = await self._run(self._take, f"foreask:use:{tenant}:requests", per_second / 1000, burst)
         if reply is None:
             return None
         granted, left, wait, full = reply
-        return Taken(bool(granted), left, timedelta(milliseconds=wait), timedelta(milliseconds=full))
+        taken = Taken(bool(granted), left, timedelta(milliseconds=wait), timedelta(milliseconds=full))
+        if not taken.granted:
+            self._empty[tenant] = time.monotonic(), taken
+        return taken
 
     async def add_upload(self, tenant: str, size_bytes: int, most: int) -> bool:
         """Count uploaded bytes, unless the tenant's day would have more than `most`; return whether it has room.
@@ -96,6 +106,16 @@ class TenantUse:
 
     async def aclose(self) -> None:
         await self._redis.aclose()
+
+    def _still_empty(self, tenant: str) -> Taken | None:
+        if tenant not in self._empty:
+            return None
+        since, refused = self._empty[tenant]
+        passed = timedelta(seconds=time.monotonic() - since)
+        if passed >= min(refused.wait, timedelta(seconds=_EMPTY_SECONDS)):
+            del self._empty[tenant]
+            return None
+        return replace(refused, wait=refused.wait - passed, full=refused.full - passed)
 
     async def _run(self, script: Any, key: str, *values: float) -> Any:
         if time.monotonic() < self._away_until:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,14 +12,17 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from api.http import large_body
+from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
 from shared.estimates.budgets import Budgets
 from shared.ledger.work import Work
 from shared.settings import TenantLimits
-from tests.api import as_tenant, calling, left_behind, with_keys, work
+from tests.api import as_tenant, calling, left_behind, serving, with_keys, work
 from tests.conftest import Library
 
 ALICE, BOB = as_tenant("alice"), as_tenant("bob")
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
@@ -39,7 +44,8 @@ def document(text="A text.", **fields):
 async def test_requests_over_a_tenants_rate_are_refused_by_all_processes_together(services, limited):
     limits = {"requests_per_second": 5, "burst": 3}
     async with limited(services, **limits) as client, limited(services, **limits) as other:
-        replies = [await process.get("/v1/documents", headers=ALICE) for process in (client, other, client, other)]
+        with capture_logs() as logs:
+            replies = [await process.get("/v1/documents", headers=ALICE) for process in (client, other, client, other)]
         unlimited = await client.get("/v1/documents", headers=BOB)
         await asyncio.sleep(0.25)
         later = await client.get("/v1/documents", headers=ALICE)
@@ -54,6 +60,29 @@ async def test_requests_over_a_tenants_rate_are_refused_by_all_processes_togethe
         "urn:foreask:problem:too-many-requests",
     )
     assert (unlimited.status_code, "ratelimit" in unlimited.headers, later.status_code) == (200, False, 200)
+    assert "request.failed" not in {entry["event"] for entry in logs}  # it is no fault of the server
+
+
+async def test_an_empty_bucket_is_asked_again_when_it_can_have_one_or_may_have_been_lost(
+    settings, services, monkeypatch
+):
+    del services  # it empties the engines
+    url = settings.redis_url.get_secret_value()
+    use = TenantUse(url)
+    async with Redis.from_url(url) as redis:
+        taken = [await use.take_request("alice", 5, 1) for _ in range(2)]
+        await redis.delete("foreask:use:alice:requests")  # it is full now, for whoever asks
+        taken.append(await use.take_request("alice", 5, 1))
+        await asyncio.sleep(0.2)
+        taken += [await use.take_request("alice", rate, 1) for rate in (5, 0.01)]
+        monkeypatch.setattr(tenant_use, "_EMPTY_SECONDS", 0.05)
+        await redis.delete("foreask:use:alice:requests")
+        await asyncio.sleep(0.05)
+        taken.append(await use.take_request("alice", 0.01, 1))
+    await use.aclose()
+
+    assert [each.granted for each in taken] == [True, False, False, True, False, True]
+    assert timedelta() < taken[2].wait < taken[1].wait
 
 
 async def test_without_the_broker_requests_pass_uncounted():
@@ -176,6 +205,83 @@ async def test_requests_over_what_a_process_takes_are_asked_to_come_back(service
     assert (refused[0].json()["component"], refused[0].headers["retry-after"]) == ("api", "1")
     assert refused[0].headers["x-request-id"]
     assert {reply.status_code for reply in (*health, later)} == {200}
+
+
+class SlowBodies:
+    """Documents whose end is sent when all may go on."""
+
+    def __init__(self, client):
+        self.client = client
+        self.begun = Counter()
+        self.go_on = asyncio.Event()
+
+    def send(self, tenant):
+        headers = as_tenant(tenant) | JSON
+        return asyncio.create_task(self.client.post("/v1/documents", content=self._body(tenant), headers=headers))
+
+    async def until_begun(self, tenant, count):
+        async with asyncio.timeout(5):
+            while self.begun[tenant] < count:
+                await asyncio.sleep(0.001)
+
+    async def _body(self, tenant):
+        self.begun[tenant] += 1
+        yield b'{"text": '
+        await self.go_on.wait()
+        yield b'"A text."}'
+
+
+async def test_a_tenant_has_no_more_requests_under_way_than_are_free(services, settings):
+    async with calling(with_keys(settings).model_copy(update={"api_max_requests": 4}), services) as client:
+        slow = SlowBodies(client)
+        under_way = [slow.send("alice") for _ in range(2)]
+        await slow.until_begun("alice", 2)
+        refused = await client.get("/v1/documents", headers=ALICE)
+        of_other = await client.get("/v1/documents", headers=BOB)
+        slow.go_on.set()
+        replies = await asyncio.gather(*under_way)
+        later = [await client.get("/v1/documents", headers=ALICE) for _ in range(3)]
+
+    assert (refused.status_code, refused.headers["retry-after"], of_other.status_code) == (429, "1", 200)
+    assert sorted(reply.status_code for reply in replies) == [200, 202]
+    assert [reply.status_code for reply in later] == [200] * 3
+
+
+async def test_large_bodies_of_a_tenant_wait_for_its_own_alone(services, settings):
+    async with calling(with_keys(settings), services) as client:
+        slow = SlowBodies(client)
+        under_way = [slow.send("alice") for _ in range(6)]
+        await slow.until_begun("alice", 4)
+        under_way.append(slow.send("bob"))
+        await slow.until_begun("bob", 1)
+        begun = slow.begun["alice"]
+        slow.go_on.set()
+        replies = await asyncio.gather(*under_way)
+
+    assert begun == 4
+    assert {reply.status_code for reply in replies} == {200, 202}
+
+
+async def test_the_rest_of_a_large_body_that_is_refused_is_not_read(services, settings, monkeypatch):
+    monkeypatch.setattr(large_body, "_LINGER_SECONDS", 0.2)
+    head = b"POST /v1/documents HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    async with serving(settings, services) as client:
+        small = await client.post("/v1/retrieve", content=b" " * 70_000, headers=JSON)
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
+        writer.write(head + b"content-length: 1000000000\r\n\r\n")
+        reply = (await reader.readuntil(b"\r\n\r\n")).lower()
+        sent = 0
+        with suppress(OSError):
+            for _ in range(100):
+                writer.write(b" " * 1_000_000)
+                await writer.drain()
+                sent += 1
+        writer.close()
+
+    assert (small.status_code, small.headers.get("connection")) == (413, None)
+    assert reply.startswith(b"http/1.1 413")
+    assert b"connection: close" in reply
+    assert sent < 50  # those that stand between
 
 
 async def test_what_is_no_document_has_at_most_64_kib_and_a_prompt_may_have_more(client):

@@ -15,7 +15,7 @@ from api.http import paging
 from api.http.bodies import parse_json, validate_as
 from api.http.middleware import Turns
 from api.http.problems import InvalidFields, MalformedRequest
-from api.intake import content_hash, filename_of, media_type_of
+from api.intake import content_hash, content_of, filename_of, media_type_of
 from api.schemas.collections import CollectionChange
 from api.schemas.documents import DocumentBody, DocumentFields
 from api.schemas.queries import QueryBody, RetrieveBody
@@ -259,6 +259,22 @@ def test_a_cursor_that_is_none_is_refused(cursor):
 
 def test_the_last_page_has_no_cursor():
     assert paging.split_page([1, 2], 2, lambda row: (row,)) == ([1, 2], None)
+
+
+@pytest.mark.parametrize("size", [1, 49_151, 49_152, 49_153, 200_000])
+def test_base_64_is_what_it_was_in_slices_too(size):
+    content = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    body = DocumentBody(content_base64=base64.b64encode(content).decode())
+
+    assert content_of(body) == content
+
+
+@pytest.mark.parametrize(
+    "text", ["A" * 65_534 + "==AAAA", "A" * 65_536 + "A", "A" * 65_536 + "\n", "=AAA", "\u00c4AAA"]
+)
+def test_what_is_no_base_64_is_refused(text):
+    with pytest.raises(InvalidInput, match="base 64"):
+        content_of(DocumentBody(content_base64=text))
 
 
 async def test_requests_that_come_at_one_moment_begin_a_hundred_at_a_time():
