@@ -123,12 +123,13 @@ def _pieces(attack: Attack) -> Iterator[bytes | memoryview]:
         yield attack.begins
         yield from pieces
         return
-    sent = 0
+    left = 2 * _FILE_BYTES
     for piece in itertools.chain([memoryview(attack.begins)], itertools.cycle(pieces)):
-        if sent >= 2 * _FILE_BYTES:
+        part = piece[:left]
+        yield b"%x\r\n%b\r\n" % (len(part), part) if attack.announced == _CHUNKED else part
+        left -= len(part)
+        if not left:
             break
-        yield b"%x\r\n%b\r\n" % (len(piece), piece) if attack.announced == _CHUNKED else piece
-        sent += len(piece)
     if attack.announced == _CHUNKED:
         yield b"0\r\n\r\n"
 
