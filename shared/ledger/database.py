@@ -64,6 +64,9 @@ _FAILED_SECONDS = metrics.LEDGER_SECONDS.labels("failed")
 _COLLISIONS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _POSTGRESQL = {"db.system.name": "postgresql"}
 
+# Let go of the snapshot of the statement before.
+_NEEDS_NO_SNAPSHOT = text("SHOW lock_timeout")
+
 # Take a lock if nobody has it; the end of the transaction releases it.
 _LOCK = text("SELECT pg_try_advisory_xact_lock(:number)")
 
@@ -245,9 +248,14 @@ async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
     """Wait for a lock and hold it until the transaction ends.
 
     A statement that waited would have a snapshot, for whose end an index waits that is built `CONCURRENTLY`. Where
-    whoever has the lock builds one, both would wait for ever. So this looks again and again.
+    whoever has the lock builds one, both would wait for ever. So this looks again and again, and lets go of each look's
+    snapshot: PostgreSQL keeps it until the connection's next statement.
     """
-    while not (await connection.execute(_LOCK, {"number": which})).scalar_one():  # noqa: ASYNC110
+    while True:
+        locked = (await connection.execute(_LOCK, {"number": which})).scalar_one()
+        await connection.execute(_NEEDS_NO_SNAPSHOT)
+        if locked:
+            return
         await asyncio.sleep(_LOOK_SECONDS)
 
 
