@@ -80,7 +80,7 @@ def foreask(both, filled, capsys, monkeypatch):
 
 
 def label(path):
-    lines = [{"question": f"Tell me of beta{n}.", "external_ids": [f"{n}.md"]} for n in range(DOCUMENTS)]
+    lines = [{"question": f"Which beta{n} was it?", "external_ids": [f"{n}.md"]} for n in range(DOCUMENTS)]
     Path(path).write_bytes(b"\n".join(map(orjson.dumps, lines)))
 
 
@@ -101,13 +101,13 @@ async def test_a_build_is_begun_tried_switched_to_and_back_over_http(filled, bot
         (1, "following", DOCUMENTS),
         (2, "live", DOCUMENTS),
     ]
-    assert await found(filled, "Tell me of beta7.") == [("7.md", "The keeper wrote of alpha7.")]
+    assert await found(filled, "Which beta7 was it?") == [("7.md", "The keeper wrote of alpha7.")]
     assert (await filled.get("/v1/collections/default")).json()["embedding_model"] == "other"
 
     await upload(filled, 7, "Nobody wrote of it.")
     await work(both)
     (await filled.post(f"{BUILDS}/1/switch", json={})).raise_for_status()
-    assert await found(filled, "Tell me of beta7.") == [("7.md", "Nobody wrote of it.")]
+    assert await found(filled, "Which beta7 was it?") == [("7.md", "Nobody wrote of it.")]
     assert (await filled.delete(f"{BUILDS}/1")).status_code == 409
     assert (await filled.delete(f"{BUILDS}/2")).json()["state"] == "dropping"
     assert provider.stats()["calls"] == 0
@@ -154,7 +154,7 @@ async def test_one_command_migrates_a_collection(foreask, filled, provider):
     assert "open: nothing speaks against the build" in said
     assert "default is answered by build 2" in said
     assert provider.stats()["calls"] == 0
-    assert await found(filled, "Tell me of beta7.") == [("7.md", "The keeper wrote of alpha7.")]
+    assert await found(filled, "Which beta7 was it?") == [("7.md", "The keeper wrote of alpha7.")]
 
     code, said = await foreask("foreask builds list default")
     assert (code in (0, None), "following" in said, "live" in said) == (True, True, True)
@@ -217,7 +217,7 @@ async def test_the_page_migrates_a_collection_and_goes_back(foreask, filled, han
 
     assert (await foreask(rollback))[0] == 0
     assert await states(filled) == {1: "live", 2: "following"}
-    assert await found(filled, "Tell me of beta7.", "handbook") == [("7.md", "The keeper wrote of alpha7.")]
+    assert await found(filled, "Which beta7 was it?", "handbook") == [("7.md", "The keeper wrote of alpha7.")]
     assert "The build 1 is live" in (await foreask(drop))[1]
     await filled.post("/v1/collections/handbook/builds/2/switch", json={})
     assert (await foreask(drop))[0] == 0
@@ -306,9 +306,9 @@ async def test_a_query_is_answered_by_one_build_whenever_another_becomes_live(tw
         await two.delete("/v1/collections/default/calibration")  # the API asks the ledger again
         with monkeypatch.context() as patch:
             once(patch, owner, name, switch, after=after)
-            assert await found(two, "Tell me of beta7.") == ANSWER, name
+            assert await found(two, "Which beta7 was it?") == ANSWER, name
         assert await answering(both) == live, name
-        assert await found(two, "Tell me of beta7.") == ANSWER, name
+        assert await found(two, "Which beta7 was it?") == ANSWER, name
         assert await answering(both) == other, name
         live = other
 
@@ -320,21 +320,21 @@ async def test_another_api_answers_by_the_build_before_until_its_seconds_are_ove
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as another,
     ):
-        assert await found(another, "Tell me of beta7.") == ANSWER
+        assert await found(another, "Which beta7 was it?") == ANSWER
         (await two.post(f"{BUILDS}/2/switch", json={"despite": True})).raise_for_status()
         await upload(two, 7, "Nobody wrote of it.")
         await work(both)
         (await two.delete(f"{BUILDS}/1")).raise_for_status()
         await both.cleaner.clean()
 
-        assert await found(another, "Tell me of beta7.") == [("7.md", "Nobody wrote of it.")]
+        assert await found(another, "Which beta7 was it?") == [("7.md", "Nobody wrote of it.")]
         assert await answering(both) == 1
         app.state.collection_cache._now = lambda: time.monotonic() + 5
         async with both.database.begin() as connection:
             await connection.execute(text("UPDATE collections SET live_until = live_until - interval '61 seconds'"))
         while await both.ledger.builds.delete_documents():
             pass
-        assert await found(another, "Tell me of beta7.") == [("7.md", "Nobody wrote of it.")]
+        assert await found(another, "Which beta7 was it?") == [("7.md", "Nobody wrote of it.")]
         assert await answering(both) == 2
 
 
@@ -349,7 +349,7 @@ async def test_a_long_query_whose_build_is_dropped_meanwhile_is_answered_by_the_
     monkeypatch.setattr("api.routes.queries._LONG_SECONDS", 0.0)
     (document,) = (await two.get("/v1/documents", params={"external_id": "7.md"})).json()["items"]
     once(monkeypatch, BatchingEmbedder, "embed", drop)
-    body = {"question": "Tell me of beta7.", "document_ids": [document["id"]]}
+    body = {"question": "Which beta7 was it?", "document_ids": [document["id"]]}
     reply = (await two.post("/v1/retrieve", json=body)).raise_for_status().json()
 
     assert [chunk["external_id"] for chunk in reply["chunks"]] == ["7.md"]
@@ -363,7 +363,7 @@ async def test_a_calibration_that_a_switch_overtakes_brings_no_build_back(two, b
     once(monkeypatch, Calibrations, "save", switch)
     (await two.post("/v1/collections/default/calibration", json={})).raise_for_status()
 
-    assert await found(two, "Tell me of beta7.") == ANSWER
+    assert await found(two, "Which beta7 was it?") == ANSWER
     assert await answering(both) == 2
 
 
@@ -372,7 +372,7 @@ async def test_a_server_that_lacks_its_embedding_switches_to_no_build(two, servi
         reply = await another.post(f"{BUILDS}/2/switch", json={"despite": True})
 
     assert (reply.status_code, "'other'" in reply.json()["detail"]) == (409, True)
-    assert await found(two, "Tell me of beta7.") == ANSWER
+    assert await found(two, "Which beta7 was it?") == ANSWER
 
 
 async def test_what_the_ledger_said_late_is_not_remembered_for_longer(services, library, monkeypatch):
