@@ -37,6 +37,7 @@ from shared.process import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
 from shared.settings import Settings
+from shared.vectors.sizes import Sizes
 
 _CONNECTIONS = 4  # to PostgreSQL, before the first request
 # FastAPI's own telemetry would record addresses, clients and messages of errors: `shared.process.traces` has the spans.
@@ -142,6 +143,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.known_keys = KnownKeys(services.ledger.keys)
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)
+        app.state.sizes = Sizes(services.index.count_points)
         app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()

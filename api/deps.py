@@ -11,6 +11,7 @@ from api.known_keys import KnownKeys
 from api.query_log import QueryLogWriter
 from api.quotas import Quotas
 from shared.services.api import ApiServices
+from shared.vectors.sizes import Sizes
 
 
 async def _services(request: Request) -> ApiServices:
@@ -38,8 +39,14 @@ async def _quotas(request: Request) -> Quotas:
     return quotas
 
 
+async def _sizes(request: Request) -> Sizes:
+    sizes: Sizes = request.app.state.sizes
+    return sizes
+
+
 ServicesDep = Annotated[ApiServices, Depends(_services)]
 CollectionCacheDep = Annotated[CollectionCache, Depends(_collection_cache)]
 KnownKeysDep = Annotated[KnownKeys, Depends(_known_keys)]
 QuotasDep = Annotated[Quotas, Depends(_quotas)]
 QueryLogDep = Annotated[QueryLogWriter, Depends(_query_log)]
+SizesDep = Annotated[Sizes, Depends(_sizes)]

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.collection_cache import require_served
-from api.deps import CollectionCacheDep, ServicesDep
+from api.deps import CollectionCacheDep, ServicesDep, SizesDep
 from api.http import paging
 from api.http.auth import Manager, Reader
 from api.http.bodies import PROMPT_BODY_BYTES, read_json
@@ -29,7 +29,7 @@ from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.records import Collection, CollectionOptions, DocumentState
 from shared.services.api import ApiServices
 from shared.settings import Settings
-from shared.vectors.index import Index
+from shared.vectors.sizes import Sizes
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
@@ -39,19 +39,23 @@ _AT_ONCE = 8
 
 @router.get("", response_model=CollectionPage, responses=problems(400, 401, 422, 503))
 async def page(
-    tenant: Reader, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
+    tenant: Reader,
+    services: ServicesDep,
+    sizes: SizesDep,
+    limit: paging.Limit = 50,
+    cursor: paging.Cursor = None,
 ) -> Response:
     """List collections by name."""
     after = paging.read_cursor(cursor, paging.read_name) or ""
     rows = await services.ledger.collections.page(tenant, after=after, limit=limit + 1)
     collections, following = paging.split_page(rows, limit, lambda collection: (collection.name,))
-    return JsonReply(CollectionPage(items=await _views(tenant, collections, services), next_cursor=following))
+    return JsonReply(CollectionPage(items=await _views(tenant, collections, services, sizes), next_cursor=following))
 
 
 @router.get("/{name}", response_model=CollectionView, responses=problems(401, 404, 422, 503))
-async def get(name: CollectionName, tenant: Reader, services: ServicesDep) -> Response:
+async def get(name: CollectionName, tenant: Reader, services: ServicesDep, sizes: SizesDep) -> Response:
     """Look at a collection: its options, and how much is in it."""
-    (view,) = await _views(tenant, [await services.ledger.collections.get(tenant, name)], services)
+    (view,) = await _views(tenant, [await services.ledger.collections.get(tenant, name)], services, sizes)
     return JsonReply(view)
 
 
@@ -69,6 +73,8 @@ async def put(
     tenant: Manager,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
+    *,
+    sizes: SizesDep,
 ) -> Response:
     """Make a collection, or replace its options; they apply to documents that are parsed from then on.
 
@@ -90,7 +96,7 @@ async def put(
         most=services.settings.limits_of(tenant).collections,
     )
     collection_cache.forget(tenant, name)
-    (view,) = await _views(tenant, [collection], services)
+    (view,) = await _views(tenant, [collection], services, sizes)
     return JsonReply(view, 200 if before else 201)
 
 
@@ -152,9 +158,11 @@ def require_sizes_fit(change: CollectionChange | CollectionOptions, settings: Se
         )
 
 
-async def _views(tenant: str, collections: Sequence[Collection], services: ServicesDep) -> list[CollectionView]:
+async def _views(
+    tenant: str, collections: Sequence[Collection], services: ApiServices, sizes: Sizes
+) -> list[CollectionView]:
     documents = await services.ledger.collections.document_counts(tenant, [c.id for c in collections])
-    points = await _points(collections, services.index)
+    points = await _points(collections, sizes)
     return [
         CollectionView(
             name=collection.name,
@@ -170,7 +178,7 @@ async def _views(tenant: str, collections: Sequence[Collection], services: Servi
     ]
 
 
-async def _points(collections: Sequence[Collection], index: Index) -> list[int | None]:
+async def _points(collections: Sequence[Collection], sizes: Sizes) -> list[int | None]:
     """Return how many points each collection has; None if Qdrant does not answer within two seconds."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -178,7 +186,7 @@ async def _points(collections: Sequence[Collection], index: Index) -> list[int |
         async with gate:
             try:
                 async with asyncio.timeout(_POINTS_SECONDS):
-                    return await index.count_points(collection.place)
+                    return await sizes.of(collection.place)
             except (Transient, Permanent, TimeoutError):
                 return None
 

@@ -66,13 +66,13 @@ async def test_documents_are_counted_by_state_and_points_in_qdrant(client, servi
     assert shown["points"] == document["questions"] + document["chunks"]["indexed"]
 
 
-async def test_points_are_null_while_qdrant_is_away(client, monkeypatch):
-    await put(client, "a")
+async def test_points_are_null_while_qdrant_is_away(client, library, monkeypatch):
+    await library.collection("a")
 
     async def away(*_):
         raise Unavailable("away", component="qdrant")
 
-    monkeypatch.setattr("shared.vectors.index.Index.count_points", away)
+    monkeypatch.setattr("shared.vectors.index.Index._count", away)
 
     assert (await client.get("/v1/collections/a")).json()["points"] is None
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from shared.domain.places import Place
 from shared.domain.records import Weights
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, fold, full_bm25, limit_of, search_of
 from shared.query.retrieve.query import Channel, Query
 from shared.vectors.filters import VisiblePoints
 from shared.vectors.index import Index
+from shared.vectors.sizes import Sizes
 
 _SIZE_SECONDS = 60.0  # a size may be old: the BM25 scale takes its logarithm
 
@@ -20,14 +19,14 @@ class Searcher:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._sizes: dict[Place, tuple[float, int]] = {}
+        self._sizes = Sizes(index.count_chunks, seconds=_SIZE_SECONDS)
 
     async def search(
         self, channel_query: ChannelQuery, where: VisiblePoints, query: Query, weights: Weights
     ) -> dict[Channel, ChannelHits]:
         """Search all channels in one request, wider until there are `top_k` distinct chunks or no more to find."""
         channels = _channels(channel_query, query, weights)
-        full = full_bm25(channel_query.terms, await self._size(where.place)) if "bm25" in channels else 1.0
+        full = full_bm25(channel_query.terms, await self._sizes.about(where.place)) if "bm25" in channels else 1.0
         limits = {channel: limit_of(channel, query.top_k) for channel in channels}
         while True:
             searches = [search_of(channel, channel_query, where, limits[channel]) for channel in channels]
@@ -52,19 +51,11 @@ class Searcher:
         limits = {channel: limit_of(channel, query.top_k) for channel in query.channels}
         searches = [search_of(channel, text, where, limits[channel]) for text, channel in pairs]
         replies = await self._index.search(where.place.index_name, searches)
-        size = await self._size(where.place)
+        size = await self._sizes.about(where.place)
         return [
             {channel: fold(channel, points, limits[channel], full_bm25(text.terms, size))}
             for (text, channel), points in zip(pairs, replies or [[] for _ in pairs], strict=True)
         ]
-
-    async def _size(self, place: Place) -> int:
-        """How many chunks a collection has, as of a minute ago at most."""
-        until, size = self._sizes.get(place, (0.0, 0))
-        if until < time.monotonic():
-            size = await self._index.count_chunks(place)
-            self._sizes[place] = (time.monotonic() + _SIZE_SECONDS, size)
-        return size
 
 
 def _channels(channel_query: ChannelQuery, query: Query, weights: Weights) -> list[Channel]:

@@ -1,0 +1,81 @@
+"""How many points or chunks collections have, without counting each time that somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from shared.domain.places import Place
+
+_REST = 20  # a count is kept so many times as long as it took: counting takes a twentieth of Qdrant's time at most
+_MOST = 10_000
+
+
+@dataclass(slots=True)
+class _Size:
+    """What is known of a collection: the last count, until when it is kept, and the count that is under way."""
+
+    count: int | None = None
+    until: float = 0.0
+    counting: asyncio.Task[None] | None = None
+
+
+class Sizes:
+    """Counts, each kept for a while, and made once for all who ask meanwhile.
+
+    Qdrant counts exactly by looking at each point: a page that polls a collection of 500,000 points would keep it from
+    all else.
+
+    Args:
+        count: counts in a collection; Qdrant's exact count.
+        seconds: how long a count is kept at least.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[Place], Awaitable[int]],
+        *,
+        seconds: float = 0.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._seconds = seconds
+        self._now = now
+        self._sizes: dict[Place, _Size] = {}
+
+    async def of(self, place: Place) -> int:
+        """Return a count that is still kept, or count; who stops waiting does not stop the count.
+
+        Raises:
+            Transient: Qdrant did not answer.
+        """
+        size = self._begin(place)
+        if size.counting is not None:
+            await asyncio.shield(size.counting)
+        return size.count or 0
+
+    async def about(self, place: Place) -> int:
+        """Like `of`, but while a collection is counted again return its last count, without waiting."""
+        size = self._begin(place)
+        return await self.of(place) if size.count is None else size.count
+
+    def _begin(self, place: Place) -> _Size:
+        """Begin to count unless a count is kept or under way."""
+        if len(self._sizes) >= _MOST and place not in self._sizes:
+            self._sizes = {each: size for each, size in self._sizes.items() if size.counting is not None}
+        size = self._sizes.setdefault(place, _Size())
+        if size.counting is None and self._now() >= size.until:
+            size.counting = asyncio.create_task(self._counted(place, size))
+            size.counting.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait for it
+        return size
+
+    async def _counted(self, place: Place, size: _Size) -> None:
+        began = self._now()
+        try:
+            size.count = await self._count(place)
+            size.until = self._now() + max(self._seconds, _REST * (self._now() - began))
+        finally:
+            size.counting = None

@@ -1,0 +1,89 @@
+"""Counting what a collection holds."""
+
+import asyncio
+
+import pytest
+
+from shared.domain.errors import Unavailable
+from shared.domain.places import Place
+from shared.vectors.sizes import Sizes
+
+HERE, THERE = Place("index", "acme", "here"), Place("index", "acme", "there")
+
+
+class Slow:
+    """Counts that take a time of a clock of their own, and say what they were asked."""
+
+    def __init__(self, seconds):
+        self.seconds, self.now, self.number, self.asked = seconds, 100.0, 7, []
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+
+    async def count(self, place):
+        self.asked.append(place)
+        await self.may_end.wait()
+        self.now += self.seconds
+        if self.number is None:
+            raise Unavailable("away", component="qdrant")
+        return self.number
+
+    def clock(self):
+        return self.now
+
+
+async def test_who_asks_while_a_count_is_under_way_waits_for_it():
+    slow = Slow(seconds=1)
+    sizes = Sizes(slow.count, now=slow.clock)
+    assert await asyncio.gather(*(sizes.of(place) for place in (HERE, THERE, HERE, HERE))) == [7, 7, 7, 7]
+    assert slow.asked == [HERE, THERE]
+
+
+async def test_a_count_is_kept_for_twenty_times_as_long_as_it_took():
+    slow = Slow(seconds=0.5)
+    sizes = Sizes(slow.count, now=slow.clock)
+    await sizes.of(HERE)
+    slow.now, slow.number = slow.now + 9.9, 8
+    assert await sizes.of(HERE) == 7
+    slow.now += 0.2
+    assert await sizes.of(HERE) == 8
+
+
+async def test_a_count_is_kept_for_its_seconds_at_least():
+    slow = Slow(seconds=0.5)
+    sizes = Sizes(slow.count, seconds=60, now=slow.clock)
+    await sizes.of(HERE)
+    slow.now, slow.number = slow.now + 59, 8
+    assert await sizes.of(HERE) == 7
+
+
+async def test_who_needs_it_about_has_the_last_count_while_another_is_made():
+    slow = Slow(seconds=0.5)
+    sizes = Sizes(slow.count, now=slow.clock)
+    assert await sizes.about(HERE) == 7
+    slow.now, slow.number = slow.now + 60, 8
+    slow.may_end.clear()
+    assert await sizes.about(HERE) == 7
+    exact = asyncio.create_task(sizes.of(HERE))
+    slow.may_end.set()
+    assert (await exact, len(slow.asked)) == (8, 2)
+
+
+async def test_who_gives_up_does_not_end_the_count_of_the_others():
+    slow = Slow(seconds=0.5)
+    sizes = Sizes(slow.count, now=slow.clock)
+    slow.may_end.clear()
+    hasty, patient = (asyncio.create_task(sizes.of(HERE)) for _ in range(2))
+    await asyncio.sleep(0)
+    hasty.cancel()
+    slow.may_end.set()
+    assert (await patient, len(slow.asked)) == (7, 1)
+
+
+async def test_a_count_that_failed_is_made_again():
+    slow = Slow(seconds=0.5)
+    slow.number = None
+    sizes = Sizes(slow.count, now=slow.clock)
+    with pytest.raises(Unavailable):
+        await sizes.of(HERE)
+    slow.number = 9
+    assert await sizes.of(HERE) == 9
