@@ -27,6 +27,7 @@ from api.routes import (
     feedback,
     health,
     keys,
+    me,
     operators,
     queries,
     status,
@@ -115,6 +116,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         status,
         events,
         keys,
+        me,
         operators,
         health,
     ):
