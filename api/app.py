@@ -27,6 +27,7 @@ from api.routes import (
     feedback,
     health,
     keys,
+    me,
     operators,
     queries,
     status,
@@ -116,6 +117,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         status,
         events,
         keys,
+        me,
         operators,
         health,
     ):

@@ -7,18 +7,18 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from starlette.requests import ClientDisconnect
 
+from api.document_views import view
 from api.http.bodies import decode_beside, parse_json, validate_as
 from api.http.lines import Line
 from api.http.openapi import NDJSON
 from api.http.problems import log_failure, problem_of
-from api.http.replies import encode
 from api.intake import LANES, content_of, filename_of, media_type_of, new_document, submit
 from api.quotas import Quotas
-from api.schemas.documents import BatchLine
+from api.schemas.documents import BatchLine, BatchResult
+from api.schemas.problems import ProblemDetails
 from api.upload_guard import UploadGuard
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
 from shared.domain.records import Collection, NewDocument
@@ -28,7 +28,7 @@ from shared.storage.uploads import Upload, too_large
 
 MEDIA_TYPES = {NDJSON, "application/jsonl", "application/ndjson", "application/jsonlines"}
 MOST_BYTES = 1 << 30  # of a request
-_MOST_LINES = 10_000  # of a request: their answers may all have to wait in memory, 3 MB
+MOST_LINES = 10_000  # of a request: their answers may all have to wait in memory, 8 MB
 _GROUP_LINES = 200  # stored in one pack and written in one transaction
 _GROUP_BYTES = 4 << 20
 
@@ -90,7 +90,7 @@ class Batch:
         read = await decode_beside(size, partial(self._read, group))
         documents = [each for each in read if isinstance(each, _Document)]
         submissions = await self._submit(documents) if documents else {}
-        return _encode([_answer(each, submissions) for each in read])
+        return _encode([self._answer(each, submissions) for each in read])
 
     def _read(self, group: Sequence[Line]) -> list[_Document | _Refusal]:
         return [self._read_line(line) for line in group]
@@ -138,6 +138,16 @@ class Batch:
             return dict.fromkeys((document.line for document in documents), error)
         return {document.line: done for document, done in zip(documents, submissions, strict=True)}
 
+    def _answer(self, read: _Document | _Refusal, submissions: Mapping[int, Submission | ForeaskError]) -> BatchResult:
+        if isinstance(read, _Refusal):
+            return _problem(read.line, read.external_id, read.error)
+        done = submissions[read.line]
+        if isinstance(done, ForeaskError):
+            return _problem(read.line, read.new.external_id, done)
+        shown = view(replace(done.document, metadata=None), self._services.settings)
+        status = 202 if done.accepted else 200
+        return BatchResult(line=read.line, status=status, external_id=shown.external_id, document=shown)
+
 
 async def _groups(lines: AsyncGenerator[Line, None]) -> AsyncGenerator[list[Line], None]:
     """Yield lines in groups that are worked on together, and are in memory together.
@@ -149,7 +159,7 @@ async def _groups(lines: AsyncGenerator[Line, None]) -> AsyncGenerator[list[Line
     async with aclosing(lines):
         async for line in lines:
             count += 1
-            if count <= _MOST_LINES:
+            if count <= MOST_LINES:
                 group.append(line)
                 size += len(line.content or b"")
             if group and (len(group) == _GROUP_LINES or size >= _GROUP_BYTES):
@@ -157,31 +167,14 @@ async def _groups(lines: AsyncGenerator[Line, None]) -> AsyncGenerator[list[Line
                 group, size = [], 0
     if group:
         yield group
-    if count > _MOST_LINES:
-        raise TooLarge(f"A batch has at most {_MOST_LINES:,} documents: send those from here on by themselves.")
+    if count > MOST_LINES:
+        raise TooLarge(f"A batch has at most {MOST_LINES:,} documents: send those from here on by themselves.")
 
 
-def _answer(read: _Document | _Refusal, submissions: Mapping[int, Submission | ForeaskError]) -> dict[str, Any]:
-    if isinstance(read, _Refusal):
-        return _problem(read.line, read.external_id, read.error)
-    done = submissions[read.line]
-    if isinstance(done, ForeaskError):
-        return _problem(read.line, read.new.external_id, done)
-    document = done.document
-    return {
-        "line": read.line,
-        "status": 202 if done.accepted else 200,
-        "external_id": document.external_id,
-        "document_id": str(document.id),  # the driver has a UUID of its own, which orjson does not know
-        "state": document.state,
-        "version": document.version,
-    }
-
-
-def _problem(line: int, external_id: str | None, error: Exception) -> dict[str, Any]:
-    problem = problem_of(error)
+def _problem(line: int, external_id: str | None, error: Exception) -> BatchResult:
+    problem = ProblemDetails(**problem_of(error))
     named = {} if external_id is None else {"external_id": external_id}
-    return {"line": line, "status": problem["status"], **named, "error": problem}
+    return BatchResult(line=line, status=problem.status, error=problem, **named)
 
 
 def _external_id(value: object) -> str | None:
@@ -190,5 +183,5 @@ def _external_id(value: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _encode(results: Sequence[dict[str, Any]]) -> bytes:
-    return b"".join(encode(result) + b"\n" for result in results)
+def _encode(results: Sequence[BatchResult]) -> bytes:
+    return b"".join(result.model_dump_json(exclude_unset=True).encode() + b"\n" for result in results)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from api.document_views import view
 from api.http.event_stream import event
 from api.http.problems import TooManyRequests, problem_of
-from api.routes.documents import view
 from shared.domain.errors import Transient
 from shared.domain.records import Document, DocumentState
 from shared.ledger import states

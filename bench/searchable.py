@@ -126,7 +126,7 @@ def found_after(deployment: Deployment, external_id: str, body: str) -> tuple[fl
     """Hand in a document; return the seconds of each step until queries find it, in the order of `STEPS`."""
     begun = time.perf_counter()
     (reply,) = deployment.ingest({external_id: body})
-    address = f"/v1/documents/{reply.raise_for_status().json()['document_id']}"
+    address = f"/v1/documents/{reply.raise_for_status().json()['id']}"
     reached = [time.perf_counter()]
     while len(reached) < len(STEPS):
         state = deployment.client.get(address).raise_for_status().json()["state"]

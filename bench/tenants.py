@@ -90,7 +90,7 @@ class Quiet:
         if "document_id" not in reply:
             return
         while time.perf_counter() - due < _PATIENCE_SECONDS:
-            async with session.get(f"/v1/documents/{reply['document_id']}") as looked:
+            async with session.get(f"/v1/documents/{reply['id']}") as looked:
                 if (await looked.json()).get("live_version") is not None:
                     self.milliseconds.setdefault("found after", []).append((time.perf_counter() - due) * 1000)
                     return

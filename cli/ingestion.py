@@ -39,8 +39,7 @@ class UploadBatch:
     Args:
         total: files to hand in.
         refused: why the server refused a file, by external id.
-        documents: what is needed of the newest view of each document, by document id; at first of the reply to its
-            upload, which has no counts.
+        documents: what is needed of the newest view of each document, by document id.
     """
 
     total: int
@@ -54,18 +53,17 @@ class UploadBatch:
         before = self.documents.get(document_id)
         if before is not None:
             self._states[before["state"]] -= 1
-            self._chunks.subtract(before.get("chunks", {}))
+            self._chunks.subtract(before["chunks"])
         self.documents[document_id] = {name: document[name] for name in _KEPT if name in document}
         self._states[document["state"]] += 1
-        self._chunks.update(document.get("chunks", {}))
+        self._chunks.update(document["chunks"])
 
     def states(self) -> Counter[str]:
         return +self._states
 
     def waits(self, document_id: str, until: Until) -> bool:
-        """Whether a document is still to be followed; the reply to an upload has no counts, so it is."""
-        document = self.documents[document_id]
-        return document["state"] not in _ENDS[until] or "chunks" not in document
+        """Whether a document is still to be followed."""
+        return self.documents[document_id]["state"] not in _ENDS[until]
 
     def count(self, until: Until = "ready") -> Count:
         states, chunks = self._states, self._chunks
@@ -96,7 +94,7 @@ def upload(
             except (ForeaskError, OSError) as error:
                 batch.refused[name] = error.message if isinstance(error, ForeaskError) else _reason(error)
             else:
-                batch.see(accepted["document_id"], accepted)
+                batch.see(accepted["id"], accepted)
             yield name
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -62,9 +62,9 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The dependency of a route that declares its scope."""
+    """The dependency of a route that declares its scope; None: any valid key will do."""
 
-    scope: Scope
+    scope: Scope | None
 
     async def __call__(self, request: Request) -> str:
         """Return the tenant that the request's key speaks for; the operator's is empty.
@@ -81,7 +81,7 @@ class Needs:
         structlog.contextvars.bind_contextvars(tenant=caller.tenant or None, key=caller.key_name)
         traces.note("foreask.tenant", caller.tenant)
         request.state.caller = caller
-        if self.scope not in caller.scopes:
+        if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=_route(request))
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
@@ -106,6 +106,15 @@ async def _asking_caller(request: Request, _: Asker) -> Caller:
 
 # Who asks: queries carry the filter of the key.
 AskingCaller = Annotated[Caller, Depends(_asking_caller)]
+
+
+async def _any_caller(request: Request, _: Annotated[str, Depends(Needs(None))]) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+# Whoever has a valid key.
+AnyCaller = Annotated[Caller, Depends(_any_caller)]
 
 
 async def require_still_valid(request: Request) -> None:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from api import batch, intake
 from api.deps import CollectionCacheDep, QuotasDep, ServicesDep
+from api.document_views import view
 from api.http import bodies, paging
 from api.http.auth import Reader, Writer
 from api.http.lines import LineStream, read_lines
@@ -19,10 +20,8 @@ from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
 from api.schemas.documents import (
-    AcceptedDocument,
     BatchLine,
     BatchResult,
-    ChunkCounts,
     ChunkPage,
     ChunkQuestion,
     ChunkView,
@@ -30,13 +29,9 @@ from api.schemas.documents import (
     DocumentPage,
     DocumentView,
     ExternalId,
-    IngestUsage,
 )
 from shared.domain.errors import Transient
-from shared.domain.records import ChunkDetail, Document, DocumentState
-from shared.domain.usage import Usage
-from shared.estimates.prices import price
-from shared.settings import Settings
+from shared.domain.records import ChunkDetail, DocumentState
 
 _MOST_IDS = 100  # of one request: proxies take addresses of 8 KB
 
@@ -46,9 +41,9 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
 @router.post(
     "",
     status_code=202,
-    response_model=AcceptedDocument,
+    response_model=DocumentView,
     responses=replies(
-        {200: {"model": AcceptedDocument, "description": "The same content is there already"}},
+        {200: {"model": DocumentView, "description": "The same content is there already"}},
         *(400, 401, 409, 413, 415, 422, 503),
     ),
     openapi_extra=json_or_form(DocumentBody),
@@ -67,13 +62,7 @@ async def submit(
     """
     submission = await intake.receive(request, tenant, services, collection_cache, quotas)
     document = submission.document
-    reply = AcceptedDocument(
-        document_id=document.id,
-        state=document.state,
-        version=document.version,
-        collection=document.collection,
-        external_id=document.external_id,
-    )
+    reply = view(document, services.settings)
     return JsonReply(reply, 202 if submission.accepted else 200, {"location": f"/v1/documents/{document.id}"})
 
 
@@ -173,41 +162,6 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
     else:
         services.wakeups.wake("generate", "index")
     return JsonReply(view(document, services.settings), 202)
-
-
-def view(document: Document, settings: Settings) -> DocumentView:
-    p = document.progress
-    return DocumentView(
-        id=document.id,
-        external_id=document.external_id,
-        collection=document.collection,
-        title=document.title,
-        filename=document.filename,
-        media_type=document.media_type,
-        metadata=dict(document.metadata),
-        size_bytes=document.size_bytes,
-        state=document.state,
-        version=document.version,
-        live_version=document.live_version,
-        error=document.error,
-        created_at=document.created_at,
-        updated_at=document.updated_at,
-        chunks=ChunkCounts(
-            total=p.total,
-            searchable=p.searchable,
-            generated=p.generated,
-            indexed=p.indexed,
-            dead=p.dead,
-            discarded=p.discarded,
-        ),
-        questions=p.questions,
-        usage=IngestUsage(
-            prompt_tokens=p.prompt_tokens,
-            completion_tokens=p.completion_tokens,
-            calls=p.calls,
-            cost=price(settings, "generate", Usage(p.prompt_tokens, p.completion_tokens)),
-        ),
-    )
 
 
 def _chunk(chunk: ChunkDetail) -> ChunkView:

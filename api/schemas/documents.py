@@ -13,7 +13,7 @@ from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName,
 from api.schemas.problems import ProblemDetails
 from shared.domain.records import ChunkState, DocumentState
 
-_METADATA_BYTES = 32 * 1024  # every point of the document repeats it
+METADATA_BYTES = 32 * 1024  # every point of the document repeats it
 
 _METADATA_DEPTH = 8
 
@@ -25,8 +25,8 @@ ExternalId = Annotated[
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     if _is_deeper(value, _METADATA_DEPTH):
         raise ValueError(f"Metadata is nested at most {_METADATA_DEPTH} deep.")
-    if len(orjson.dumps(value)) > _METADATA_BYTES:
-        raise ValueError(f"Metadata has at most {_METADATA_BYTES:,} bytes as JSON.")
+    if len(orjson.dumps(value)) > METADATA_BYTES:
+        raise ValueError(f"Metadata has at most {METADATA_BYTES:,} bytes as JSON.")
     return value
 
 
@@ -149,41 +149,6 @@ class BatchLine(DocumentDescription, DocumentContent):
     )
 
 
-class AcceptedDocument(ReplyModel):
-    """A document that is durable; its state says how far it is."""
-
-    model_config = example(
-        document_id=DOCUMENT_ID, state="queued", version=1, collection="handbook", external_id="leave.md"
-    )
-
-    document_id: UUID
-    state: DocumentState
-    version: int
-    collection: str
-    external_id: str
-
-
-class BatchResult(ReplyModel):
-    """What became of one line of a batch: the document, or the problem that a request for it alone would have had."""
-
-    model_config = example(
-        line=1,
-        status=202,
-        external_id="faq-17",
-        document_id=DOCUMENT_ID,
-        state="queued",
-        version=1,
-    )
-
-    line: int = Field(description="its number in the request, from 1 on; empty lines count too")
-    status: int = Field(description="202: accepted; 200: the same content is there already; else refused")
-    external_id: str | None = Field(None, description="absent where the line cannot be read")
-    document_id: UUID | None = None
-    state: DocumentState | None = None
-    version: int | None = None
-    error: ProblemDetails | None = Field(None, description="why the line was refused")
-
-
 class ChunkCounts(ReplyModel):
     total: int
     searchable: int = Field(description="chunks that queries find, at least by their texts")
@@ -201,7 +166,7 @@ class IngestUsage(ReplyModel):
     calls: int
     cost: float | None = Field(
         description="by FOREASK_LLM_INPUT_PRICE and FOREASK_LLM_OUTPUT_PRICE, else by the list price in dollars;"
-        " null: no price is known"
+        " null: no price is known of what was called"
     )
 
 
@@ -234,7 +199,9 @@ class DocumentView(ReplyModel):
     title: str | None
     filename: str | None
     media_type: str | None
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] | None = Field(
+        description="null where it was not asked for: in lists with `metadata=false`, and in the lines of a batch"
+    )
     size_bytes: int
     state: DocumentState
     version: int = Field(description="rises with every change of the content")
@@ -245,6 +212,29 @@ class DocumentView(ReplyModel):
     chunks: ChunkCounts
     questions: int = Field(description="questions that passed the filter")
     usage: IngestUsage
+
+
+class BatchResult(ReplyModel):
+    """What became of one line of a batch: the document, or the problem that a request for it alone would have had."""
+
+    model_config = example(
+        line=2,
+        status=422,
+        external_id="faq-18",
+        error={
+            "type": "urn:foreask:problem:invalid-input",
+            "title": "The request cannot be done as it stands",
+            "status": 422,
+            "detail": "The document is empty.",
+            "field": "text",
+        },
+    )
+
+    line: int = Field(description="its number in the request, from 1 on; empty lines count too")
+    status: int = Field(description="202: accepted; 200: the same content is there already; else refused")
+    external_id: str | None = Field(None, description="absent where the line cannot be read")
+    document: DocumentView | None = None
+    error: ProblemDetails | None = Field(None, description="why the line was refused")
 
 
 class DocumentPage(ReplyModel):

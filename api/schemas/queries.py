@@ -13,6 +13,8 @@ from shared.query.answer import Form
 from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
 from shared.query.rewrite import MAX_QUERIES
 
+QUESTION_CHARS = 10_000
+
 
 class ChannelWeights(BodyModel):
     """How much each channel counts; only the ratios matter, and 0 leaves a channel out."""
@@ -56,7 +58,7 @@ class RetrieveBody(BodyModel):
         collection="handbook", question="How much leave do I get?", top_k=5, filter={"department": "hr"}
     )
 
-    question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
+    question: str = Field(min_length=1, max_length=QUESTION_CHARS, pattern=r"\S")
     collection: CollectionName = "default"
     top_k: int = Field(10, ge=1, description="distinct chunks; at most FOREASK_TUNING__TOP_K_MAX")
     min_score: float | None = Field(None, ge=-1, le=1, description="chunks with a lower score are left out")

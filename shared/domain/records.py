@@ -138,7 +138,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as its owner sees it: the row of the live build, under the id that all its rows have in common."""
+    """A document as its owner sees it: the row of the live build, under the id that all its rows have in common.
+
+    `metadata` is None where it was not read.
+    """
 
     id: UUID
     external_id: str
@@ -149,7 +152,7 @@ class Document:
     filename: str | None
     title: str | None
     media_type: str | None
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, Any] | None
     size_bytes: int
     error: str | None
     created_at: datetime

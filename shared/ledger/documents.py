@@ -336,7 +336,11 @@ class Documents:
             accepted = sorted({row["id"] for row, is_new in written if is_new})
             for build in others if accepted else ():
                 await following.follow(connection, build["id"], accepted)
-            return [Submission(_document(row, collection.name), accepted=is_new) for row, is_new in written]
+            progress = await _progress(connection, [row["id"] for row, is_new in written if not is_new])
+            return [
+                Submission(_document(row, collection.name, progress.get(row["id"])), accepted=is_new)
+                for row, is_new in written
+            ]
 
     async def _insert_alone(self, new: NewDocument) -> Submission | None:
         """Write a new document by one statement; None where it is not new, or where other builds follow its own."""
@@ -633,9 +637,16 @@ def _not_found(document_id: UUID) -> NotFound:
 
 
 async def _with_progress(connection: AsyncConnection, rows: Sequence[RowMapping]) -> list[Document]:
-    counts = (await connection.execute(_PROGRESS, {"ids": [row["id"] for row in rows]})).mappings()
-    progress = {count["id"]: Progress(**{k: v for k, v in count.items() if k != "id"}) for count in counts}
+    progress = await _progress(connection, [row["id"] for row in rows])
     return [_document(row, row["collection"], progress.get(row["id"])) for row in rows]
+
+
+async def _progress(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, Progress]:
+    """Count the chunks of the newest versions of documents, by their rows' ids; those without chunks are missing."""
+    if not ids:
+        return {}
+    counts = (await connection.execute(_PROGRESS, {"ids": list(ids)})).mappings()
+    return {count["id"]: Progress(**{k: v for k, v in count.items() if k != "id"}) for count in counts}
 
 
 def _document(row: RowMapping, collection: str, progress: Progress | None = None) -> Document:

@@ -45,12 +45,12 @@ async def test_each_line_is_answered_and_all_are_one_object(client, services, se
     assert [(result.line, result.status, result.external_id) for result in told] == [
         (n + 1, 202, f"faq-{n:03}") for n in range(300)
     ]
-    assert {(result.state, result.version) for result in told} == {("queued", 1)}
+    assert {(result.document.state, result.document.version) for result in told} == {("queued", 1)}
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (300, 2)  # two groups
     assert set(wakes) == {"parse"}
 
-    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{told[7].document_id}")).content)
+    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{told[7].document.id}")).content)
     assert (shown.external_id, shown.collection, shown.size_bytes) == ("faq-007", "faq", 35)
     async with services.database.begin() as connection:
         lanes = (await connection.exec_driver_sql("SELECT DISTINCT lane FROM documents")).scalars().all()
@@ -76,7 +76,7 @@ async def test_the_same_batch_again_changes_nothing_and_leaves_no_object(client,
     again = await hand_in(client, *texts(5))
 
     assert [result.status for result in again] == [200] * 5
-    assert [result.document_id for result in again] == [result.document_id for result in first]
+    assert [result.document.id for result in again] == [result.document.id for result in first]
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (5, 1)
 
@@ -86,7 +86,7 @@ async def test_a_line_is_the_same_document_as_a_request_of_its_own(client):
     (line,) = await hand_in(client, body)
     alone = await client.post("/v1/documents", json=body)
 
-    assert (alone.status_code, alone.json()["document_id"]) == (200, str(line.document_id))
+    assert (alone.status_code, alone.json()["id"]) == (200, str(line.document.id))
     assert alone.json()["external_id"] == line.external_id
 
 
@@ -96,12 +96,12 @@ async def test_a_changed_line_begins_the_next_version_and_its_pack_serves_the_ot
     changed[1]["text"] = "Another answer."
 
     again = await hand_in(client, *changed)
-    assert [(result.status, result.version) for result in again] == [(200, 1), (202, 2), (200, 1)]
+    assert [(result.status, result.document.version) for result in again] == [(200, 1), (202, 2), (200, 1)]
     await services.cleaner.clean()
     assert len((await left_behind(services, settings))[1]) == 2
 
     for result in (first[0], first[2]):
-        await client.delete(f"/v1/documents/{result.document_id}")
+        await client.delete(f"/v1/documents/{result.document.id}")
     await services.cleaner.clean()
     await services.cleaner.clean()
     _, (kept,) = await left_behind(services, settings)
@@ -114,8 +114,8 @@ async def test_a_changed_line_begins_the_next_version_and_its_pack_serves_the_ot
 async def test_of_one_name_twice_the_second_counts(client):
     told = await hand_in(client, *({"external_id": "a", "text": text} for text in ("one", "two", "two")))
 
-    assert [(result.status, result.version) for result in told] == [(202, 1), (202, 2), (200, 2)]
-    assert len({result.document_id for result in told}) == 1
+    assert [(result.status, result.document.version) for result in told] == [(202, 1), (202, 2), (200, 2)]
+    assert len({result.document.id for result in told}) == 1
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_a_request_that_is_no_batch_is_refused_whole(client, settings, ser
 
 
 async def test_more_lines_than_a_batch_has_are_told(client, monkeypatch):
-    monkeypatch.setattr(batch, "_MOST_LINES", 5)
+    monkeypatch.setattr(batch, "MOST_LINES", 5)
     monkeypatch.setattr(batch, "_GROUP_LINES", 2)
 
     told = await hand_in(client, *texts(9))

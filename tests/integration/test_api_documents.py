@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 
-from api.schemas.documents import AcceptedDocument, ChunkPage, DocumentPage, DocumentView
+from api.schemas.documents import ChunkPage, DocumentPage, DocumentView
 from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
 from shared.ledger.documents import Documents
@@ -21,7 +21,7 @@ JSON = {"text": "# Leave\n\n30 days.", "filename": "a.md"}
 async def submit(client, **change):
     reply = await client.post("/v1/documents", json=JSON | change)
     assert reply.status_code in {200, 202}, reply.text
-    return AcceptedDocument.model_validate_json(reply.content)
+    return DocumentView.model_validate_json(reply.content)
 
 
 async def look(client, document_id):
@@ -32,9 +32,9 @@ async def look(client, document_id):
 async def test_a_document_is_accepted_and_its_bytes_are_kept(client, services, settings, wakes, form):
     reply = await client.post("/v1/documents", **({"files": FORM} if form else {"json": JSON}))
 
-    accepted = AcceptedDocument.model_validate_json(reply.content)
+    accepted = DocumentView.model_validate_json(reply.content)
     assert reply.status_code == 202
-    assert reply.headers["location"] == f"/v1/documents/{accepted.document_id}"
+    assert reply.headers["location"] == f"/v1/documents/{accepted.id}"
     assert (accepted.state, accepted.version, accepted.collection) == ("queued", 1, "default")
     assert accepted.external_id == "a.md"
     assert wakes == ["parse"]
@@ -68,11 +68,9 @@ async def test_everything_that_a_form_says_is_kept(client):
         "questions": '["How long?", {"text": "How many?", "quote": "30 days"}]',
         "lane": "bulk",
     }
-    accepted = AcceptedDocument.model_validate_json(
-        (await client.post("/v1/documents", files=FORM, data=fields)).content
-    )
+    accepted = DocumentView.model_validate_json((await client.post("/v1/documents", files=FORM, data=fields)).content)
 
-    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{accepted.document_id}")).content)
+    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{accepted.id}")).content)
     assert (shown.collection, shown.external_id, shown.title) == ("handbook", "leave", "Leave / Urlaub")
     assert shown.metadata == {"year": 2026, "tags": ["a"]}
     assert (shown.filename, shown.media_type, shown.size_bytes) == ("a.md", "text/markdown", 17)
@@ -105,9 +103,9 @@ async def test_any_change_begins_the_next_version(client, services, settings, ch
     first = await submit(client)
     reply = await client.post("/v1/documents", json=JSON | change)
 
-    changed = AcceptedDocument.model_validate_json(reply.content)
+    changed = DocumentView.model_validate_json(reply.content)
     assert reply.status_code == 202
-    assert (changed.document_id, changed.version) == (first.document_id, 2)
+    assert (changed.id, changed.version) == (first.id, 2)
     await services.cleaner.clean()
     rows, files = await left_behind(services, settings)
     assert (rows, len(files)) == (1, 1)  # the obsolete upload is gone
@@ -294,7 +292,7 @@ async def test_a_document_can_be_followed_to_its_chunks_and_questions(client, se
     accepted = await submit(client, text="# A\n\n" + "alpha beta. " * 30 + "\n\n# B\n\n" + "gamma delta. " * 30)
     await work(services)
 
-    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{accepted.document_id}")).content)
+    shown = DocumentView.model_validate_json((await client.get(f"/v1/documents/{accepted.id}")).content)
     assert (shown.state, shown.live_version) == ("ready", 1)
     assert shown.chunks.total == shown.chunks.indexed == 2
     assert shown.usage.calls == 2
@@ -316,7 +314,7 @@ async def test_the_cost_follows_from_the_prices(services, settings, provider):
     async with calling(settings.model_copy(update=prices), services) as client:
         accepted = await submit(client)
         await work(services)
-        usage = (await client.get(f"/v1/documents/{accepted.document_id}")).json()["usage"]
+        usage = (await client.get(f"/v1/documents/{accepted.id}")).json()["usage"]
 
     assert usage["cost"] == pytest.approx((usage["prompt_tokens"] * 2 + usage["completion_tokens"] * 8) / 1e6)
     assert usage["cost"] > 0
@@ -383,14 +381,14 @@ async def test_a_cursor_of_chunks_cannot_be_made_up(client, key):
     accepted = await submit(client)
     cursor = base64.urlsafe_b64encode(key).decode()
 
-    reply = await client.get(f"/v1/documents/{accepted.document_id}/chunks", params={"cursor": cursor})
+    reply = await client.get(f"/v1/documents/{accepted.id}/chunks", params={"cursor": cursor})
 
     assert reply.status_code == 400, reply.text
 
 
 async def test_a_deleted_document_is_gone_at_once(client):
     accepted = await submit(client)
-    address = f"/v1/documents/{accepted.document_id}"
+    address = f"/v1/documents/{accepted.id}"
 
     assert (await client.delete(address)).status_code == 204
     assert (await client.get(address)).status_code == 404
@@ -398,12 +396,12 @@ async def test_a_deleted_document_is_gone_at_once(client):
     assert (await client.delete(address)).status_code == 404
     assert (await client.post(f"{address}/retry")).status_code == 404
     assert (await client.get("/v1/documents")).json()["items"] == []
-    assert (await submit(client)).document_id != accepted.document_id
+    assert (await submit(client)).id != accepted.id
 
 
 async def test_only_what_failed_can_be_retried(client, services, wakes):
     accepted = await submit(client, text="%PDF-1.7 this is no PDF", filename="a.pdf")
-    address = f"/v1/documents/{accepted.document_id}"
+    address = f"/v1/documents/{accepted.id}"
     assert (await client.post(f"{address}/retry")).status_code == 409
     await work(services)
     failed = (await client.get(address)).json()
@@ -421,7 +419,7 @@ async def test_only_what_failed_can_be_retried(client, services, wakes):
 async def test_dead_chunks_are_retried_from_where_they_died(client, services, provider, wakes):
     provider.script(malformed_containing="Leave")
     accepted = await submit(client)
-    address = f"/v1/documents/{accepted.document_id}"
+    address = f"/v1/documents/{accepted.id}"
     await work(services)
     shown = (await client.get(address)).json()
     assert (shown["state"], shown["chunks"]["dead"]) == ("degraded", 1)
@@ -437,7 +435,7 @@ async def test_dead_chunks_are_retried_from_where_they_died(client, services, pr
 async def test_no_tenant_sees_what_is_anothers(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
         mine = (await client.post("/v1/documents", json=JSON, headers=as_tenant("alice"))).json()
-        address = f"/v1/documents/{mine['document_id']}"
+        address = f"/v1/documents/{mine['id']}"
         theirs = as_tenant("bob")
 
         assert (await client.get(address, headers=as_tenant("alice"))).status_code == 200
@@ -453,7 +451,7 @@ async def test_no_tenant_sees_what_is_anothers(services, settings, provider):
         assert (await client.get("/v1/collections", headers=theirs)).json()["items"] == []
         same = await client.post("/v1/documents", json=JSON, headers=theirs)
         assert same.status_code == 202
-        assert same.json()["document_id"] != mine["document_id"]
+        assert same.json()["id"] != mine["id"]
 
 
 PROTECTED = [

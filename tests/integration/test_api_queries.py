@@ -25,7 +25,7 @@ async def indexed(client, services, provider):
     for body, year in ((LEAVE, 2025), (PAY, 2026)):
         metadata = {"year": year, "tags": [body["filename"][0]], "at": f"{year}-05-01T00:00:00Z"}
         reply = await client.post("/v1/documents", json=body | {"metadata": metadata, "title": "T" + str(year)})
-        ids[body["filename"]] = reply.json()["document_id"]
+        ids[body["filename"]] = reply.json()["id"]
     await work(services)
     provider.reset()
     return ids
@@ -377,7 +377,7 @@ async def test_no_tenant_finds_what_is_anothers(services, settings, provider):
         reply = await client.post("/v1/documents", json=LEAVE, headers=as_tenant("alice"))
         await client.post("/v1/documents", json=PAY, headers=as_tenant("bob"))
         await work(services)
-        theirs = {"document_ids": [reply.json()["document_id"]]}
+        theirs = {"document_ids": [reply.json()["id"]]}
 
         for tenant, change, expected in (
             ("alice", {}, ["leave.md"]),

@@ -140,7 +140,7 @@ async def test_progress_is_told_as_it_happens(services, settings, provider):
         events = events_of(stream)
         assert await anext(events) == ("progress", {"documents": {}})
 
-        document_id = (await client.post("/v1/documents", json={"text": "alpha beta"})).json()["document_id"]
+        document_id = (await client.post("/v1/documents", json={"text": "alpha beta"})).json()["id"]
         told = [await anext(events), await anext(events)]
         assert told[0] == ("progress", {"documents": {"queued": 1}})
         assert told[1][0] == "document"

@@ -28,7 +28,7 @@ def guide(version=""):
 async def add(client, text, filename="guide.md", collection="default"):
     reply = await client.post("/v1/documents", json={"text": text, "filename": filename, "collection": collection})
     assert reply.status_code in (200, 202), reply.text
-    return reply.json()["document_id"]
+    return reply.json()["id"]
 
 
 @pytest.fixture

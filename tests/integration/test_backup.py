@@ -53,7 +53,7 @@ async def test_what_was_deleted_after_the_backup_is_found_again_and_not_paid_for
     await work(services)
     await run(commands("How do I back up?"), settings)
 
-    await client.delete(f"/v1/documents/{handed_in.json()['document_id']}")
+    await client.delete(f"/v1/documents/{handed_in.json()['id']}")
     while await services.cleaner.clean():
         pass
     assert await found(client) == []

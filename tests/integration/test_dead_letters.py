@@ -14,7 +14,7 @@ async def submit(client, text, name, collection="default", headers=None):
     body = {"text": text, "filename": name, "collection": collection}
     reply = await client.post("/v1/documents", json=body, headers=headers)
     assert reply.status_code == 202, reply.text
-    return reply.json()["document_id"]
+    return reply.json()["id"]
 
 
 async def document(client, document_id):
@@ -146,7 +146,7 @@ async def test_what_is_paid_for_is_not_called_for_again(client, services, provid
 
 async def test_ready_questions_are_indexed_again_without_a_call(client, services, provider):
     body = {"text": KEEPER, "filename": "a.md", "questions": ["Who lives alone?"]}
-    document_id = (await client.post("/v1/documents", json=body)).json()["document_id"]
+    document_id = (await client.post("/v1/documents", json=body)).json()["id"]
     await work(services, "parse")
     await let_die(services)
 

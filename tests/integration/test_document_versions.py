@@ -21,7 +21,7 @@ BROKEN = {
 async def submit(client, body, status=202):
     reply = await client.post("/v1/documents", json=body)
     assert reply.status_code == status, reply.text
-    return reply.json()["document_id"]
+    return reply.json()["id"]
 
 
 async def document(client, document_id):

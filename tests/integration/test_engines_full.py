@@ -28,7 +28,7 @@ async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services
         await full_broker.config_set("maxmemory", "0")
         well = ReadyReply.model_validate_json((await client.get("/health/ready")).content)
         await work(services)
-        document = (await client.get(f"/v1/documents/{reply.json()['document_id']}")).json()
+        document = (await client.get(f"/v1/documents/{reply.json()['id']}")).json()
 
     assert reply.status_code == 202
     assert (health.status, health.down) == ("degraded", ["broker"])

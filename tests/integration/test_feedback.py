@@ -26,7 +26,7 @@ async def indexed(client, services, provider):
     """Two documents, and their ids by filename; the provider has counted nothing since."""
     ids = {}
     for body in (LEAVE, PAY):
-        ids[body["filename"]] = (await client.post("/v1/documents", json=body)).json()["document_id"]
+        ids[body["filename"]] = (await client.post("/v1/documents", json=body)).json()["id"]
     await work(services)
     provider.reset()
     return ids
@@ -262,7 +262,7 @@ LONG_PAY = "Salaries are paid on the last working day. " * 30
 async def two_chunks(client, services):
     """A document of two chunks, and its id."""
     body = {"text": TWO.format(leave=LONG_LEAVE, pay=LONG_PAY), "external_id": "both.md"}
-    document_id = (await client.post("/v1/documents", json=body)).json()["document_id"]
+    document_id = (await client.post("/v1/documents", json=body)).json()["id"]
     await work(services)
     assert len((await client.get(f"/v1/documents/{document_id}/chunks")).json()["items"]) == 2
     return document_id

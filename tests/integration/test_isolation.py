@@ -164,7 +164,7 @@ async def test_every_request_to_qdrant_stays_within_a_collection(services, setti
         text = "# Harbour\n\n" + "\n\n".join(f"The keeper of pier {n} ties the rope {n}. " * 5 for n in range(4))
         for edition in ("first", "second"):
             body = {"text": f"{text}\n\nThe {edition}.", "external_id": "a.md"}
-            document = (await client.post("/v1/documents", json=body, headers=alice)).json()["document_id"]
+            document = (await client.post("/v1/documents", json=body, headers=alice)).json()["id"]
             await work(services)
         asked = {"question": ASKED, "unit": "section", "diversity": 0.5, "filter": {"x": {"none": ["y"]}}}
         reply = (await client.post("/v1/retrieve", json=asked, headers=alice)).json()

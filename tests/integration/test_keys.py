@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from api.app import create
 from api.http.auth import Needs
 from api.known_keys import KnownKeys
+from api.schemas.me import MeView
 from cli.commands import keys as commands
 from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
@@ -184,13 +185,28 @@ async def test_each_route_is_closed_to_keys_without_its_scope(client):
     for route, (needed,) in SCOPED:
         assert (await requested(client, route, {})).status_code == 401, route.path
         for scope, key in keys.items():
-            if scope == needed:
+            if scope == needed or needed is None:
                 continue
             reply = await requested(client, route, bearer(key))
             assert reply.status_code == 403, (route.path, scope)
             problem = reply.json()
             assert problem["type"] == "urn:foreask:problem:forbidden"
             assert problem["detail"] == f"This needs a key with the scope '{needed}', which this key lacks."
+
+
+async def test_a_key_is_told_whom_it_speaks_for_and_what_it_may_do(client, keyed):
+    assert [route.path for route, needed in SCOPED if needed == [None]] == ["/v1/me"]
+    made = await make(client, "ask", name="website", filter={"audience": "public"})
+
+    asker = MeView.model_validate_json((await client.get("/v1/me", headers=bearer(made["key"]))).content)
+    assert (asker.tenant, asker.key, asker.may) == ("alice", "website", ["ask"])
+    assert (asker.filter, asker.estimates) == ({"audience": "public"}, False)
+    assert (asker.chat, asker.embedding) == (keyed.llm_model, keyed.embedding_model)
+    assert asker.limits.upload_bytes == keyed.max_upload_bytes
+    manager = MeView.model_validate_json((await client.get("/v1/me", headers=MANAGER)).content)
+    assert (manager.may, manager.estimates) == (["ask", "manage", "read", "write"], True)
+    operator = MeView.model_validate_json((await client.get("/v1/me", headers=OPERATORS)).content)
+    assert (operator.tenant, operator.may) == (None, ["operator"])
 
 
 async def test_a_key_gives_on_no_scope_that_it_lacks(client):
@@ -218,7 +234,7 @@ async def test_each_query_and_feedback_of_a_key_keep_to_its_filter(client, servi
     ids = {}
     for body in (PUBLIC, SECRET):
         reply = await client.post("/v1/documents", json=body, headers=MANAGER)
-        ids[body["metadata"]["audience"]] = reply.json()["document_id"]
+        ids[body["metadata"]["audience"]] = reply.json()["id"]
     await work(services)
     key = bearer((await make(client, "ask", filter=PUBLIC["metadata"]))["key"])
     asked = {"question": "How many days of leave do directors have?"}

@@ -71,7 +71,7 @@ async def test_a_document_is_found_by_its_text_and_its_bytes_go_with_it(client, 
     assert same.status_code == 200
     assert len(objects(s3, bucket)) == 1
 
-    assert (await client.delete(f"/v1/documents/{handed_in.json()['document_id']}")).status_code == 204
+    assert (await client.delete(f"/v1/documents/{handed_in.json()['id']}")).status_code == 204
     await stored.cleaner.clean()
     await stored.cleaner.clean()
     assert objects(s3, bucket) == []
@@ -111,10 +111,10 @@ async def test_bytes_that_were_sent_to_the_store_become_a_document(client, store
     await work(stored)
 
     assert await found(client) == ["lamp.md"]
-    chunks = await client.get(f"/v1/documents/{handed_in.json()['document_id']}/chunks")
+    chunks = await client.get(f"/v1/documents/{handed_in.json()['id']}/chunks")
     assert chunks.json()["items"][0]["text"] == LAMP.decode()
     same = await client.post("/v1/documents", json={"text": LAMP.decode(), "filename": "lamp.md"})
-    assert (same.status_code, same.json()["document_id"]) == (200, handed_in.json()["document_id"])
+    assert (same.status_code, same.json()["id"]) == (200, handed_in.json()["id"])
 
 
 async def test_an_address_is_empty_when_its_document_is_handed_in(client, s3, bucket):

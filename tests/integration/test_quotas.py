@@ -123,7 +123,7 @@ async def test_a_tenant_with_all_its_documents_may_change_them_and_add_none(serv
         second = await client.post("/v1/documents", **document(external_id="b"), headers=ALICE)
         changed = await client.post("/v1/documents", **document("Another.", external_id="a"), headers=ALICE)
         refused = await client.post("/v1/documents", **document(external_id="c"), headers=ALICE)
-        await client.delete(f"/v1/documents/{first.json()['document_id']}", headers=ALICE)
+        await client.delete(f"/v1/documents/{first.json()['id']}", headers=ALICE)
         instead = await client.post("/v1/documents", **document(external_id="c"), headers=ALICE)
 
     replies = (first, second, changed, refused, instead)

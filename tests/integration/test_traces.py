@@ -37,7 +37,7 @@ async def handed_in(settings, services, headers=None, **body):
     async with calling(settings, services) as client:
         reply = await client.post("/v1/documents", json={"text": TEXT} | body, headers=headers)
     assert reply.status_code == 202, reply.text
-    return reply.json()["document_id"]
+    return reply.json()["id"]
 
 
 async def work_traced(settings, services, *stages):

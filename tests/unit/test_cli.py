@@ -187,7 +187,8 @@ class DemoServer:
         self.asked = []
 
     def upload(self, path, name, collection, lane):
-        return {"document_id": name, "external_id": name, "state": "queued" if len(self.states) > 1 else self.states[0]}
+        state = "queued" if len(self.states) > 1 else self.states[0]
+        return {"id": name, "external_id": name, "state": state, "chunks": {}}
 
     def documents_of(self, names):
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]

@@ -1,0 +1,88 @@
+"""The route that tells a client whom its key speaks for, what it may do, and what the server is."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from importlib.metadata import version
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from api.batch import MOST_LINES
+from api.deps import ServicesDep
+from api.http.auth import AnyCaller
+from api.http.openapi import problems
+from api.http.replies import JsonReply
+from api.schemas.documents import METADATA_BYTES
+from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
+from api.schemas.queries import QUESTION_CHARS
+from shared.domain.keys import Scope
+from shared.domain.usage import Usage
+from shared.estimates.prices import price
+from shared.services.api import ApiServices
+from shared.settings import Settings
+
+_MILLION = 1_000_000
+
+router = APIRouter(prefix="/v1/me", tags=["keys"])
+
+
+@router.get("", response_model=MeView, responses=problems(401, 503))
+async def me(caller: AnyCaller, services: ServicesDep) -> Response:
+    """Say whom the key speaks for, what it may do, and what a client has to know of the server."""
+    settings = services.settings
+    reply = MeView(
+        tenant=caller.tenant or None,
+        key=caller.key_name,
+        may=sorted(caller.scopes),
+        filter=None if caller.filter is None else dict(caller.filter),
+        version=_version(),
+        answer=_answer(caller.tenant, services),
+        chat=settings.llm_model,
+        embedding=settings.embedding_model,
+        embeddings=[
+            EmbeddingView(name=name, model=embedding.model, price=embedding.price)
+            for name, embedding in services.embeddings.items()
+        ],
+        prices=await asyncio.to_thread(_prices, settings),  # the table of list prices is read once, for 0.3 s
+        limits=_limits(caller.tenant, settings),
+        queries_kept_days=settings.query_retention_days,
+        estimates=Scope.WRITE in caller.scopes,
+    )
+    return JsonReply(reply)
+
+
+@cache
+def _version() -> str:
+    return version("foreask")
+
+
+def _answer(tenant: str, services: ApiServices) -> AnswerView:
+    form = services.answerer_for(tenant, None, False).form  # noqa: FBT003  whether links stay
+    return AnswerView(form=form, model=services.settings.llm_model if form == "generative" else None)
+
+
+def _prices(settings: Settings) -> PricesView | None:
+    prompt = price(settings, "generate", Usage(_MILLION, 0))
+    completion = price(settings, "generate", Usage(0, _MILLION))
+    return None if prompt is None or completion is None else PricesView(prompt=prompt, completion=completion)
+
+
+def _limits(tenant: str, settings: Settings) -> LimitsView:
+    own = settings.limits_of(tenant)
+    return LimitsView(
+        upload_bytes=settings.max_upload_bytes,
+        json_bytes=settings.max_json_bytes,
+        batch_documents=MOST_LINES,
+        metadata_bytes=METADATA_BYTES,
+        question_chars=QUESTION_CHARS,
+        top_k=settings.tuning.top_k_max,
+        tokens=settings.tuning.max_tokens_max,
+        requests_per_second=own.requests_per_second,
+        upload_bytes_per_day=own.upload_bytes_per_day,
+        documents=own.documents,
+        collections=own.collections,
+        tokens_per_day=own.tokens_per_day,
+        cost_per_day=own.cost_per_day,
+    )
