@@ -18,6 +18,7 @@ from api.quotas import Quotas
 from api.routes import (
     builds,
     calibration,
+    chat,
     collections,
     dead_letters,
     documents,
@@ -62,6 +63,7 @@ _TAGS = [
     {"name": "erasures", "description": "Delete a collection with everything that was derived from it."},
     {"name": "estimates", "description": "What a load or a rebuild will cost, before it begins."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
+    {"name": "openai", "description": "The same for clients of OpenAI: a collection is a model."},
     {"name": "feedback", "description": "Users' questions that become questions of chunks."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
@@ -113,6 +115,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         erasures,
         estimates,
         queries,
+        chat,
         feedback,
         status,
         events,

@@ -13,6 +13,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from api.schemas.builds import GateBody, SwitchBody
 from api.schemas.calibration import CalibrateBody
+from api.schemas.chat import ChatBody, EmbeddingsBody
 from api.schemas.collections import CollectionChange
 from api.schemas.dead_letters import DeadLetterFilter
 from api.schemas.documents import BatchLine, BatchResult, DocumentBody
@@ -34,6 +35,8 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         DeadLetterFilter,
         VerifyBody,
         CalibrateBody,
+        ChatBody,
+        EmbeddingsBody,
         RetrieveBody,
         QueryBody,
         FeedbackBody,
