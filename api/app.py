@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
+from api import mcp
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems, reference
 from api.http.middleware import RequestMiddleware
@@ -126,6 +127,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     ):
         app.include_router(part.router)
     app.include_router(erasures.operator_router)
+    mcp.install(app)
     return app
 
 
@@ -153,5 +155,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
         yield
+        await app.state.mcp.aclose()
         await app.state.query_log.aclose()
         await app.state.known_keys.aclose()
