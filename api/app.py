@@ -35,6 +35,7 @@ from api.routes import (
     status,
     uploads,
     verification,
+    webhooks,
 )
 from shared.process import metrics, traces
 from shared.services import build
@@ -68,6 +69,7 @@ _TAGS = [
     {"name": "feedback", "description": "Users' questions that become questions of chunks."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
+    {"name": "webhooks", "description": "Who is told when a document or a job ends."},
     {"name": "keys", "description": "Who may call the API, and what they may do."},
     {"name": "operator", "description": "Every tenant's state, and its erasure, for an operator's key."},
     {"name": "health", "description": "For the operator; no key is needed."},
@@ -123,6 +125,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         keys,
         me,
         operators,
+        webhooks,
         health,
     ):
         app.include_router(part.router)

@@ -332,6 +332,10 @@ class Settings(BaseSettings):
         None, description="default: generative where a model is configured, extractive with the embedded one"
     )
 
+    webhooks_private: bool = Field(
+        default=False, description="whether webhooks may have addresses of private networks and of this machine"
+    )
+
     # Tenants
     tenant_limits: Annotated[Mapping[str, TenantLimits], NoDecode] = Field(
         {}, description='as JSON: tenant to limits; "*" has those that an entry of a tenant leaves out'

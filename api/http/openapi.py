@@ -24,6 +24,7 @@ from api.schemas.operators import OperatorVerifyBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody
 from api.schemas.verification import VerifyBody
+from api.schemas.webhooks import WebhookBody
 
 _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")
@@ -46,6 +47,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         MigrationBody,
         OperatorVerifyBody,
         SwitchBody,
+        WebhookBody,
         ProblemDetails,
     )
 ]
