@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
+from api import mcp
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems, reference
 from api.http.middleware import RequestMiddleware
@@ -18,6 +19,7 @@ from api.quotas import Quotas
 from api.routes import (
     builds,
     calibration,
+    chat,
     collections,
     dead_letters,
     documents,
@@ -33,6 +35,7 @@ from api.routes import (
     status,
     uploads,
     verification,
+    webhooks,
 )
 from shared.process import metrics, traces
 from shared.services import build
@@ -62,9 +65,11 @@ _TAGS = [
     {"name": "erasures", "description": "Delete a collection with everything that was derived from it."},
     {"name": "estimates", "description": "What a load or a rebuild will cost, before it begins."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
+    {"name": "openai", "description": "The same for clients of OpenAI: a collection is a model."},
     {"name": "feedback", "description": "Users' questions that become questions of chunks."},
     {"name": "status", "description": "Open work, its rate, and the limits."},
     {"name": "events", "description": "Progress as it happens."},
+    {"name": "webhooks", "description": "Who is told when a document or a job ends."},
     {"name": "keys", "description": "Who may call the API, and what they may do."},
     {"name": "operator", "description": "Every tenant's state, and its erasure, for an operator's key."},
     {"name": "health", "description": "For the operator; no key is needed."},
@@ -113,16 +118,19 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         erasures,
         estimates,
         queries,
+        chat,
         feedback,
         status,
         events,
         keys,
         me,
         operators,
+        webhooks,
         health,
     ):
         app.include_router(part.router)
     app.include_router(erasures.operator_router)
+    mcp.install(app)
     return app
 
 
@@ -150,5 +158,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
         yield
+        await app.state.mcp.aclose()
         await app.state.query_log.aclose()
         await app.state.known_keys.aclose()

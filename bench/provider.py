@@ -54,6 +54,7 @@ class Script:
     error: dict[str, Any] = field(default_factory=dict)  # fields of the errors, such as `message` and `code`
     rewriting: dict[str, Any] = field(default_factory=dict)  # fields of the replies to calls that rewrite a question
     rewrite_fault: str = ""  # of those calls: `hang`, `rubbish` or `500`
+    condensed: str = ""  # the question that a conversation is condensed into
     rerank_fault: str = ""  # `hang`, `rubbish`, `nan`, `indexes` or `500`
     rerank_list: bool = False  # results as a bare list, with `score` for the name
 
@@ -234,7 +235,8 @@ class ScriptedEndpoints:
         if "questions" in schema.get("properties", {}):
             return orjson.dumps({"questions": self._questions(prompt)}).decode()
         if schema:
-            return orjson.dumps(dict.fromkeys(schema.get("properties", {}), "")).decode()
+            texts = {"question": self.script.condensed}
+            return orjson.dumps({name: texts.get(name, "") for name in schema.get("properties", {})}).decode()
         return "The documents say so [1]."
 
     def _questions(self, prompt: str) -> list[str]:

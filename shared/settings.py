@@ -297,6 +297,9 @@ class Settings(BaseSettings):
     max_json_bytes: PositiveInt = Field(
         20 * 1024 * 1024, description="the largest document as JSON, or fields of a form"
     )
+    chat_sources: bool = Field(
+        default=False, description="whether answers of /v1/chat/completions end with a list of their sources"
+    )
     query_retention_days: int = Field(
         30, ge=0, le=36_500, description="days that a question is kept for feedback; 0: not at all"
     )
@@ -327,6 +330,10 @@ class Settings(BaseSettings):
     )
     answering: Literal["generative", "extractive"] | None = Field(
         None, description="default: generative where a model is configured, extractive with the embedded one"
+    )
+
+    webhooks_private: bool = Field(
+        default=False, description="whether webhooks may have addresses of private networks and of this machine"
     )
 
     # Tenants

@@ -32,6 +32,7 @@ _NUDGE_EVERY = timedelta(minutes=1)
 _SURVEY_EVERY = timedelta(seconds=15)  # as often as Prometheus looks, by most configurations
 _FORGET_ATTEMPTS_AFTER = timedelta(hours=1)  # a settlement is repeated within seconds
 _FORGET_REPLIES_AFTER = timedelta(days=7)
+_FORGET_DELIVERIES_AFTER = timedelta(days=30)  # of webhooks: an owner may look at them, and send them again
 _EXTEND_EVERY = LEASE / 5
 _GIVE_UP_SECONDS = 2
 _LONGEST_PAUSE = timedelta(seconds=30)  # after failures
@@ -80,6 +81,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         *(Step(name, every, work) for name, work in cleaner.steps.items()),
         Step("reindex", every, ledger.documents.continue_reindex),
         Step("fill", every, ledger.builds.fill),
+        Step("deliver", every, services.deliverer.deliver),
         Step("nudge", _NUDGE_EVERY, cleaner.nudge_optimizers),
         Step("forget_queries", _TIDY_EVERY, partial(forget_queries, services)),
         Step("forget_replies", _TIDY_EVERY, partial(ledger.work.forget_replies, _FORGET_REPLIES_AFTER)),
@@ -87,6 +89,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("fold_tallies", _FOLD_EVERY, ledger.tallies.fold),
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
         Step("forget_attempts", _TIDY_EVERY, partial(ledger.costs.forget, _FORGET_ATTEMPTS_AFTER)),
+        Step("forget_deliveries", _TIDY_EVERY, partial(ledger.webhooks.forget, _FORGET_DELIVERIES_AFTER)),
         Step("forget_workers", _TIDY_EVERY, ledger.heartbeats.forget),
         Step("tidy_uploads", _TIDY_EVERY, partial(tidy_uploads, services)),
         *([] if settings.metrics_port is None else [Step("survey", _SURVEY_EVERY, partial(survey, services))]),

@@ -76,7 +76,7 @@ class Needs:
             TooManyRequests: the tenant has none left, or as many under way as it may have.
             Unavailable: the key is not in the settings, and the ledger is away.
         """
-        caller = await _authenticate(request)
+        caller = await authenticate(request)
         # The request's log lines name both.
         structlog.contextvars.bind_contextvars(tenant=caller.tenant or None, key=caller.key_name)
         traces.note("foreask.tenant", caller.tenant)
@@ -124,10 +124,15 @@ async def require_still_valid(request: Request) -> None:
         Unauthorized: the key was revoked or has expired since.
     """
     with suppress(Unavailable):
-        await _authenticate(request)
+        await authenticate(request)
 
 
-async def _authenticate(request: Request) -> Caller:
+async def authenticate(request: Request) -> Caller:
+    """Return whom the request's key speaks for; what it may do and take is not looked at.
+
+    Raises:
+        Unauthorized, Unavailable: as `Needs`.
+    """
     settings: Settings = request.app.state.settings
     if settings.is_keyless:
         _require_local(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -26,12 +26,23 @@ def event_stream(events: AsyncIterator[bytes]) -> EventStream:
     return EventStream(events, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
 
 
+def message(value: Any) -> bytes:
+    """Encode one server-sent event without a name, which clients call a message."""
+    return b"data: " + encode(value) + b"\n\n"
+
+
 def event(name: str, data: Any) -> bytes:
     """Encode one server-sent event. Two lines need no library: JSON has no line breaks."""
     return b"event: " + name.encode() + b"\ndata: " + encode(data) + b"\n\n"
 
 
-async def end_with_error(events: AsyncGenerator[bytes, None], path: str) -> AsyncIterator[bytes]:
+def _error_event(error: Exception, path: str) -> bytes:
+    return event("error", problem_of(error, path))
+
+
+async def end_with_error(
+    events: AsyncGenerator[bytes, None], path: str, told: Callable[[Exception, str], bytes] = _error_event
+) -> AsyncIterator[bytes]:
     """Yield the events; an error is logged and becomes the last event.
 
     The reply has begun with status 200, so only an event can still report the error.
@@ -39,6 +50,7 @@ async def end_with_error(events: AsyncGenerator[bytes, None], path: str) -> Asyn
     Args:
         events: closed when this ends, so that the work behind them ends with the client.
         path: of the request; the problem details name it.
+        told: encodes the error; by default as an event with problem details.
     """
     try:
         async with aclosing(events):
@@ -46,4 +58,4 @@ async def end_with_error(events: AsyncGenerator[bytes, None], path: str) -> Asyn
                 yield piece
     except Exception as error:  # noqa: BLE001  only an event can still report it
         log_failure(error, path)
-        yield event("error", problem_of(error, path))
+        yield told(error, path)

@@ -20,7 +20,7 @@ from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _AT_ONCE = 100  # requests take some 0.2 ms to begin, and up to 0.4 ms on a busy machine
-_UNCOUNTED = {"/v1/events", "/health/live", "/health/ready"}
+_UNCOUNTED = {"/mcp", "/v1/events", "/health/live", "/health/ready"}
 _NO_ROUTE = "none"  # nothing is at the address
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
@@ -38,7 +38,8 @@ class RequestMiddleware:
 
     Args:
         app: serves the requests.
-        most: how many may be under way, see `Slots`. Those who follow events and ask for health do not count.
+        most: how many may be under way, see `Slots`. Those who follow events and ask for health do not count;
+            a tool of `/mcp` is a request of its own.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:

@@ -13,6 +13,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from api.schemas.builds import GateBody, SwitchBody
 from api.schemas.calibration import CalibrateBody
+from api.schemas.chat import ChatBody, EmbeddingsBody
 from api.schemas.collections import CollectionChange
 from api.schemas.dead_letters import DeadLetterFilter
 from api.schemas.documents import BatchLine, BatchResult, DocumentBody
@@ -23,6 +24,7 @@ from api.schemas.operators import OperatorVerifyBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody
 from api.schemas.verification import VerifyBody
+from api.schemas.webhooks import WebhookBody
 
 _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")
@@ -34,6 +36,8 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         DeadLetterFilter,
         VerifyBody,
         CalibrateBody,
+        ChatBody,
+        EmbeddingsBody,
         RetrieveBody,
         QueryBody,
         FeedbackBody,
@@ -43,6 +47,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         MigrationBody,
         OperatorVerifyBody,
         SwitchBody,
+        WebhookBody,
         ProblemDetails,
     )
 ]

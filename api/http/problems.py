@@ -138,7 +138,7 @@ def invalid_fields(errors: Sequence[Any]) -> InvalidFields:
 
 def install(app: FastAPI) -> None:
     """Have the application answer every error with problem details."""
-    app.add_exception_handler(ForeaskError, _reply_to_error)
+    app.add_exception_handler(ForeaskError, reply_to_error)
     app.add_exception_handler(RequestValidationError, _reply_to_invalid_parameters)
     app.add_exception_handler(HTTPException, _reply_to_routing)
     app.add_exception_handler(ClientDisconnect, _reply_to_disconnect)
@@ -158,7 +158,7 @@ def log_crash(error: Exception, path: str) -> None:
     log.error("request.crashed", kind=type(error).__name__, path=path, frames=frames)
 
 
-async def _reply_to_error(request: Request, error: Exception) -> Response:
+async def reply_to_error(request: Request, error: Exception) -> Response:
     # A 429 is the caller's doing, and its line in the log has the status.
     if isinstance(error, (Transient, Permanent)) and not isinstance(error, (TooManyRequests, TenantLimited)):
         log_failure(error, request.url.path)

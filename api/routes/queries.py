@@ -67,7 +67,7 @@ async def retrieve(
     """Find the chunks that answer a question. A collection that does not exist has none."""
     body = await read_json(request, RetrieveBody)
     stopwatch = _Stopwatch()
-    retrieval = await _retrieve(body, caller, services, collection_cache, query_log)
+    retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
     return JsonReply(_retrieve_reply(body, retrieval, stopwatch))
 
 
@@ -96,17 +96,17 @@ async def query(
     """Answer a question from the documents alone, with citations. If no chunk is found, no model is called."""
     body = await read_json(request, QueryBody)
     stopwatch = _Stopwatch()
-    retrieval = await _retrieve(body, caller, services, collection_cache, query_log)
+    retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
     answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
     if body.stream:
         events = _answer_events(body, retrieval, answerer, stopwatch)
         return event_stream(end_with_error(events, request.url.path))
     with retrieval.trace.timed("answer"):
-        answer = await answerer.answer(body.question, _passages(retrieval.chunks))
+        answer = await answerer.answer(body.question, passages_of(retrieval.chunks))
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
-async def _retrieve(
+async def find_chunks(
     body: RetrieveBody,
     caller: Caller,
     services: ApiServices,
@@ -165,7 +165,7 @@ async def _answer_events(
     yield event("retrieved", _retrieve_reply(body, retrieval, stopwatch))
     async with AsyncExitStack() as stack:
         stack.enter_context(retrieval.trace.timed("answer"))
-        pieces = answerer.stream(body.question, _passages(retrieval.chunks))
+        pieces = answerer.stream(body.question, passages_of(retrieval.chunks))
         await stack.enter_async_context(aclosing(pieces))  # type: ignore[type-var]
         async for piece in pieces:
             if isinstance(piece, Answer):
@@ -183,7 +183,7 @@ class _Stopwatch:
         return round((time.perf_counter() - self._started) * 1000, 2)
 
 
-def _passages(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
+def passages_of(chunks: Sequence[RetrievedChunk]) -> list[Passage]:
     return [Passage(n, c.text, c.content.title, c.content.heading_path, c.score) for n, c in enumerate(chunks, 1)]
 
 
@@ -198,14 +198,14 @@ def _query_reply(body: QueryBody, answer: Answer, retrieval: Retrieval, stopwatc
         answer=answer.text,
         found=answer.found,
         form=answer.form,
-        citations=[_citation(number, retrieval.chunks[number - 1]) for number in answer.cited],
+        citations=[citation_of(number, retrieval.chunks[number - 1]) for number in answer.cited],
         removed_citations=list(answer.removed_citations),
         chunks=_chunks(body, retrieval.chunks),
         metadata=_metadata(body, retrieval, answer.usage, stopwatch),
     )
 
 
-def _citation(number: int, chunk: RetrievedChunk) -> Citation:
+def citation_of(number: int, chunk: RetrievedChunk) -> Citation:
     return Citation(
         number=number,
         document_id=chunk.document_id,

@@ -244,6 +244,7 @@ _FOUND_EXAMPLE = {
 }
 
 _CITED = ("document_id", "external_id", "title", "heading_path", "page", "span", "text", "chunk_id")
+FOUND_CITATION_EXAMPLE = {"number": 1} | {name: _FOUND_EXAMPLE[name] for name in _CITED}
 
 
 class RetrieveReply(ReplyModel):
@@ -262,7 +263,7 @@ class QueryReply(ReplyModel):
         answer="You have 30 days of leave a year [1].",
         found=True,
         form="generative",
-        citations=[{"number": 1} | {name: _FOUND_EXAMPLE[name] for name in _CITED}],
+        citations=[FOUND_CITATION_EXAMPLE],
         removed_citations=[],
         chunks=[_FOUND_EXAMPLE],
         metadata=_METADATA_EXAMPLE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands import accepted, ask, builds, calibrate, dead_letters, ingest, verify
+from cli.commands import accepted, ask, builds, calibrate, dead_letters, ingest, mcp, verify
 from cli.server import LOCAL, AnyCollection, Key, Url, client_of, console_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ documents_app = typer.Typer(help="List documents; `show`, `retry` or `delete` on
 def register(app: typer.Typer) -> None:
     ingest.register(app)
     ask.register(app)
+    mcp.register(app)
     app.command()(status)
     app.command()(collections)
     app.command()(declare)

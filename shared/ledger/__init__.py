@@ -23,6 +23,7 @@ from shared.ledger.keys import Keys
 from shared.ledger.query_log import QueryLog
 from shared.ledger.tallies import Tallies
 from shared.ledger.tenants import Tenants
+from shared.ledger.webhooks import Webhooks
 from shared.ledger.work import Work
 
 
@@ -48,6 +49,7 @@ class Ledger:
     keys: Keys
     tenants: Tenants
     heartbeats: Heartbeats
+    webhooks: Webhooks
 
 
 __all__ = [
@@ -71,5 +73,6 @@ __all__ = [
     "QueryLog",
     "Tallies",
     "Tenants",
+    "Webhooks",
     "Work",
 ]

@@ -133,9 +133,12 @@ def _delete_where(table: str, condition: str) -> TextClause:
     """)
 
 
-# What is left of collections. Changes go before the sums that they are added to.
-_OF_COLLECTIONS = {
+# What is left of collections and documents. Changes go before the sums that they are added to.
+_OF_PARTS = {
     "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
+    "webhook_deliveries": _delete_where(
+        "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
+    ),
     "tally_changes": _delete_where("tally_changes", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
     "tallies": _delete_where("tallies", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
 }
@@ -251,8 +254,9 @@ async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tup
     if count:
         return "completions", count
     is_tenant = _erasure(erasure).is_tenant
-    statements = _OF_TENANT if is_tenant else _OF_COLLECTIONS
-    parameters = limit | ({"tenant": tenant} if is_tenant else {"ids": erasure["collection_ids"]})
+    statements = _OF_TENANT if is_tenant else _OF_PARTS
+    parts = {"ids": erasure["collection_ids"], "document_id": erasure["document_id"]}
+    parameters = limit | ({"tenant": tenant} if is_tenant else parts)
     for name, statement in statements.items():
         count = len((await connection.execute(statement, parameters)).all())
         if count:

@@ -504,3 +504,42 @@ tally_changes = Table(
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Index("ix_tally_changes_at", "at"),
 )
+
+# Addresses of tenants that are told of events. The secret is not hashed: each message is signed with it.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("secret", Text, nullable=False),
+    Column("events", ARRAY(Text), nullable=False),  # none: all
+    Column("failing_since", DateTime(timezone=True)),  # null: the last attempt succeeded
+    Column("disabled_at", DateTime(timezone=True)),  # since when nothing is sent
+    _now(),
+    Index("ix_webhooks_tenant", "tenant"),
+)
+
+# Messages to webhooks: triggers write them in the transaction of their event; they are in migration 0001 alone. No
+# foreign key: a document's settlement must not fail because a webhook is deleted just then.
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("webhook_id", Uuid, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("collection_id", Uuid),  # of the build that it names, as an erasure knows it
+    Column("document_id", Uuid),  # the document's public id
+    Column("data", JSONB, nullable=False),
+    Column("due_at", DateTime(timezone=True), server_default=func.now()),  # null: delivered, or given up
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("status", Integer),
+    Column("response", Text),
+    Column("error", Text),
+    Column("delivered_at", DateTime(timezone=True)),
+    _now(),
+    Index("ix_webhook_deliveries_due", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+    Index("ix_webhook_deliveries_of_webhook_due", "webhook_id", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+    Index("ix_webhook_deliveries_list", "webhook_id", "created_at", "id"),
+)

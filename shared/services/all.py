@@ -12,6 +12,7 @@ from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.services import api, generate, index, parse, scheduler
 from shared.services.parts import Parts
+from shared.webhooks.delivery import Deliverer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,7 @@ class AllServices(api.ApiServices):
     generator: Generator
     indexers: Mapping[str, Indexer]
     cleaner: Cleaner
+    deliverer: Deliverer
     orphans: Orphans
 
     @property
@@ -36,5 +38,6 @@ def assemble(parts: Parts) -> AllServices:
         generator=generate.generator_of(parts),
         indexers=index.indexers_of(parts),
         cleaner=scheduler.cleaner_of(parts),
+        deliverer=parts.deliverer,
         orphans=parts.orphans,
     )

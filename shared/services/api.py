@@ -13,13 +13,14 @@ from shared.estimates.estimator import Estimator
 from shared.ledger import Ledger
 from shared.ledger.database import Database
 from shared.maintenance.erasure_check import ErasureCheck
+from shared.providers.chat import ChatModel
 from shared.providers.limiter.limiter import Limiter
 from shared.providers.limiter.usage import LimitUse
 from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
 from shared.services.parts import Parts
-from shared.services.query import answerer_of, calibrator_of, retriever_of
+from shared.services.query import answerer_of, calibrator_of, condenser_of, retriever_of
 from shared.settings import Embedding, Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
@@ -61,6 +62,8 @@ class ApiServices:
     Args:
         answerer_for: the answerer for a tenant, on whose account it calls the language model, and for a collection;
             and whether links that the model writes stay.
+        condenser_for: the model that condenses a conversation into its last question, on the account of a tenant; None:
+            the last message is the question as it stands.
     """
 
     settings: Settings
@@ -77,6 +80,7 @@ class ApiServices:
     calibrator: Calibrator
     erasure_check: ErasureCheck
     answerer_for: Callable[[str, Collection | None, bool], Answerer]
+    condenser_for: Callable[[str], ChatModel] | None
 
     @property
     def embeddings(self) -> Mapping[str, Embedding]:
@@ -103,4 +107,5 @@ def assemble(parts: Parts) -> ApiServices:
         calibrator=calibrator_of(parts),
         erasure_check=parts.erasure_check,
         answerer_for=answerer_of(parts),
+        condenser_for=condenser_of(parts),
     )

@@ -36,6 +36,7 @@ from shared.ledger import (
     QueryLog,
     Tallies,
     Tenants,
+    Webhooks,
     Work,
 )
 from shared.ledger.database import Database
@@ -53,6 +54,7 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.providers.embedding import OpenAIEmbedder
     from shared.providers.limiter.limiter import Limiter
     from shared.vectors.index import Index
+    from shared.webhooks.delivery import Deliverer
 
 
 class Parts:
@@ -106,6 +108,7 @@ class Parts:
             keys=Keys(database),
             tenants=Tenants(database),
             heartbeats=Heartbeats(database),
+            webhooks=Webhooks(database),
         )
 
     @cached_property
@@ -160,6 +163,15 @@ class Parts:
             tenant_keys=self.tenant_keys,
             uploads=self.uploads,
         )
+
+    @cached_property
+    def deliverer(self) -> Deliverer:
+        from shared.webhooks.delivery import Deliverer
+        from shared.webhooks.sender import Sender
+
+        sender = Sender(private=self.settings.webhooks_private)
+        self.stack.push_async_callback(sender.aclose)
+        return Deliverer(self.ledger.webhooks, sender)
 
     @cached_property
     def retries(self) -> RetryPolicy:

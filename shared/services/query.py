@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from shared.domain.records import Collection
 from shared.providers.batching import BatchingEmbedder
+from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders
 from shared.providers.limiter.limiter import QUERY
 from shared.providers.limiter.models import LimitedChat, LimitedEmbedder
@@ -41,8 +42,7 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
 
     The third argument says whether links that the model writes stay.
     """
-    default = "extractive" if parts.chat.name == EMBEDDED_LLM else "generative"
-    if (parts.settings.answering or default) == "extractive":
+    if _is_extractive(parts):
         embedders = query_embedders(parts)
         extractive = {
             name: ExtractiveAnswerer(embedders.of(name), answer_floor(embedding.model))
@@ -51,6 +51,16 @@ def answerer_of(parts: Parts) -> Callable[[str, Collection | None, bool], Answer
         of_none = next(iter(extractive.values()))
         return lambda _, collection, _links: extractive[collection.embedding_model] if collection else of_none
     return lambda tenant, _, links: GenerativeAnswerer(_chat_of_a_query(parts, tenant), links=links)
+
+
+def condenser_of(parts: Parts) -> Callable[[str], ChatModel] | None:
+    """The model that condenses a tenant's conversations; None where no model writes answers."""
+    return None if _is_extractive(parts) else lambda tenant: _chat_of_a_query(parts, tenant)
+
+
+def _is_extractive(parts: Parts) -> bool:
+    default = "extractive" if parts.chat.name == EMBEDDED_LLM else "generative"
+    return (parts.settings.answering or default) == "extractive"
 
 
 def query_embedders(parts: Parts) -> Embedders:

@@ -12,6 +12,7 @@ from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
 from shared.services.parts import Parts
 from shared.settings import Settings
+from shared.webhooks.delivery import Deliverer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class SchedulerServices:
     orphans: Orphans
     wakeups: Wakeups
     cleaner: Cleaner
+    deliverer: Deliverer
 
 
 def assemble(parts: Parts) -> SchedulerServices:
@@ -32,6 +34,7 @@ def assemble(parts: Parts) -> SchedulerServices:
         orphans=parts.orphans,
         wakeups=parts.wakeups,
         cleaner=cleaner_of(parts),
+        deliverer=parts.deliverer,
     )
 
 

@@ -101,8 +101,9 @@ async def log_query(services, tenant, collection, chunk_ids=()):
 
 
 async def filled(services, tenants=("alice", "bob"), count=3):
-    """Tenants with equal documents, an edit of one, a logged query, an estimate, a key in the broker."""
+    """Tenants with equal documents, an edit of one, a logged query, an estimate, a key in the broker, a webhook."""
     for tenant in tenants:
+        await services.ledger.webhooks.make(tenant, "https://example.org", "whsec_", [])
         library = Library(services, tenant)
         for number in range(count):
             await library.add(f"The harbour number {number} opens at six.", f"{number}.md")

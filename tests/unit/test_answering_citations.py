@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.query.answer.citations import CitationCleaner
+from shared.query.answer.citations import CitationCleaner, CitationOrder
 
 
 def cleaned(pieces, numbers=(1, 2, 3, 4)):
@@ -51,3 +51,14 @@ def test_where_a_stream_is_split_makes_no_difference(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert cleaned(pieces) == cleaned([text])
+
+
+def test_citations_are_numbered_in_their_order():
+    order = CitationOrder(range(1, 5))
+    text = "".join(map(order.feed, ["It ends [4]", "[2], then [4].", " Not [1998], [9]", " but [1]."]))
+    assert text == "It ends [1][2], then [1]. Not [1998], [9] but [3]."
+    assert [(number, text[start:end]) for number, (start, end) in order.spans.items()] == [
+        (4, "[1]"),
+        (2, "[2]"),
+        (1, "[3]"),
+    ]

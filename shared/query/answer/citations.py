@@ -13,6 +13,7 @@ _CITATION = re.compile(
     re.IGNORECASE,
 )
 _PART = re.compile(r"(\d+)(?:\s*[\u2013-]\s*(\d+))?")
+_CLEANED = re.compile(r"\[(\d{1,3})\]")
 
 
 class CitationCleaner:
@@ -63,6 +64,41 @@ class CitationCleaner:
                 seen.append(number)
         citations = "".join(f"[{number}]" for number in numbers if number in self._numbers)
         return match["space"] + citations if citations else ""
+
+
+class CitationOrder:
+    """Numbers the citations of a text that comes in pieces, no citation in halves: what is cited first becomes `[1]`.
+
+    Args:
+        numbers: the passages that may be cited.
+
+    Attributes:
+        spans: where each passage is cited first, by its number and in order of appearance: the offsets in the text of
+            the opening bracket and of what follows the closing one.
+    """
+
+    def __init__(self, numbers: Collection[int]) -> None:
+        self._numbers = frozenset(numbers)
+        self._places: dict[int, int] = {}
+        self._length = 0
+        self.spans: dict[int, tuple[int, int]] = {}
+
+    def feed(self, piece: str) -> str:
+        """Take the next piece; return it with its citations numbered."""
+        shown, rest = "", 0
+        for match in _CLEANED.finditer(piece):
+            number = int(match[1])
+            if number not in self._numbers:
+                continue
+            shown += piece[rest : match.start()]
+            rest = match.end()
+            citation = f"[{self._places.setdefault(number, len(self._places) + 1)}]"
+            start = self._length + len(shown)
+            self.spans.setdefault(number, (start, start + len(citation)))
+            shown += citation
+        shown += piece[rest:]
+        self._length += len(shown)
+        return shown
 
 
 def _held_back(text: str) -> int:

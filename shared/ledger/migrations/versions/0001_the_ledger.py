@@ -1,4 +1,4 @@
-"""The ledger: collections, documents, their versions, chunks, completions, costs, keys, queries, questions, sweeps."""
+"""The ledger: documents, their versions, chunks, completions, costs, keys, queries, questions, sweeps, webhooks."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def upgrade() -> None:
     _sweeps()
     _erasures()
     _tallies()
+    _webhooks()
 
 
 def _lane() -> sa.Column[Any]:
@@ -574,3 +575,100 @@ def _count(table: str, write: str, *operations: str) -> None:
             f"CREATE TRIGGER count_{operation} AFTER {operation} ON {table} REFERENCING {names[operation]}"
             f" FOR EACH STATEMENT EXECUTE FUNCTION count_{table}_{operation}()"
         )
+
+
+def _webhooks() -> None:
+    op.create_table(
+        "webhooks",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("secret", sa.Text(), nullable=False),
+        sa.Column("events", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("failing_since", TIME),
+        sa.Column("disabled_at", TIME),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_webhooks"),
+    )
+    op.create_index("ix_webhooks_tenant", "webhooks", ["tenant"])
+    op.create_table(
+        "webhook_deliveries",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("webhook_id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("collection_id", sa.Uuid()),
+        sa.Column("document_id", sa.Uuid()),
+        sa.Column("data", JSONB(), nullable=False),
+        sa.Column("due_at", TIME, server_default=NOW),
+        sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("status", sa.Integer()),
+        sa.Column("response", sa.Text()),
+        sa.Column("error", sa.Text()),
+        sa.Column("delivered_at", TIME),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_webhook_deliveries"),
+    )
+    due = sa.text("due_at IS NOT NULL")
+    op.create_index("ix_webhook_deliveries_due", "webhook_deliveries", ["due_at"], postgresql_where=due)
+    op.create_index(
+        "ix_webhook_deliveries_of_webhook_due", "webhook_deliveries", ["webhook_id", "due_at"], postgresql_where=due
+    )
+    op.create_index("ix_webhook_deliveries_list", "webhook_deliveries", ["webhook_id", "created_at", "id"])
+    _tell(
+        "documents",
+        """
+        SELECT n.tenant, 'document.' || CASE n.state WHEN 'deleting' THEN 'deleted' ELSE n.state END AS type,
+               n.collection_id, n.public_id AS document_id,
+               jsonb_build_object('document_id', n.public_id, 'external_id', n.external_id, 'collection', l.name,
+                                  'version', n.version, 'error', CASE n.state WHEN 'failed' THEN n.error END) AS data
+        FROM new_rows n JOIN old_rows o ON o.id = n.id JOIN collections l ON l.id = n.collection_id
+        WHERE n.state <> o.state AND n.state IN ('ready', 'degraded', 'failed', 'deleting') AND l.build_state = 'live'
+        """,
+    )
+    _tell(
+        "collections",
+        """
+        SELECT n.tenant, 'build.filled' AS type, n.id AS collection_id, CAST(NULL AS uuid) AS document_id,
+               jsonb_build_object('collection', n.name, 'build', n.build) AS data
+        FROM new_rows n JOIN old_rows o ON o.id = n.id
+        WHERE o.build_state = 'filling' AND n.build_state = 'following'
+        """,
+    )
+    _tell(
+        "erasures",  # whose record stays: it names what is gone, and the message does not
+        """
+        SELECT n.tenant, 'erasure.finished' AS type, CAST(NULL AS uuid) AS collection_id,
+               CAST(NULL AS uuid) AS document_id, jsonb_build_object('erasure_id', n.id) AS data
+        FROM new_rows n JOIN old_rows o ON o.id = n.id
+        WHERE o.finished_at IS NULL AND n.finished_at IS NOT NULL
+        """,
+    )
+
+
+def _tell(table: str, events: str) -> None:
+    """Have a trigger write a delivery of each event for each webhook that is told of it.
+
+    The role of parse workers may change documents, and may not read what is signed with: the trigger works as the
+    owner of the tables.
+
+    Args:
+        table: the table whose changes are events.
+        events: selects tenant, type, collection_id, document_id and data of the events in `old_rows` and `new_rows`.
+    """
+    op.execute(f"""
+        CREATE FUNCTION tell_of_{table}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+        AS $$
+        BEGIN
+            IF EXISTS (SELECT 1 FROM webhooks) THEN
+                INSERT INTO webhook_deliveries (id, webhook_id, tenant, type, collection_id, document_id, data)
+                SELECT gen_random_uuid(), w.id, e.tenant, e.type, e.collection_id, e.document_id, e.data
+                FROM ({events}) e JOIN webhooks w ON w.tenant = e.tenant
+                WHERE w.disabled_at IS NULL AND (w.events = '{{}}' OR e.type = ANY(w.events));
+            END IF;
+            RETURN NULL;
+        END $$""")
+    op.execute(
+        f"CREATE TRIGGER tell AFTER UPDATE ON {table} REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows"
+        f" FOR EACH STATEMENT EXECUTE FUNCTION tell_of_{table}()"
+    )

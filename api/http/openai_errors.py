@@ -1,0 +1,77 @@
+"""Errors as OpenAI's clients read them, for the routes that these call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from api.http.event_stream import message
+from api.http.problems import invalid_fields, problem_of, reply_to_error
+from api.http.replies import JsonReply
+from api.schemas.chat import ChatError
+from shared.domain.errors import ForeaskError
+
+_CODES = {
+    "unauthorized": "invalid_api_key",
+    "not-found": "model_not_found",
+    "too-many-requests": "rate_limit_exceeded",
+}
+_OF_THE_BODY = {"content-type", "content-length"}
+_PROBLEM = "urn:foreask:problem:"
+_SERVER_ERROR = 500
+
+
+class OpenAIRoute(APIRoute):
+    """A route whose errors have OpenAI's shape."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_with_errors(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                parameters = [{**e, "loc": e["loc"][1:]} for e in error.errors()]  # the first part is `path`
+                return await _reply(request, invalid_fields(parameters))
+            except ForeaskError as error:
+                return await _reply(request, error)
+
+        return handle_with_errors
+
+
+def error_of(error: Exception) -> dict[str, Any]:
+    """Return an error in OpenAI's shape. An unexpected one shows nothing of the inside."""
+    problem = problem_of(error)
+    name, status = problem["type"].removeprefix(_PROBLEM), problem["status"]
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        kind = "rate_limit_error"
+    else:
+        kind = "server_error" if status >= _SERVER_ERROR else "invalid_request_error"
+    code = _CODES.get(name, name.replace("-", "_"))
+    return {"error": {"message": problem["detail"], "type": kind, "param": problem.get("field"), "code": code}}
+
+
+async def _reply(request: Request, error: ForeaskError) -> Response:
+    reply = await reply_to_error(request, error)
+    headers = {name: value for name, value in reply.headers.items() if name not in _OF_THE_BODY}
+    status = 400 if reply.status_code == HTTPStatus.UNPROCESSABLE_ENTITY else reply.status_code
+    return JsonReply(error_of(error), status, headers)
+
+
+def error_message(error: Exception, _: str) -> bytes:
+    """Encode the last message of a stream that an error ends."""
+    return message(error_of(error))
+
+
+def openai_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the statuses of a route's errors; those of every key and limit are among them."""
+    return {
+        status: {"model": ChatError, "description": HTTPStatus(status).phrase}
+        for status in sorted({*statuses, 401, 403, 429, 503})
+    }

@@ -1,0 +1,292 @@
+"""Routes that OpenAI's clients call: a collection is a model, and the last message is the question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.deps import CollectionCacheDep, QueryLogDep, ServicesDep
+from api.http.auth import Asker, AskingCaller
+from api.http.bodies import read_json, validate_as
+from api.http.event_stream import end_with_error, event_stream, message
+from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
+from api.http.openapi import EVENTS, json_body
+from api.http.problems import InvalidFields
+from api.http.replies import JsonReply
+from api.routes.queries import citation_of, find_chunks, passages_of
+from api.schemas.chat import (
+    Annotation,
+    AskedQuestion,
+    ChatBody,
+    ChatChoice,
+    ChatError,
+    ChatMessage,
+    ChatReply,
+    ChatReplyMessage,
+    ChatUsage,
+    EmbeddingsBody,
+    ModelList,
+    ModelView,
+    UrlCitation,
+)
+from api.schemas.common import CollectionName
+from api.schemas.queries import QueryBody
+from shared.domain.errors import InvalidInput, NotFound
+from shared.domain.records import Collection
+from shared.domain.usage import Usage
+from shared.query.answer import Answer, Answerer
+from shared.query.answer.citations import CitationOrder
+from shared.query.answer.links import without_links
+from shared.query.condense import CondensedQuestion, Turn, condense
+from shared.query.retrieve import Retrieval, RetrievedChunk
+from shared.services.api import ApiServices
+
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+
+_MAX_BODY_BYTES = 1024 * 1024  # a conversation comes whole with each of its questions
+_MODELS_AT_ONCE = 200
+_SET_HERE = {"question", "collection", "stream"}
+_STATUSES = (400, 404, 409, 413, 415, 502)
+
+
+@router.post(
+    "/chat/completions",
+    response_model=ChatReply,
+    responses={
+        200: {
+            "description": "The answer; with `stream`, server-sent events whose data is a `chat.completion.chunk`,"
+            " then `[DONE]`",
+            "content": EVENTS,
+        },
+        **openai_errors(*_STATUSES),
+    },
+    openapi_extra=json_body(ChatBody),
+)
+async def complete(
+    request: Request,
+    caller: AskingCaller,
+    services: ServicesDep,
+    collection_cache: CollectionCacheDep,
+    query_log: QueryLogDep,
+) -> Response:
+    """Answer the last question of a conversation from the documents of a collection alone, with citations.
+
+    The language model first writes the question so that it is understood without the conversation.
+    """
+    body = await read_json(request, ChatBody, _MAX_BODY_BYTES)
+    if await collection_cache.find(caller.tenant, body.model) is None:
+        raise _no_model(body.model)
+    turns, lists_sources = _turns(body.messages), _lists_sources(body, services)
+    options = _query(body, turns[-1].text)  # what is wrong with it is said before a model is called
+    condensed = await _condense(caller.tenant, turns, services)
+    query = options.model_copy(update={"question": condensed.text})
+    retrieval = await find_chunks(query, caller, services, collection_cache, query_log)
+    answerer = services.answerer_for(caller.tenant, retrieval.collection, query.links)
+    completion = _Completion(body, condensed, retrieval, str(request.base_url), lists_sources=lists_sources)
+    if body.stream:
+        return event_stream(end_with_error(completion.events(answerer), request.url.path, error_message))
+    return JsonReply(await completion.reply(answerer))
+
+
+@router.get("/models", response_model=ModelList, responses=openai_errors())
+async def models(tenant: Asker, services: ServicesDep) -> Response:
+    """List the collections by name, each as a model."""
+    collections, after = list[Collection](), ""
+    while page := await services.ledger.collections.page(tenant, after=after, limit=_MODELS_AT_ONCE):
+        collections += page
+        after = page[-1].name
+    return JsonReply(ModelList(data=[_model(collection) for collection in collections]))
+
+
+@router.get("/models/{name}", response_model=ModelView, responses=openai_errors(400, 404))
+async def model(name: CollectionName, tenant: Asker, services: ServicesDep) -> Response:
+    """Look at one collection, as a model."""
+    collection = await services.ledger.collections.find(tenant, name)
+    if collection is None:
+        raise _no_model(name)
+    return JsonReply(_model(collection))
+
+
+@router.post(
+    "/embeddings",
+    status_code=400,
+    response_model=ChatError,
+    responses=openai_errors(),
+    openapi_extra=json_body(EmbeddingsBody),
+)
+async def embed(tenant: Asker) -> Response:
+    """Refuse: vectors are made for questions and documents alone."""
+    del tenant
+    raise InvalidInput(
+        "foreask lends nobody its embedding model: vectors of another index would compete with queries for its limits."
+        " Call the model's own server, or find chunks with POST /v1/retrieve."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Completion:
+    """What becomes a reply, whole or in pieces."""
+
+    body: ChatBody
+    condensed: CondensedQuestion
+    retrieval: Retrieval
+    server: str
+    lists_sources: bool
+
+    async def reply(self, answerer: Answerer) -> ChatReply:
+        with self.retrieval.trace.timed("answer"):
+            answer = await answerer.answer(self.condensed.text, passages_of(self.retrieval.chunks))
+        order = self._order()
+        content, annotations = order.feed(answer.text), self._annotations(order)
+        content += self._sources(annotations)
+        return ChatReply(
+            id=_new_id(),
+            created=int(time.time()),
+            model=self.body.model,
+            choices=[ChatChoice(message=ChatReplyMessage(content=content, annotations=annotations))],
+            usage=self._usage(answer),
+            foreask=self._asked(answer),
+        )
+
+    async def events(self, answerer: Answerer) -> AsyncGenerator[bytes, None]:
+        """Yield the answer piece by piece, then its sources. Closing this ends the model's call."""
+        order, answer = self._order(), None
+        common = {"id": _new_id(), "object": "chat.completion.chunk", "created": int(time.time())}
+        common["model"] = self.body.model
+        yield _chunk(common, {"role": "assistant", "content": ""})
+        with self.retrieval.trace.timed("answer"):
+            pieces = answerer.stream(self.condensed.text, passages_of(self.retrieval.chunks))
+            async with aclosing(pieces):  # type: ignore[type-var]
+                async for piece in pieces:
+                    if isinstance(piece, Answer):
+                        answer = piece
+                    else:
+                        yield _chunk(common, {"content": order.feed(piece)})
+        assert answer is not None
+        if annotations := self._annotations(order):
+            yield _chunk(common, {"annotations": [annotation.model_dump() for annotation in annotations]})
+        if sources := self._sources(annotations):
+            yield _chunk(common, {"content": sources})
+        asked = self._asked(answer).model_dump(mode="json")
+        yield _chunk(common | {"foreask": asked}, {}, finish_reason="stop")
+        if self.body.stream_options and self.body.stream_options.include_usage:
+            yield message({**common, "choices": [], "usage": self._usage(answer).model_dump()})
+        yield b"data: [DONE]\n\n"
+
+    def _order(self) -> CitationOrder:
+        return CitationOrder(range(1, len(self.retrieval.chunks) + 1))
+
+    def _annotations(self, order: CitationOrder) -> list[Annotation]:
+        return [
+            self._annotation(place, self.retrieval.chunks[number - 1], span)
+            for place, (number, span) in enumerate(order.spans.items(), 1)
+        ]
+
+    def _annotation(self, place: int, chunk: RetrievedChunk, span: tuple[int, int]) -> Annotation:
+        start, end = span
+        title = chunk.content.title or chunk.external_id
+        url = UrlCitation(start_index=start, end_index=end, title=title, url=_address(chunk, self.server))
+        return Annotation(url_citation=url, foreask=citation_of(place, chunk))
+
+    def _sources(self, annotations: Sequence[Annotation]) -> str:
+        """Return a list of what is cited, as Markdown, where one is wanted."""
+        if not (self.lists_sources and annotations):
+            return ""
+        return "\n\nSources:\n\n" + "\n".join(f"- {_place(annotation)}" for annotation in annotations)
+
+    def _usage(self, answer: Answer) -> ChatUsage:
+        usage: Usage = self.condensed.usage + self.retrieval.usage + answer.usage
+        prompt, completion = usage.prompt_tokens, usage.completion_tokens
+        return ChatUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
+
+    def _asked(self, answer: Answer) -> AskedQuestion:
+        return AskedQuestion(
+            question=self.condensed.text, found=answer.found, form=answer.form, query_id=self.retrieval.query_id
+        )
+
+
+def _turns(messages: Sequence[ChatMessage]) -> list[Turn]:
+    """Return what user and assistant said; the last turn is the question.
+
+    Raises:
+        InvalidInput: the last message is not the user's, or is more than text.
+    """
+    spoken = [m for m in messages if m.role in {"user", "assistant"} and (m.text.strip() or m.others)]
+    if not spoken or spoken[-1].role != "user":
+        raise InvalidInput("The last message must be the user's: it is the question.", field="messages")
+    if others := spoken[-1].others:
+        raise InvalidInput(f"A question is text, and this message has a part '{others[0][:40]}'.", field="messages")
+    return [Turn("user" if m.role == "user" else "assistant", m.text) for m in spoken if m.text.strip()]
+
+
+def _lists_sources(body: ChatBody, services: ApiServices) -> bool:
+    wanted = body.foreask.get("sources", services.settings.chat_sources)
+    if not isinstance(wanted, bool):
+        raise InvalidInput("sources is true or false.", field="foreask.sources")
+    return wanted
+
+
+def _query(body: ChatBody, question: str) -> QueryBody:
+    """Return the options of the query, under the names of this request in their errors.
+
+    Raises:
+        InvalidFields: an option is none of POST /v1/query, or does not fit.
+    """
+    options = {name: value for name, value in body.foreask.items() if name != "sources"}
+    if given := _SET_HERE & options.keys():
+        name = min(given)
+        raise InvalidFields([{"field": f"foreask.{name}", "message": "The request itself says this."}])
+    try:
+        return validate_as(QueryBody, options | {"question": question, "collection": body.model})
+    except InvalidFields as error:
+        raise InvalidFields([{**e, "field": _field(e["field"])} for e in error.errors]) from None
+
+
+def _field(field: str) -> str:
+    return "messages" if field == "question" else f"foreask.{field}"
+
+
+async def _condense(tenant: str, turns: Sequence[Turn], services: ApiServices) -> CondensedQuestion:
+    if services.condenser_for is None:
+        return CondensedQuestion(turns[-1].text)
+    return await condense(services.condenser_for(tenant), turns)
+
+
+def _no_model(name: str) -> NotFound:
+    return NotFound(f"There is no collection '{name}': GET /v1/models lists those that there are.", field="model")
+
+
+def _model(collection: Collection) -> ModelView:
+    return ModelView(id=collection.name, created=int(collection.created_at.timestamp()))
+
+
+def _new_id() -> str:
+    return f"chatcmpl-{uuid4().hex}"
+
+
+def _chunk(common: Mapping[str, Any], delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+    return message({**common, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
+
+
+def _address(chunk: RetrievedChunk, server: str) -> str:
+    """Return where a reader finds the source. Each chunk has an address of its own: clients tell sources by it."""
+    given = chunk.metadata.get("url")
+    if isinstance(given, str) and urlsplit(given).scheme in {"http", "https"}:
+        return given if "#" in given else f"{given}#{chunk.chunk_id}"
+    return f"{server}documents/{chunk.document_id}?chunk={chunk.chunk_id}"
+
+
+def _place(annotation: Annotation) -> str:
+    source = annotation.foreask
+    parts = [annotation.url_citation.title, *source.heading_path]
+    page = f", page {source.page}" if source.page is not None else ""
+    # Titles are a document's words: they make no link, and stay in their line.
+    return f"[{source.number}] {without_links(' '.join(' > '.join(parts).split()))}{page}"

@@ -1,0 +1,117 @@
+"""Routes of webhooks: make one, list them, look at what was delivered, send it again, delete one."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.deps import ServicesDep
+from api.http import paging
+from api.http.auth import Manager
+from api.http.bodies import read_json
+from api.http.openapi import json_body, problems
+from api.http.replies import JsonReply
+from api.schemas.webhooks import (
+    DeliveryPage,
+    DeliveryView,
+    NewWebhookView,
+    WebhookBody,
+    WebhookList,
+    WebhookView,
+)
+from shared.domain.errors import InvalidInput
+from shared.domain.webhooks import Delivery, Webhook
+from shared.settings import Settings
+from shared.webhooks.addresses import ForbiddenAddress, parse, resolve
+from shared.webhooks.sender import message_id
+from shared.webhooks.signature import draw_secret
+
+router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=NewWebhookView,
+    responses=problems(400, 401, 409, 413, 415, 422),
+    openapi_extra=json_body(WebhookBody),
+)
+async def make(request: Request, tenant: Manager, services: ServicesDep) -> Response:
+    """Make a webhook. The reply alone has its secret."""
+    body = await read_json(request, WebhookBody)
+    await _require_address(body.url, services.settings)
+    secret = draw_secret()
+    made = await services.ledger.webhooks.make(tenant, body.url, secret, tuple(dict.fromkeys(body.events)))
+    return JsonReply(NewWebhookView(**_shown(made).model_dump(), secret=secret), 201)
+
+
+@router.get("", response_model=WebhookList, responses=problems(401))
+async def list_(tenant: Manager, services: ServicesDep) -> Response:
+    """List the tenant's webhooks, the oldest first."""
+    return JsonReply(WebhookList(items=[_shown(webhook) for webhook in await services.ledger.webhooks.list(tenant)]))
+
+
+@router.get("/{webhook_id}", response_model=WebhookView, responses=problems(401, 404, 422))
+async def get(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+    """Look at a webhook."""
+    return JsonReply(_shown(await services.ledger.webhooks.get(tenant, webhook_id)))
+
+
+@router.delete("/{webhook_id}", status_code=204, responses=problems(401, 404, 422))
+async def delete(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+    """Delete a webhook with its deliveries; one that is on its way may still arrive."""
+    await services.ledger.webhooks.delete(tenant, webhook_id)
+    return Response(status_code=204)
+
+
+@router.post("/{webhook_id}/resume", response_model=WebhookView, responses=problems(401, 404, 422))
+async def resume(webhook_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+    """Use a webhook again that was disabled; what still waits for it is sent."""
+    return JsonReply(_shown(await services.ledger.webhooks.resume(tenant, webhook_id)))
+
+
+@router.get("/{webhook_id}/deliveries", response_model=DeliveryPage, responses=problems(400, 401, 404, 422))
+async def deliveries(
+    webhook_id: UUID, tenant: Manager, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
+) -> Response:
+    """List the deliveries of a webhook, the newest first; they are kept for 30 days."""
+    after = paging.read_cursor(cursor, paging.read_time_and_id)
+    rows = await services.ledger.webhooks.page(tenant, webhook_id, after=after, limit=limit + 1)
+    shown, following = paging.split_page(rows, limit, lambda row: (row.created_at.isoformat(), str(row.id)))
+    return JsonReply(DeliveryPage(items=[_delivery(row) for row in shown], next_cursor=following))
+
+
+@router.post(
+    "/{webhook_id}/deliveries/{delivery_id}/retry",
+    status_code=202,
+    response_model=DeliveryView,
+    responses=problems(401, 404, 422),
+)
+async def retry(webhook_id: UUID, delivery_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+    """Send a delivery again at once, under the same id."""
+    return JsonReply(_delivery(await services.ledger.webhooks.send_again(tenant, webhook_id, delivery_id)), 202)
+
+
+async def _require_address(url: str, settings: Settings) -> None:
+    """Refuse what could never be sent to. Each attempt looks again: a name may get another address.
+
+    Raises:
+        InvalidInput: the address is none, or a private one.
+    """
+    parts = parse(url)
+    try:
+        await resolve(parts, private=settings.webhooks_private)
+    except ForbiddenAddress as error:
+        raise InvalidInput(f"Nothing can be sent to this address: {error}.", field="url") from None
+
+
+def _shown(webhook: Webhook) -> WebhookView:
+    return WebhookView(**{name: getattr(webhook, name) for name in WebhookView.model_fields})
+
+
+def _delivery(delivery: Delivery) -> DeliveryView:
+    taken = DeliveryView.model_fields.keys() - {"message_id", "next_attempt_at"}
+    values = {name: getattr(delivery, name) for name in taken}
+    return DeliveryView(**values, message_id=message_id(delivery), next_attempt_at=delivery.due_at)

@@ -1,0 +1,220 @@
+"""Requests and replies of the routes that OpenAI's clients call.
+
+Unknown fields of a request are passed by: clients send what their other providers take.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from api.schemas.common import QUERY_ID, BodyModel, ReplyModel, example
+from api.schemas.queries import FOUND_CITATION_EXAMPLE, Citation
+from shared.query.answer import Form
+
+_OPEN = ConfigDict(extra="ignore")
+
+
+class ChatPart(BodyModel):
+    """A part of a message."""
+
+    model_config = _OPEN
+
+    type: str = Field(max_length=100)
+    text: str | None = None
+
+
+class ChatMessage(BodyModel):
+    """A message of a conversation."""
+
+    model_config = _OPEN
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ChatPart] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if part.type == "text" and part.text)
+        return self.content or ""
+
+    @property
+    def others(self) -> list[str]:
+        """The kinds of the parts that are no text."""
+        return [part.type for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
+
+
+class StreamOptions(BodyModel):
+    model_config = _OPEN
+
+    include_usage: bool | None = Field(None, description="end the stream with the tokens")
+
+
+class ResponseFormat(BodyModel):
+    model_config = _OPEN
+
+    type: Literal["text"]
+
+
+class ChatBody(BodyModel):
+    """A conversation; its last message, which is the user's, is the question."""
+
+    model_config = _OPEN | example(
+        model="handbook", messages=[{"role": "user", "content": "How much leave do I get?"}], stream=False
+    )
+
+    model: str = Field(max_length=200, description="a collection, whose documents answer")
+    messages: list[ChatMessage] = Field(min_length=1, max_length=10_000)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(None, ge=1, le=1)
+    tool_choice: Literal["auto", "none"] | None = None
+    response_format: ResponseFormat | None = None
+    logprobs: Literal[False] | None = None
+    foreask: dict[str, Any] = Field(
+        {}, description="fields of POST /v1/query, such as `top_k` or `filter`; and `sources`, to list them at the end"
+    )
+
+
+class UrlCitation(ReplyModel):
+    start_index: int = Field(description="of the first citation's opening bracket, in characters of the content")
+    end_index: int = Field(description="of what follows its closing bracket")
+    title: str
+    url: str = Field(description="the document's `url` in its metadata, else this server's page of the document")
+
+
+class Annotation(ReplyModel):
+    """A source; the annotation at place n is cited as [n]."""
+
+    type: Literal["url_citation"] = "url_citation"
+    url_citation: UrlCitation
+    foreask: Citation
+
+
+class ChatReplyMessage(ReplyModel):
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+    annotations: list[Annotation]
+
+
+class ChatChoice(ReplyModel):
+    index: Literal[0] = 0
+    message: ChatReplyMessage
+    logprobs: None = None
+    finish_reason: Literal["stop"] = "stop"
+
+
+class ChatUsage(ReplyModel):
+    """The tokens of every call: to condense, to rewrite and to answer."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class AskedQuestion(ReplyModel):
+    """What was asked of the documents."""
+
+    question: str = Field(description="the last message, understood without those before it")
+    found: bool = Field(description="false: the documents do not answer the question, and the answer says so")
+    form: Form
+    query_id: UUID | None = Field(description="names the question for POST /v1/feedback; null: it was not recorded")
+
+
+_ANNOTATION_EXAMPLE = {
+    "type": "url_citation",
+    "url_citation": {
+        "start_index": 33,
+        "end_index": 36,
+        "title": "Leave",
+        "url": "http://127.0.0.1:8350/documents/0b4f7c1e-8d0a-4f0e-9d55-3c7a1f6f2b11",
+    },
+    "foreask": FOUND_CITATION_EXAMPLE,
+}
+
+
+class ChatReply(ReplyModel):
+    """An answer from the documents alone."""
+
+    model_config = example(
+        id="chatcmpl-3f0f3c5e7d2b4c1f8a695b0e2d9c4f77",
+        object="chat.completion",
+        created=1_790_000_000,
+        model="handbook",
+        choices=[
+            {
+                "index": 0,
+                "message": {
+                    "role": "assistant",
+                    "content": "You have 30 days of leave a year [1].",
+                    "refusal": None,
+                    "annotations": [_ANNOTATION_EXAMPLE],
+                },
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        usage={"prompt_tokens": 312, "completion_tokens": 14, "total_tokens": 326},
+        foreask={"question": "How much leave do I get?", "found": True, "form": "generative", "query_id": QUERY_ID},
+    )
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int = Field(description="seconds since 1970")
+    model: str
+    choices: list[ChatChoice]
+    usage: ChatUsage
+    foreask: AskedQuestion
+
+
+class ModelView(ReplyModel):
+    """A collection, as a model."""
+
+    model_config = example(id="handbook", object="model", created=1_790_000_000, owned_by="foreask")
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: Literal["foreask"] = "foreask"
+
+
+class ModelList(ReplyModel):
+    """Every collection, as a model, by name."""
+
+    model_config = example(
+        object="list", data=[{"id": "handbook", "object": "model", "created": 1_790_000_000, "owned_by": "foreask"}]
+    )
+
+    object: Literal["list"] = "list"
+    data: list[ModelView]
+
+
+class EmbeddingsBody(BodyModel):
+    """What is refused, whatever it says."""
+
+    model_config = _OPEN | example(model="handbook", input="How much leave do I get?")
+
+
+class ChatErrorDetail(ReplyModel):
+    message: str = Field(description="a sentence that says what to do")
+    type: str = Field(description="invalid_request_error, rate_limit_error or server_error")
+    param: str | None = Field(description="the part of the request to change")
+    code: str
+
+
+class ChatError(ReplyModel):
+    """An error as OpenAI's clients read it."""
+
+    model_config = example(
+        error={
+            "message": "There is no collection 'handbok'.",
+            "type": "invalid_request_error",
+            "param": "model",
+            "code": "model_not_found",
+        }
+    )
+
+    error: ChatErrorDetail

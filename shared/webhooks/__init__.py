@@ -1,0 +1,1 @@
+"""Webhooks: messages to addresses of tenants, signed, and sent again until they are taken."""

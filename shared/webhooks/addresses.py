@@ -1,0 +1,72 @@
+"""Addresses that a webhook may have: a tenant's address must not reach what only this network reaches."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from urllib.parse import SplitResult, urlsplit
+
+from shared.domain.errors import InvalidInput
+
+MAX_URL_CHARS = 2_000
+
+_PORTS = {"http": 80, "https": 443}
+# What a gateway turns into an address of IPv4, which may be one of this network.
+_TRANSLATED = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")))
+
+
+class ForbiddenAddress(Exception):
+    """The host has no address, or one that a webhook may not have; the message is a sentence."""
+
+
+def parse(url: str) -> SplitResult:
+    """Return the parts of an address.
+
+    Raises:
+        InvalidInput: it is no https:// or http:// with a host, or it has a name and password.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in _PORTS and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or len(url) > MAX_URL_CHARS or not url.isascii() or any(c.isspace() or c < " " for c in url):
+        raise InvalidInput("The address of a webhook is like https://example.org/hook.", field="url")
+    if "@" in parts.netloc:
+        raise InvalidInput("The address has a name or password in it: check the signature instead.", field="url")
+    return parts
+
+
+async def resolve(parts: SplitResult, *, private: bool) -> str:
+    """Return an address of the host that may be connected to.
+
+    Every address of the host must be public. Who connects to the address that is returned, and not to the host's name,
+    meets no other one.
+
+    Raises:
+        ForbiddenAddress: there is none, or one of them is private and these are not allowed.
+    """
+    port = parts.port or _PORTS[parts.scheme]
+    host = parts.hostname or ""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ForbiddenAddress("the host's name has no address") from error
+    addresses = [str(entry[4][0]) for entry in found]
+    if not addresses:
+        raise ForbiddenAddress("the host's name has no address")
+    if not private and not all(map(is_public, addresses)):
+        raise ForbiddenAddress("the host has a private address, which FOREASK_WEBHOOKS_PRIVATE does not allow")
+    return addresses[0]
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the internet, and of one host."""
+    parsed: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            parsed = parsed.ipv4_mapped
+        elif any(parsed in network for network in _TRANSLATED):
+            return False
+    return parsed.is_global and not parsed.is_multicast

@@ -1,0 +1,117 @@
+"""The tools for language models, used by the SDK's own client over both transports."""
+
+import os
+import sys
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.api import KEYS, as_tenant, calling, serving, with_keys, work
+
+LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
+READING = ["search", "ask", "list_collections", "read_around"]
+QUESTION = {"question": "How many days of leave has everybody?"}
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a", "version": "1"},
+    },
+}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+def text_of(result):
+    (content,) = result.content
+    return content.text
+
+
+async def called(client, tool, **arguments):
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, text_of(result)
+    return text_of(result)
+
+
+@pytest.fixture
+async def served(services, settings):
+    async with serving(with_keys(settings), services) as client:
+        yield client
+
+
+@asynccontextmanager
+async def connected(served, headers, **options):
+    async with (
+        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=20) as http,
+        Client(streamable_http_client(f"{served.base_url}/mcp", http_client=http), **options) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_model_reads_and_adds_documents_over_http(served, services, mode):
+    async with connected(served, as_tenant("alice"), mode=mode) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == [*READING, "add_document"]
+        assert "taken" in await called(client, "add_document", **LEAVE)
+        await work(services)
+
+        assert await called(client, "list_collections") == "- default"
+        found = await called(client, "search", **QUESTION)
+        assert found.startswith("[1] Leave")
+        assert "thirty days" in found
+        chunk_id = found.partition("chunk_id ")[2].partition(")")[0]
+        assert "thirty days" in await called(client, "read_around", chunk_id=chunk_id)
+        lost = await client.call_tool("read_around", {"chunk_id": "a"})
+        assert lost.is_error
+        answer = await called(client, "ask", **QUESTION)
+        assert answer.startswith("The documents say so [1].\n\nWhat it cites:\n\n[1] Leave")
+        refused = await client.call_tool("search", QUESTION | {"top_k": 0})
+        assert refused.is_error
+        assert text_of(refused).startswith("top_k: ")
+        refused = await client.call_tool("search", QUESTION | {"filter": {"": 1}})
+        assert refused.is_error
+
+    async with connected(served, as_tenant("bob"), mode=mode) as client:
+        assert await called(client, "search", **QUESTION) == "No passage was found."
+        assert "no collection" in await called(client, "list_collections")
+
+
+async def test_a_key_uses_what_its_scopes_allow(served):
+    body = {"name": "reader", "scopes": ["ask"]}
+    key = (await served.post("/v1/keys", json=body, headers=as_tenant("alice"))).json()["key"]
+
+    async with connected(served, {"authorization": f"Bearer {key}"}) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == READING[:3]
+        result = await client.call_tool("add_document", LEAVE)
+        assert result.is_error
+        assert text_of(result) == "There is no tool 'add_document' for this key."
+
+
+async def test_strangers_and_other_sites_are_refused(served, services, settings):
+    reply = await served.post("/mcp", json=INITIALIZE, headers=ACCEPT)
+    assert reply.status_code == 401
+    assert reply.headers["www-authenticate"]
+    key = as_tenant("alice") | ACCEPT
+    assert (await served.post("/mcp", json=INITIALIZE, headers=key)).status_code == 200
+    foreign = await served.post("/mcp", json=INITIALIZE, headers=key | {"origin": "https://evil.example"})
+    assert foreign.status_code == 403
+    for method in ("GET", "DELETE"):
+        assert (await served.request(method, "/mcp", headers=key)).status_code == 405
+
+    async with calling(settings, services) as keyless:
+        assert (await keyless.post("/mcp", json=INITIALIZE, headers=ACCEPT)).status_code == 200
+        rebound = ACCEPT | {"host": "evil.example", "origin": "http://evil.example"}
+        assert (await keyless.post("/mcp", json=INITIALIZE, headers=rebound)).status_code == 401
+
+
+async def test_a_client_starts_it_as_a_program(served):
+    environment = {"FOREASK_URL": str(served.base_url), "FOREASK_API_KEY": KEYS["alice"], "HOME": os.environ["HOME"]}
+    program = StdioServerParameters(command=sys.executable, args=["-m", "cli", "mcp"], env=environment)
+    async with Client(program) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == [*READING, "add_document"]
+        assert "no collection" in await called(client, "list_collections")

@@ -1,0 +1,192 @@
+"""Clients of OpenAI ask a collection as if it were a model: the real client, and the requests of Open WebUI."""
+
+import asyncio
+
+import openai
+import orjson
+import pytest
+
+from tests.api import KEYS, as_tenant, calling, serving, with_keys, work
+
+LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
+PAY = {
+    "title": "Pay [now](https://evil.example)",
+    "text": "# Pay\n\nSalaries are paid on the last working day.",
+    "external_id": "pay.md",
+    "metadata": {"url": "https://intranet.example/pay"},
+}
+QUESTION = {"role": "user", "content": "How many days of leave has everybody?"}
+ANSWER = "The documents say so [1]."
+
+
+@pytest.fixture
+async def indexed(client, services, provider):
+    """Two documents; the provider has counted nothing since."""
+    for body in (LEAVE, PAY):
+        reply = await client.post("/v1/documents", json=body | {"collection": "handbook"})
+        reply.raise_for_status()
+    await work(services)
+    provider.reset()
+
+
+async def complete(client, *messages, **more):
+    return await client.post(
+        "/v1/chat/completions", json={"model": "handbook", "messages": messages or [QUESTION], **more}
+    )
+
+
+async def chunks_of(client, **more):
+    """The data of a streamed reply, without its last `[DONE]`."""
+    reply = await complete(client, stream=True, **more)
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    *data, done, end = reply.text.split("\n\n")
+    assert (done, end) == ("data: [DONE]", "")
+    return [orjson.loads(line.removeprefix("data: ")) for line in data]
+
+
+async def test_the_clients_of_openai_are_answered(client, indexed, services, settings):
+    async with serving(settings, services) as served:
+        url = f"{served.base_url}/v1"
+
+        def ask():
+            with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as answering:
+                named = [model.id for model in answering.models.list()]
+                with pytest.raises(openai.NotFoundError) as refused:
+                    answering.chat.completions.create(model="gpt-5", messages=[QUESTION])
+                assert refused.value.code == "model_not_found"
+                assert refused.value.param == "model"
+                with pytest.raises(openai.BadRequestError, match="lends nobody"):
+                    answering.embeddings.create(model="handbook", input="a")
+                return named, answering.chat.completions.create(
+                    model="handbook", messages=[QUESTION], temperature=0.2, max_tokens=50, seed=7, user="u"
+                )
+
+        named, reply = await asyncio.to_thread(ask)
+        assert named == ["handbook"]
+        assert reply.choices[0].message.content == ANSWER
+        assert reply.choices[0].finish_reason == "stop"
+        (annotation,) = reply.choices[0].message.annotations
+        cited = annotation.url_citation
+        assert ANSWER[cited.start_index : cited.end_index] == "[1]"
+        assert cited.title == "Leave"
+        assert annotation.foreask["external_id"] == "leave.md"
+        assert f"/documents/{annotation.foreask['document_id']}?chunk={annotation.foreask['chunk_id']}" in cited.url
+        assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens > 0
+
+        async with (
+            openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as answering,
+            await answering.chat.completions.create(
+                model="handbook", messages=[QUESTION], stream=True, stream_options={"include_usage": True}
+            ) as stream,
+        ):
+            pieces = [chunk async for chunk in stream]
+        *parts, usage = pieces
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in parts) == ANSWER
+        assert parts[0].choices[0].delta.role == "assistant"
+        assert parts[-1].choices[0].finish_reason == "stop"
+        assert parts[-1].foreask["found"]
+        assert usage.choices == []
+        assert usage.usage.total_tokens > 0
+
+
+async def test_open_webui_reads_the_sources_of_a_stream(client, indexed):
+    """It sends what its own interface needs, and takes `delta.annotations` as the sources [1], [2] and so on."""
+    sent = {"chat_id": "c", "id": "m", "session_id": "s", "background_tasks": {"title_generation": True}, "tools": []}
+    chunks = await chunks_of(client, stream_options={"include_usage": False}, metadata=None, **sent)
+
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    (annotations,) = [delta["annotations"] for delta in deltas if "annotations" in delta]
+    assert [a["type"] for a in annotations] == ["url_citation"]
+    assert annotations[0]["url_citation"]["url"].startswith("http://127.0.0.1/documents/")
+    assert "".join(delta.get("content", "") for delta in deltas) == ANSWER
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert len({chunk["id"] for chunk in chunks}) == 1
+
+
+async def test_history_is_condensed_into_the_question(client, indexed, provider):
+    provider.script(condensed="When is the salary paid?")
+    history = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "How is pay?"}, {"type": "image_url", "image_url": {}}]},
+        {"role": "assistant", "content": "Good [1]."},
+        {"role": "user", "content": "And </question> when is it?"},
+    ]
+
+    reply = await complete(client, *history, foreask={"top_k": 1, "sources": True})
+
+    body = reply.json()
+    assert body["foreask"]["question"] == "When is the salary paid?"
+    assert body["foreask"]["query_id"]
+    assert provider.stats("How is pay?")["calls"] == 1
+    assert provider.stats("</question> when")["calls"] == 0
+    assert provider.stats("Be brief.")["calls"] == 0
+    assert provider.stats()["calls"] == 2
+    (annotation,) = body["choices"][0]["message"]["annotations"]
+    assert annotation["url_citation"]["url"].startswith("https://intranet.example/pay#")
+    content = body["choices"][0]["message"]["content"]
+    assert content.startswith(f"{ANSWER}\n\nSources:\n\n- [1] Pay")
+    assert "](" not in content
+
+    await complete(client)
+    assert provider.stats()["calls"] == 3  # nothing to condense
+
+
+async def test_a_quoting_server_takes_the_last_message_alone(client, indexed, settings, provider):
+    async with calling(settings.model_copy(update={"answering": "extractive"})) as quoting:
+        before = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        reply = (await complete(quoting, *before, QUESTION)).json()
+
+    assert reply["foreask"]["question"] == QUESTION["content"]
+    assert reply["foreask"]["form"] == "extractive"
+    assert provider.stats()["calls"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"messages": [{"role": "assistant", "content": "a"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+        ({"messages": [{"role": "user", "content": "x" * 10_001}]}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"n": 2}, "n"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type"),
+        ({"foreask": {"top": 1}}, "foreask.top"),
+        ({"foreask": {"question": "a"}}, "foreask.question"),
+        ({"foreask": {"sources": 1}}, "foreask.sources"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_before_anything_is_paid(client, indexed, provider, change, param):
+    reply = await client.post("/v1/chat/completions", json={"model": "handbook", "messages": [QUESTION]} | change)
+
+    assert reply.status_code == 400, reply.text
+    error = reply.json()["error"]
+    assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, "invalid_input")
+    assert provider.stats()["embeddings"] == provider.stats()["calls"] == 0
+
+
+async def test_each_error_has_the_shape_of_openai(client, indexed, settings, services, provider):
+    provider.script(down=True)
+    before = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, QUESTION]
+    reply = await complete(client, *before)
+    assert (reply.status_code, reply.json()["error"]["type"]) == (503, "server_error")
+    assert int(reply.headers["retry-after"]) >= 1
+
+    async with calling(with_keys(settings), services) as keyed:
+        refused = await keyed.get("/v1/models")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+        assert refused.headers["www-authenticate"]
+        assert "detail" in (await keyed.get("/v1/status")).json()  # the other routes keep theirs
+        assert (await keyed.get("/v1/models", headers=as_tenant("alice"))).json() == {"object": "list", "data": []}
+        assert (await keyed.get("/v1/models", headers={"x-api-key": KEYS["bob"]})).status_code == 200
+
+
+async def test_an_error_in_mid_stream_is_its_last_message(client, indexed, provider):
+    provider.script(status=400)
+
+    reply = await complete(client, stream=True)
+
+    assert reply.status_code == 200
+    last = orjson.loads(reply.text.strip().rpartition("\n\n")[2].removeprefix("data: "))
+    assert last["error"]["type"] == "server_error"
+    assert "[DONE]" not in reply.text

@@ -1,0 +1,378 @@
+"""Webhooks are told what ended: signed, again until they take it, and never at an address that they may not have."""
+
+import base64
+import hashlib
+import hmac
+import ssl
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import httpx
+import orjson
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from sqlalchemy import text
+
+from shared.domain.errors import InvalidInput
+from shared.domain.records import CollectionOptions
+from shared.ledger.webhooks import PAUSES
+from shared.webhooks import addresses
+from shared.webhooks.addresses import ForbiddenAddress, parse, resolve
+from shared.webhooks.delivery import Deliverer
+from shared.webhooks.sender import Sender
+from shared.webhooks.signature import draw_secret
+from tests.api import as_tenant, calling, with_keys, work
+from tests.conftest import Library
+
+LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
+EMPTY = {"content_base64": base64.b64encode(b"%PDF-1.4\nrubbish").decode(), "filename": "empty.pdf"}
+
+
+@dataclass
+class Receiver:
+    """A server on loopback, and what it got."""
+
+    url: str = ""
+    status: int = 204
+    body: bytes = b""
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+    async def take(self, request):
+        self.got.append(({name.lower(): value for name, value in request.headers.items()}, await request.read()))
+        headers = {"location": self.url} if 300 <= self.status < 400 else {}
+        return web.Response(status=self.status, body=self.body, headers=headers)
+
+
+@asynccontextmanager
+async def receiving(certificate=None):
+    receiver = Receiver()
+    app = web.Application()
+    app.router.add_route("*", "/hook", receiver.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    encrypted = None
+    if certificate is not None:
+        encrypted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        encrypted.load_cert_chain(certificate)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=encrypted)
+    await site.start()
+    receiver.url = f"{'https' if encrypted else 'http'}://127.0.0.1:{runner.addresses[0][1]}/hook"
+    try:
+        yield receiver
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def receiver():
+    async with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate of hook.invalid, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "hook.invalid")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("hook.invalid")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file = tmp_path / "hook.pem"
+    file.write_bytes(private + made.public_bytes(Encoding.PEM))
+    return file
+
+
+@pytest.fixture
+async def open_client(services, settings):
+    """An API that lets webhooks be on loopback."""
+    async with calling(settings.model_copy(update={"webhooks_private": True}), services) as client:
+        yield client
+
+
+@pytest.fixture
+async def deliverer(services):
+    sender = Sender(private=True, timeout=timedelta(seconds=5))
+    yield Deliverer(services.ledger.webhooks, sender)
+    await sender.aclose()
+
+
+async def make(client, url, **more):
+    reply = await client.post("/v1/webhooks", json={"url": url} | more)
+    assert reply.status_code == 201, reply.text
+    return reply.json()
+
+
+async def delivered_to(client, hook):
+    return (await client.get(f"/v1/webhooks/{hook['id']}/deliveries")).json()["items"]
+
+
+async def let_be_due(services):
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE webhook_deliveries SET due_at = now() WHERE due_at IS NOT NULL"))
+
+
+def verified(secret, headers, body):
+    """Check a message by the words of the standard, without the product's code; return what it says."""
+    key = base64.b64decode(secret.split("_", 1)[1])
+    assert 24 <= len(key) <= 64
+    assert abs(time.time() - int(headers["webhook-timestamp"])) < 60
+    signed = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
+    expected = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    return orjson.loads(body)
+
+
+async def test_the_end_of_a_document_is_told_signed(open_client, services, deliverer, receiver):
+    hook = await make(open_client, receiver.url)
+    failures = await make(open_client, f"{receiver.url}?failed", events=["document.failed"])
+    taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
+    await open_client.post("/v1/documents", json=EMPTY)
+    assert not await deliverer.deliver()
+    await work(services)
+    await services.ledger.work.find_ended()
+    await open_client.delete(f"/v1/documents/{taken['id']}")
+
+    assert await deliverer.deliver()
+    assert not await deliverer.deliver()
+
+    told = {}
+    for headers, body in receiver.got:
+        secrets = [made["secret"] for made in (hook, failures)]
+        for secret in secrets:
+            try:
+                event = verified(secret, headers, body)
+            except AssertionError:
+                continue
+            told.setdefault(secret, []).append((event["type"], event["data"]["external_id"]))
+            assert headers["content-type"] == "application/json"
+    assert sorted(told[hook["secret"]]) == [
+        ("document.deleted", "leave.md"),
+        ("document.failed", "empty.pdf"),
+        ("document.ready", "leave.md"),
+    ]
+    assert told[failures["secret"]] == [("document.failed", "empty.pdf")]
+    deliveries = await delivered_to(open_client, hook)
+    assert {(d["state"], d["status"], d["attempts"]) for d in deliveries} == {("delivered", 204, 1)}
+    assert {headers["webhook-id"] for headers, _ in receiver.got} >= {d["message_id"] for d in deliveries}
+    assert "secret" not in (await open_client.get("/v1/webhooks")).text
+
+
+async def test_what_fails_is_sent_again_under_its_id_and_then_given_up(open_client, services, deliverer, receiver):
+    hook = await make(open_client, receiver.url)
+    await open_client.post("/v1/documents", json=EMPTY)
+    await work(services, "parse")
+    receiver.status, receiver.body = 503, b"\0" * 5_000
+
+    await deliverer.deliver()
+    (delivery,) = await delivered_to(open_client, hook)
+    assert (delivery["state"], delivery["status"], delivery["attempts"]) == ("waiting", 503, 1)
+    assert len(delivery["response"]) == 1_024
+    assert not await deliverer.deliver()  # a pause
+    receiver.status, receiver.url = 302, f"{receiver.url}/elsewhere"
+    for _ in PAUSES:
+        await let_be_due(services)
+        assert await deliverer.deliver()
+    (delivery,) = await delivered_to(open_client, hook)
+    assert (delivery["state"], delivery["error"]) == ("failed", "the reply has status 302")
+    assert len(receiver.got) == len(PAUSES) + 1
+    assert len({(headers["webhook-id"], body) for headers, body in receiver.got}) == 1
+
+    receiver.status = 200
+    again = await open_client.post(f"/v1/webhooks/{hook['id']}/deliveries/{delivery['id']}/retry")
+    assert again.status_code == 202
+    await deliverer.deliver()
+    (delivery,) = await delivered_to(open_client, hook)
+    assert (delivery["state"], delivery["attempts"]) == ("delivered", 1)
+
+
+async def test_a_killed_scheduler_loses_nothing_and_a_late_one_spoils_nothing(
+    open_client, services, deliverer, receiver
+):
+    hook = await make(open_client, receiver.url)
+    await open_client.post("/v1/documents", json=EMPTY)
+    await work(services, "parse")
+    hooks = services.ledger.webhooks
+    (late,) = await hooks.claim(10, of_one=10, lease=timedelta(seconds=0))  # killed here
+    attempt = await deliverer.sender.send(late)
+
+    assert await deliverer.deliver()
+
+    await hooks.settle(late.delivery, replace(attempt, status=500, error="late"))
+    (delivery,) = await delivered_to(open_client, hook)
+    assert (delivery["state"], delivery["attempts"], delivery["error"]) == ("delivered", 2, None)
+    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 1
+
+
+async def test_a_webhook_that_fails_for_long_or_is_gone_is_disabled(open_client, services, deliverer, receiver):
+    hook = await make(open_client, receiver.url)
+    await open_client.post("/v1/documents", json=EMPTY)
+    await work(services, "parse")
+    receiver.status = 500
+    await deliverer.deliver()
+    shown = (await open_client.get(f"/v1/webhooks/{hook['id']}")).json()
+    assert shown["failing_since"]
+    assert shown["disabled_at"] is None
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE webhooks SET failing_since = now() - interval '6 days'"))
+    await let_be_due(services)
+
+    await deliverer.deliver()
+
+    assert (await open_client.get(f"/v1/webhooks/{hook['id']}")).json()["disabled_at"]
+    await let_be_due(services)
+    assert not await deliverer.deliver()
+    assert (await open_client.post(f"/v1/webhooks/{hook['id']}/resume")).json()["disabled_at"] is None
+    receiver.status = 410
+    assert await deliverer.deliver()
+    assert (await open_client.get(f"/v1/webhooks/{hook['id']}")).json()["disabled_at"]
+
+
+async def test_private_addresses_are_refused_when_made_and_at_each_attempt(
+    client, open_client, services, receiver, monkeypatch
+):
+    for url in (receiver.url, "http://localhost/", "http://[::1]/", "http://169.254.169.254/latest", "http://0x7f.1/"):
+        reply = await client.post("/v1/webhooks", json={"url": url})
+        assert reply.status_code == 422, url
+        assert "FOREASK_WEBHOOKS_PRIVATE" in reply.json()["detail"]
+    for url in ("ftp://example.org/", "https://", "https://u:p@example.org/", "https://exa mple.org/", "file:///etc"):
+        reply = await client.post("/v1/webhooks", json={"url": url})
+        assert (reply.status_code, reply.json()["field"]) == (422, "url"), url
+
+    hook = await make(open_client, receiver.url)
+    await open_client.post("/v1/documents", json=EMPTY)
+    await work(services, "parse")
+    sender = Sender(private=False)
+    await Deliverer(services.ledger.webhooks, sender).deliver()
+    await sender.aclose()
+    (delivery,) = await delivered_to(open_client, hook)
+    assert "private address" in delivery["error"]
+    assert receiver.got == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.0.0.1",
+        "100.64.0.1",
+        "127.0.0.1",
+        "169.254.169.254",
+        "192.168.1.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "fe80::1%eth0",
+        "fd00::1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::a00:1",
+        "2002:a00:1::",
+        "ff02::1",
+    ],
+)
+def test_no_address_of_a_private_network_is_public(address):
+    assert not addresses.is_public(address)
+
+
+async def test_every_address_of_a_name_must_be_public(monkeypatch):
+    class Names:
+        found = ("93.184.216.34", "10.0.0.1")
+
+        async def getaddrinfo(self, host, port, type):  # noqa: A002
+            return [(2, type, 6, "", (address, port)) for address in self.found]
+
+    monkeypatch.setattr(addresses.asyncio, "get_running_loop", Names)
+    with pytest.raises(ForbiddenAddress, match="private"):
+        await resolve(parse("https://example.org/"), private=False)
+    Names.found = ("2606:2800:220:1::1", "93.184.216.34")
+    assert await resolve(parse("https://example.org/"), private=False) == "2606:2800:220:1::1"
+    with pytest.raises(InvalidInput):
+        parse("https://example.org:99999/")
+
+
+async def test_the_connection_goes_to_the_address_that_was_looked_at(
+    services, deliverer, receiver, certificate, monkeypatch
+):
+    """The name has no address: only what was resolved can be reached, and the certificate is still the name's."""
+    looked = []
+
+    async def resolved(parts, *, private):
+        looked.append(parts.hostname)
+        return "127.0.0.1"
+
+    monkeypatch.setattr("shared.webhooks.sender.resolve", resolved)
+    trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=certificate), trust_env=False)
+    monkeypatch.setattr(deliverer.sender, "_client", trusting)
+    library = Library(services)
+    async with trusting, receiving(certificate) as encrypted:
+        for server in (receiver, encrypted):
+            for name in ("hook.invalid", "other.invalid"):
+                url = server.url.replace("127.0.0.1", name)
+                await services.ledger.webhooks.make("default", url, draw_secret(), ["document.deleted"])
+        document = await library.add("A text.")
+        await services.ledger.documents.delete("default", document.id)
+        assert await deliverer.deliver()
+
+    assert sorted(looked) == ["hook.invalid"] * 2 + ["other.invalid"] * 2
+    hosts = [sorted(headers["host"].partition(":")[0] for headers, _ in got.got) for got in (receiver, encrypted)]
+    assert hosts == [["hook.invalid", "other.invalid"], ["hook.invalid"]]
+
+
+async def test_a_build_and_an_erasure_are_told_and_an_erasure_takes_what_names_it(open_client, services):
+    hook = await make(open_client, "http://127.0.0.1:9/")
+    taken = (await open_client.post("/v1/documents", json=LEAVE)).json()
+    await work(services)
+    model = services.settings.embedding_model
+    begun = await services.ledger.builds.begin("default", "default", options=CollectionOptions(), embedding_model=model)
+    while await services.ledger.builds.fill():
+        pass
+    await work(services)
+    told = [(delivery["type"], delivery["data"]) for delivery in await delivered_to(open_client, hook)]
+    assert [name for name, _ in told] == ["build.filled", "document.ready"]  # of the live build alone
+    assert told[0][1] == {"collection": "default", "build": begun.number}
+    assert told[1][1]["document_id"] == taken["id"]
+
+    erasure = (await open_client.delete("/v1/collections/default")).json()
+    for _ in range(30):
+        await services.cleaner.clean()
+        async with services.database.begin() as connection:
+            for table in ("sweeps", "outdated_objects", "abandoned_calls"):
+                await connection.execute(text(f"UPDATE {table} SET due_at = now()"))
+            await connection.execute(text("UPDATE collections SET emptied_at = now() - interval '1 hour'"))
+        if (await open_client.get(f"/v1/erasures/{erasure['id']}")).json()["finished_at"]:
+            break
+
+    (delivery,) = await delivered_to(open_client, hook)
+    assert (delivery["type"], delivery["data"]) == ("erasure.finished", {"erasure_id": erasure["id"]})
+
+
+async def test_webhooks_are_their_tenants_alone(services, settings):
+    keyed = with_keys(settings).model_copy(update={"webhooks_private": True})
+    async with calling(keyed, services) as client:
+        body = {"url": "http://127.0.0.1:9/"}
+        hook = (await client.post("/v1/webhooks", json=body, headers=as_tenant("alice"))).json()
+        bob = as_tenant("bob")
+        assert (await client.get("/v1/webhooks", headers=bob)).json() == {"items": []}
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/resume"), ("GET", "/deliveries")):
+            reply = await client.request(method, f"/v1/webhooks/{hook['id']}{path}", headers=bob)
+            assert reply.status_code == 404
+        await client.post("/v1/documents", json=EMPTY, headers=bob)
+        await work(services, "parse")
+        assert await services.ledger.webhooks.page("alice", UUID(hook["id"])) == []
+        path = f"/v1/webhooks/{hook['id']}"
+        assert (await client.delete(path, headers=as_tenant("alice"))).status_code == 204
+        assert (await client.get(path, headers=as_tenant("alice"))).status_code == 404
