@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import StreamingResponse
+from starlette.types import Scope
 
 from api.http.problems import log_failure, problem_of
 from api.http.replies import encode
@@ -31,19 +32,19 @@ def event(name: str, data: Any) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + encode(data) + b"\n\n"
 
 
-async def end_with_error(events: AsyncGenerator[bytes, None], path: str) -> AsyncIterator[bytes]:
+async def end_with_error(events: AsyncGenerator[bytes, None], scope: Scope) -> AsyncIterator[bytes]:
     """Yield the events; an error is logged and becomes the last event.
 
     The reply has begun with status 200, so only an event can still report the error.
 
     Args:
         events: closed when this ends, so that the work behind them ends with the client.
-        path: of the request; the problem details name it.
+        scope: of the request; the log has its route, the problem details its path.
     """
     try:
         async with aclosing(events):
             async for piece in events:
                 yield piece
     except Exception as error:  # noqa: BLE001  only an event can still report it
-        log_failure(error, path)
-        yield event("error", problem_of(error, path))
+        log_failure(error, scope)
+        yield event("error", problem_of(error, scope["path"]))
