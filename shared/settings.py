@@ -220,6 +220,9 @@ class Tuning(BaseModel):
     # The sandbox of one parsed file
     parse_memory_bytes: PositiveInt = Field(1024 * 1024 * 1024, description="memory for one file")
     parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text is refused")
+    parse_max_chunks: PositiveInt = Field(
+        50_000, description="a document with more chunks is refused: each costs a call"
+    )
 
 
 @dataclass(frozen=True, slots=True)

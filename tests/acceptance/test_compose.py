@@ -196,6 +196,11 @@ def test_two_ask_workers_share_the_work_and_pay_once(composed, provider):
     assert provider.stats()["paid_twice"] == 0
 
 
+def test_logs_of_every_service_have_an_end():
+    for name, service in SERVICES.items():
+        assert name == "uploads" or set(service["logging"]["options"]) == {"max-size", "max-file"}, name
+
+
 def test_workers_can_be_scaled():
     for name in WORKERS:
         assert "container_name" not in SERVICES[name]
