@@ -90,6 +90,20 @@ async def test_what_fails_is_logged_by_its_route_and_not_by_its_address(services
     assert "contract" not in str(logs)
 
 
+async def test_the_line_of_an_upload_has_the_requests_id_and_the_documents(services, settings, provider):
+    text = {"text": "Tides turn twice a day."}
+    async with calling(with_keys(settings), services) as client:
+        with capture_logs([merge_contextvars]) as logs:
+            for _ in range(2):  # the second changes nothing
+                await client.post("/v1/documents", json=text, headers=as_tenant("alice") | {"x-request-id": "mine-2"})
+            await work(services)
+
+    (accepted,), (ended,) = lines_of(logs, "document.accepted"), lines_of(logs, "document.ended")
+    assert (accepted["request_id"], accepted["tenant"], accepted["version"]) == ("mine-2", "alice", 1)
+    for name in ("document_id", "collection_id"):
+        assert accepted[name] == ended[name]
+
+
 async def test_calls_for_a_request_have_its_id_and_nothing_of_its_tenant(services, settings, provider):
     asked = as_tenant("alice") | {"x-request-id": "mine-7"}
     async with calling(with_keys(settings), services) as client:
