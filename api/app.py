@@ -12,10 +12,12 @@ from api import mcp
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems, reference
 from api.http.middleware import RequestMiddleware
+from api.http.slots import Slots
 from api.known_keys import KnownKeys
 from api.progress_feeds import ProgressFeeds
 from api.query_log import QueryLogWriter
 from api.quotas import Quotas
+from api.readiness import Readiness
 from api.routes import (
     builds,
     calibration,
@@ -44,6 +46,7 @@ from shared.settings import Settings
 from shared.vectors.sizes import Sizes
 
 _CONNECTIONS = 4  # to PostgreSQL, before the first request
+_COMPARISONS = 4  # of collections with Qdrant, each of which reads every point; a tenant has half of them at most
 # FastAPI's own telemetry would record addresses, clients and messages of errors: `shared.process.traces` has the spans.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -101,6 +104,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.services = services
+    app.state.comparisons = Slots(_COMPARISONS)
     app.state.draining = False
     app.state.stopping = False
     app.add_middleware(RequestMiddleware, most=settings.api_max_requests)
@@ -154,6 +158,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.query_log = QueryLogWriter(services.ledger.query_log, enabled=settings.query_retention_days > 0)
         app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)
         app.state.sizes = Sizes(services.index.count_points)
+        app.state.readiness = Readiness(services)
         app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()

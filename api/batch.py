@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from starlette.requests import ClientDisconnect
+from starlette.types import Scope
 
 from api.document_views import view
 from api.http.bodies import decode_beside, parse_json, validate_as
@@ -56,14 +57,14 @@ class Batch:
         services: where they go.
         collection: which they belong to.
         quotas: how much the tenant may hand in.
-        path: of the request; the log names it.
+        scope: of the request; the log names its route.
     """
 
-    def __init__(self, services: ApiServices, collection: Collection, quotas: Quotas, path: str) -> None:
+    def __init__(self, services: ApiServices, collection: Collection, quotas: Quotas, scope: Scope) -> None:
         self._services = services
         self._quotas = quotas
         self._collection = collection
-        self._path = path
+        self._scope = scope
         self._stopped: Transient | None = None  # what is away: further lines would wait for it in vain
 
     async def receive(self, lines: AsyncGenerator[Line, None]) -> AsyncGenerator[bytes, None]:
@@ -82,7 +83,7 @@ class Batch:
             return
         except Exception as error:  # noqa: BLE001  only a line can still report it
             if not isinstance(error, Rejected):
-                log_failure(error, self._path)
+                log_failure(error, self._scope)
             yield _encode([_problem(last + 1, None, error)])
 
     async def _take(self, group: Sequence[Line]) -> bytes:
@@ -132,7 +133,7 @@ class Batch:
                 submissions = await submit(stored, guard, self._services, self._quotas)
         except ForeaskError as error:
             if not isinstance(error, Rejected):
-                log_failure(error, self._path)
+                log_failure(error, self._scope)
             if isinstance(error, Transient):
                 self._stopped = error
             return dict.fromkeys((document.line for document in documents), error)

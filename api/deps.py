@@ -10,6 +10,7 @@ from api.collection_cache import CollectionCache
 from api.known_keys import KnownKeys
 from api.query_log import QueryLogWriter
 from api.quotas import Quotas
+from api.readiness import Readiness
 from shared.services.api import ApiServices
 from shared.vectors.sizes import Sizes
 
@@ -44,9 +45,15 @@ async def _sizes(request: Request) -> Sizes:
     return sizes
 
 
+async def _readiness(request: Request) -> Readiness:
+    readiness: Readiness = request.app.state.readiness
+    return readiness
+
+
 ServicesDep = Annotated[ApiServices, Depends(_services)]
 CollectionCacheDep = Annotated[CollectionCache, Depends(_collection_cache)]
 KnownKeysDep = Annotated[KnownKeys, Depends(_known_keys)]
 QuotasDep = Annotated[Quotas, Depends(_quotas)]
+ReadinessDep = Annotated[Readiness, Depends(_readiness)]
 QueryLogDep = Annotated[QueryLogWriter, Depends(_query_log)]
 SizesDep = Annotated[Sizes, Depends(_sizes)]

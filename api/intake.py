@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import orjson
+import structlog
 from fastapi import Request
 
 from api.collection_cache import CollectionCache
@@ -30,6 +31,8 @@ from shared.process import traces
 from shared.services.api import ApiServices
 from shared.settings import Settings
 from shared.storage.uploads import Upload
+
+log = structlog.get_logger()
 
 _NAME_MAX = 255
 LANES = {"interactive": 0, "bulk": 1}
@@ -176,9 +179,18 @@ async def submit(
         raise
     if any(submission.accepted for submission in submissions):
         services.wakeups.wake("parse")
+        _tell_accepted(new, submissions)
     else:
         await guard.remove()
     return submissions
+
+
+def _tell_accepted(new: Sequence[NewDocument], submissions: Sequence[Submission]) -> None:
+    """Log documents beside the request's id: the lines of workers have theirs."""
+    for document, submission in zip(new, submissions, strict=True):
+        if submission.accepted:
+            ids = {"document_id": str(submission.document.id), "collection_id": str(document.collection.id)}
+            log.info("document.accepted", **ids, version=submission.document.version)
 
 
 def content_hash(parts: Mapping[str, object]) -> bytes:

@@ -72,6 +72,7 @@ class Stats:
     peak_in_flight: int = 0
     arrivals: list[float] = field(default_factory=list)
     reranks: list[dict[str, Any]] = field(default_factory=list)  # the bodies received
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)  # of the last call of each kind
 
 
 _BY_PROMPT = ("chats", "answered", "spoilt")
@@ -119,6 +120,7 @@ class ScriptedEndpoints:
                 "peak_in_flight": s.peak_in_flight,
                 "arrivals": s.arrivals,
                 "reranks": s.reranks,
+                "headers": s.headers,
             }
         )
 
@@ -144,6 +146,7 @@ class ScriptedEndpoints:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = orjson.loads(await request.read())
+        self.stats.headers["chat"] = {str(name): value for name, value in request.headers.items()}
         prompt = body["messages"][-1]["content"]
         key = hashlib.sha256(orjson.dumps(body["messages"])).hexdigest()[:24]
         stats = self.stats
@@ -297,6 +300,7 @@ class ScriptedEndpoints:
         inputs = body["input"] if isinstance(body["input"], list) else [body["input"]]
         s = self.script
         self.stats.embeddings += 1
+        self.stats.headers["embeddings"] = {str(name): value for name, value in request.headers.items()}
         if s.embedding_latency_seconds:
             await asyncio.sleep(s.embedding_latency_seconds)
         if s.down:

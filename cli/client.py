@@ -27,6 +27,7 @@ _LONGEST_WAIT_SECONDS = 30.0
 _LONGEST_PAUSE = timedelta(minutes=5)
 _PAGE = 200
 _SERVER_ERROR = 500
+_COME_BACK = {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.REQUEST_TIMEOUT}  # the latter: a body stood still on its way
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_SECONDS)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _REJECTIONS: dict[int, type[Forbidden | InvalidInput | NotFound | TooLarge | Unauthorized]] = {
@@ -368,7 +369,7 @@ def problem_of(reply: Json) -> str:
 
 
 def _is_transient(status: int) -> bool:
-    return status >= _SERVER_ERROR or status == httpx.codes.TOO_MANY_REQUESTS
+    return status >= _SERVER_ERROR or status in _COME_BACK
 
 
 def event_lines(pieces: Iterable[bytes]) -> Iterator[str]:

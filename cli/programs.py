@@ -9,14 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from embedded.supervisor import Child, Supervisor
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import Unavailable
 from shared.settings import Settings
 from shared.settings_sources import secrets, variables_of
 
 _TIMEOUT_SECONDS = 2.0
 _SECRETS_OF_PARSERS = {"database_url", "redis_url", "store_options"}
+_PASSWORDS = {APP_ROLE: "FOREASK_APP_DATABASE_PASSWORD", PARSE_ROLE: "FOREASK_PARSE_DATABASE_PASSWORD"}
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not bound to
 
 
@@ -75,13 +78,14 @@ def children(
         port: where the API listens.
         grace: how long a stopping worker may wait for its open calls.
     """
+    serving, parsing = as_role(environment, APP_ROLE), as_role(environment, PARSE_ROLE)
 
     def child(name: str, *command: str) -> Child:
         return Child(
             name=name,
             command=[sys.executable, "-m", *command],
             log=logs / f"{name}.log",
-            environment=without_keys(environment) if command == ("workers", "parse") else environment,
+            environment=without_keys(parsing) if command == ("workers", "parse") else serving,
             healthy=(lambda: is_live(host, port)) if name == "api" else lambda: True,
             stop_timeout=grace + timedelta(seconds=5),
         )
@@ -97,6 +101,16 @@ def without_keys(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for a parse worker, which handles files of strangers: without keys that it does not use."""
     unused = (field for field in secrets(Settings) if field[0] not in _SECRETS_OF_PARSERS)
     return {**environment, **{variable: "" for name, field in unused for variable in variables_of(name, field)}}
+
+
+def as_role(environment: Mapping[str, str], role: str) -> dict[str, str]:
+    """Return the settings with the role's name and password in PostgreSQL's URL, where it has one, and no others."""
+    own = {**environment, **dict.fromkeys(_PASSWORDS.values(), "")}
+    if password := environment.get(_PASSWORDS[role]):
+        url = urlsplit(environment["FOREASK_DATABASE_URL"])
+        place = f"{role}:{quote(password, safe='')}@{url.netloc.rpartition('@')[2]}"
+        own["FOREASK_DATABASE_URL"] = urlunsplit(url._replace(netloc=place))
+    return own
 
 
 def is_live(host: str, port: int) -> bool:

@@ -12,6 +12,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from embedded.health import postgres_ready
 from embedded.secret import stored_password, write_private
 from embedded.supervisor import Child
@@ -65,6 +67,11 @@ def child(data_dir: Path, port: int, log: Path) -> Child:
         stop_signal=signal.SIGINT,  # fast shutdown: sessions are ended, data is checkpointed
         death_signal=signal.SIGQUIT,  # immediate shutdown: recovered from the log at the next start
     )
+
+
+def role_password(data_dir: Path, role: str) -> SecretStr:
+    """The password of a role that `foreask schema` makes, made on first use."""
+    return SecretStr(stored_password(data_dir / f"password-{role}"))
 
 
 def url(data_dir: Path, port: int) -> str:

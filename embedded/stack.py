@@ -16,6 +16,7 @@ from embedded import embeddings, llama, postgres, requirements, valkey
 from embedded.ports import stable_ports
 from embedded.qdrant import process
 from embedded.supervisor import Child, Supervisor
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.settings import OPENAI_URL, Settings
 
@@ -121,6 +122,7 @@ class Stack:
             match engine:
                 case "postgres":
                     filled["database_url"] = SecretStr(postgres.url(self.data_dir / "postgres", ports[engine]))
+                    filled |= self._role_passwords()
                 case "valkey":
                     filled["redis_url"] = SecretStr(valkey.url(self.data_dir / "valkey", ports[engine]))
                 case "qdrant":
@@ -131,6 +133,14 @@ class Stack:
                     filled |= _model("embedding", embeddings.url(ports[engine]), embeddings.MODEL)
                     filled["embeddings"] = self._configured.named_embeddings()
         return filled
+
+    def _role_passwords(self) -> dict[str, SecretStr]:
+        """Of the roles for whoever serves and works: the URL is that of the database's owner."""
+        made = {
+            "app_database_password": postgres.role_password(self.data_dir / "postgres", APP_ROLE),
+            "parse_database_password": postgres.role_password(self.data_dir / "postgres", PARSE_ROLE),
+        }
+        return {name: getattr(self._configured, name) or password for name, password in made.items()}
 
     def _providers_embedding(self) -> dict[str, Any]:
         """The embedding provider stays the default one beside an embedded LLM; else embeddings would follow the LLM."""

@@ -220,6 +220,9 @@ class Tuning(BaseModel):
     # The sandbox of one parsed file
     parse_memory_bytes: PositiveInt = Field(1024 * 1024 * 1024, description="memory for one file")
     parse_max_text_chars: PositiveInt = Field(20_000_000, description="a document with more text is refused")
+    parse_max_chunks: PositiveInt = Field(
+        50_000, description="a document with more chunks is refused: each costs a call"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +296,9 @@ class Settings(BaseSettings):
         None, description="how long a stopping API says that it is not ready before it takes no more connections"
     )
     api_max_requests: PositiveInt = Field(2_000, description="requests under way at one process; others get 503")
+    api_body_timeout: Duration = Field(
+        timedelta(seconds=30), description="how long the body of a request may stand still; it is answered 408"
+    )
     max_upload_bytes: PositiveInt = Field(100 * 1024 * 1024, description="the largest document")
     max_json_bytes: PositiveInt = Field(
         20 * 1024 * 1024, description="the largest document as JSON, or fields of a form"
@@ -378,6 +384,9 @@ class Settings(BaseSettings):
     )
     parse_database_password: SecretStr | None = Field(
         None, description="`foreask schema` makes the role foreask_parse with it, for parse workers"
+    )
+    app_database_password: SecretStr | None = Field(
+        None, description="`foreask schema` makes the role foreask_app with it, for all that serve and work"
     )
     calibrate: bool = Field(
         default=True, description="whether collections that have grown by half are calibrated by themselves"

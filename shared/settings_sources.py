@@ -15,8 +15,10 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSou
 from shared.domain.errors import InvalidInput
 
 PREFIX = "FOREASK_"
-# Names that others read: the command line its server and key, docker-compose.yml what it publishes and its own file.
-_ELSEWHERE = {"FOREASK_URL", "FOREASK_API_KEY", "FOREASK_PUBLISH", "FOREASK_PORT", "FOREASK_ENV_FILE"}
+# Names that others read: the command line its server and key, docker-compose.yml what it runs, publishes and reads.
+_ELSEWHERE = {"FOREASK_URL", "FOREASK_API_KEY"} | {
+    f"FOREASK_{name}" for name in ("PUBLISH", "PORT", "ENV_FILE", "IMAGE")
+}
 # Kubernetes gives every container such variables for each service, so also for one that is called foreask.
 _OF_KUBERNETES = re.compile(r"FOREASK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 

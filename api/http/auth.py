@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import structlog
 from fastapi import Depends, Request
 
-from api.http.problems import TooManyRequests
+from api.http.problems import TooManyRequests, route_of
 from api.http.slots import Slot
 from api.known_keys import KnownKeys
 from api.quotas import Quotas
@@ -82,7 +82,7 @@ class Needs:
         traces.note("foreask.tenant", caller.tenant)
         request.state.caller = caller
         if self.scope is not None and self.scope not in caller.scopes:
-            log.warning("key.refused", status=403, scope=self.scope.value, route=_route(request))
+            log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
             _hold_slot(request, caller)
@@ -174,13 +174,8 @@ async def _of_ledger(request: Request, sha256: bytes) -> Caller:
 
 
 def _unauthorized(request: Request, message: str, key_name: str | None = None) -> Unauthorized:
-    log.warning("key.refused", status=401, key=key_name, route=_route(request))
+    log.warning("key.refused", status=401, key=key_name, route=route_of(request.scope))
     return Unauthorized(message)
-
-
-def _route(request: Request) -> str:
-    """Return the template of the route: an address may hold a caller's words."""
-    return getattr(request.scope.get("route"), "path", "none")
 
 
 def _short(sha256: bytes) -> str:

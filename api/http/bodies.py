@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -11,8 +12,9 @@ import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.http.problems import MalformedRequest, UnsupportedMedia, invalid_fields
+from api.http.problems import MalformedRequest, SlowBody, UnsupportedMedia, invalid_fields
 from shared.domain.errors import InvalidInput, TooLarge
+from shared.settings import Settings
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -25,6 +27,8 @@ _AT_ONCE_BYTES = 64 * 1024  # decoded in 4 ms at worst, which is less than a thr
 # has at most 20,000 questions of three values each, and 32 KiB of metadata.
 _MAX_VALUES = 100_000
 _MAX_ERRORS = 1_000  # each costs 4 microseconds, and a line of the reply
+# A body that trickles holds one of the requests that a process may have under way, as one that stands still does.
+_SLOWEST_BYTES_PER_SECOND = 100
 _SLICE_BYTES = 64 * 1024
 _NUL = b"\\u0000"
 
@@ -52,16 +56,37 @@ async def read_pieces(request: Request, max_bytes: int, limit: str | None = None
 
     Raises:
         TooLarge: more than `max_bytes` came, or Content-Length announces more.
+        SlowBody: no piece came for `FOREASK_API_BODY_TIMEOUT`, or hardly any bytes for longer than that.
         UnsupportedMedia: the body is compressed, so that its true size is unknown until it is unpacked.
     """
     require_acceptable(request, max_bytes, limit)
     size = 0
-    async for piece in request.stream():
+    async for piece in _in_time(request):
         size += len(piece)
         if size > max_bytes:
             raise _too_large(max_bytes, limit)
         if piece:
             yield piece
+
+
+async def _in_time(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body as it comes; only the time in which the client is waited for counts."""
+    settings: Settings = request.app.state.settings
+    patience = settings.api_body_timeout.total_seconds()
+    stream, size, waited = request.stream(), 0, 0.0
+    while True:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(patience):
+                piece = await anext(stream, None)
+        except TimeoutError:
+            raise _slow(patience) from None
+        if piece is None:
+            return
+        size, waited = size + len(piece), waited + time.monotonic() - began
+        if waited > patience + size / _SLOWEST_BYTES_PER_SECOND:
+            raise _slow(patience)
+        yield piece
 
 
 async def read_json(request: Request, model: type[M], max_bytes: int = SMALL_BODY_BYTES, limit: str | None = None) -> M:
@@ -155,6 +180,10 @@ def _has_nul(value: object) -> bool:
         elif isinstance(item, list):
             unchecked += item
     return False
+
+
+def _slow(patience: float) -> SlowBody:
+    return SlowBody(f"The request's body stood still for {patience:g} s, or nearly did: send it again, in one go.")
 
 
 def _too_large(max_bytes: int, limit: str | None) -> TooLarge:

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import StreamingResponse
+from starlette.types import Scope
 
 from api.http.problems import log_failure, problem_of
 from api.http.replies import encode
@@ -41,7 +42,7 @@ def _error_event(error: Exception, path: str) -> bytes:
 
 
 async def end_with_error(
-    events: AsyncGenerator[bytes, None], path: str, told: Callable[[Exception, str], bytes] = _error_event
+    events: AsyncGenerator[bytes, None], scope: Scope, told: Callable[[Exception, str], bytes] = _error_event
 ) -> AsyncIterator[bytes]:
     """Yield the events; an error is logged and becomes the last event.
 
@@ -49,7 +50,7 @@ async def end_with_error(
 
     Args:
         events: closed when this ends, so that the work behind them ends with the client.
-        path: of the request; the problem details name it.
+        scope: of the request; the log has its route, the problem details its path.
         told: encodes the error; by default as an event with problem details.
     """
     try:
@@ -57,5 +58,5 @@ async def end_with_error(
             async for piece in events:
                 yield piece
     except Exception as error:  # noqa: BLE001  only an event can still report it
-        log_failure(error, path)
-        yield told(error, path)
+        log_failure(error, scope)
+        yield told(error, scope["path"])

@@ -12,7 +12,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.large_body import LargeBody, is_large
-from api.http.problems import log_crash, reply_to
+from api.http.problems import NO_ROUTE, log_crash, reply_to, route_of
 from api.http.slots import Slots
 from shared.domain.errors import Unavailable
 from shared.process import traces
@@ -21,7 +21,6 @@ from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _AT_ONCE = 100  # requests take some 0.2 ms to begin, and up to 0.4 ms on a busy machine
 _UNCOUNTED = {"/mcp", "/v1/events", "/health/live", "/health/ready"}
-_NO_ROUTE = "none"  # nothing is at the address
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -95,7 +94,7 @@ class RequestMiddleware:
             try:
                 await app(scope, receive, send_on)
             except Exception as error:  # noqa: BLE001  no exception may leave the application
-                log_crash(error, scope["path"])
+                log_crash(error, scope)
                 if started:
                     raise ConnectionAbortedError("the reply was cut off") from None  # the server closes the connection
                 await reply_to(error, scope["path"])(scope, receive, send_on)
@@ -134,7 +133,7 @@ def _span(scope: Scope, request_id: str) -> traces.Span:
 
 def _tell(scope: Scope, status: int, seconds: float, span: traces.Span) -> None:
     """Log a request, count it and name its span, by the template of its route: an address may hold a caller's words."""
-    template = getattr(scope.get("route"), "path", _NO_ROUTE)
+    template = route_of(scope)
     method = scope["method"] if scope["method"] in _METHODS else "other"
     REQUESTS.labels(method, template, str(status)).inc()
     REQUEST_SECONDS.labels(method, template).observe(seconds)
@@ -144,7 +143,7 @@ def _tell(scope: Scope, status: int, seconds: float, span: traces.Span) -> None:
 
 
 def _name(span: traces.Span, method: str, template: str, status: int) -> None:
-    if template != _NO_ROUTE:
+    if template != NO_ROUTE:
         span.rename(f"{method} {template}")
         span.note("http.route", template)
     span.note("http.response.status_code", status)

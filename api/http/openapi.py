@@ -142,9 +142,12 @@ def _describe(app: FastAPI) -> dict[str, Any]:
         "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
     document["security"] = [{"bearer": []}, {"key": []}]
+    of_bodies = {str(status): reply for status, reply in problems(HTTPStatus.REQUEST_TIMEOUT).items()}
     for path, operations in document["paths"].items():
         for operation in operations.values():
             _drop_fastapi_problem(operation)
+            if "requestBody" in operation:
+                operation["responses"] |= of_bodies
             if path.startswith("/health/"):
                 operation["security"] = []
     return document

@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Scope
 
 from api.http.replies import JsonReply
 from shared.domain.errors import (
@@ -39,6 +40,8 @@ from shared.domain.errors import (
 
 log = structlog.get_logger()
 
+NO_ROUTE = "none"  # nothing is at the address
+
 
 class MalformedRequest(InvalidInput):
     """The request cannot even be read: broken JSON, a form that ends in the middle, a cursor that is not ours."""
@@ -46,6 +49,10 @@ class MalformedRequest(InvalidInput):
 
 class UnsupportedMedia(InvalidInput):
     """The body has a media type that this route does not take."""
+
+
+class SlowBody(InvalidInput):
+    """The client sends its request too slowly, or has stopped; the connection is closed with the reply."""
 
 
 class TooManyRequests(Transient):
@@ -82,6 +89,7 @@ KINDS: Mapping[type[ForeaskError], ProblemKind] = {
     Unauthorized: ProblemKind(401, "unauthorized", "A key is needed"),
     Forbidden: ProblemKind(403, "forbidden", "The key may not do this"),
     NotFound: ProblemKind(404, "not-found", "There is no such thing"),
+    SlowBody: ProblemKind(408, "slow-body", "The request came too slowly"),
     Conflict: ProblemKind(409, "conflict", "The request is at odds with what is there"),
     TooLarge: ProblemKind(413, "too-large", "Too many bytes"),
     UnsupportedMedia: ProblemKind(415, "unsupported-media", "A body of another kind is needed"),
@@ -123,6 +131,8 @@ def reply_to(error: Exception, instance: str | None = None) -> Response:
     headers = {}
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = 'Bearer realm="foreask"'
+    if isinstance(error, SlowBody):
+        headers["connection"] = "close"  # a server would wait for the rest
     if isinstance(error, Transient):
         after = error.retry_after.total_seconds() if error.retry_after else 1
         headers["retry-after"] = str(max(1, ceil(after)))
@@ -144,24 +154,29 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ClientDisconnect, _reply_to_disconnect)
 
 
-def log_failure(error: Exception, path: str) -> None:
+def route_of(scope: Scope) -> str:
+    """Return the template of a request's route: its address may hold a caller's words."""
+    return getattr(scope.get("route"), "path", NO_ROUTE)
+
+
+def log_failure(error: Exception, scope: Scope) -> None:
     """Log an error that is not the caller's fault; the log line has the request's id and tenant."""
     if isinstance(error, ForeaskError):
-        log.warning("request.failed", kind=type(error).__name__, path=path)
+        log.warning("request.failed", kind=type(error).__name__, route=route_of(scope))
     else:
-        log_crash(error, path)
+        log_crash(error, scope)
 
 
-def log_crash(error: Exception, path: str) -> None:
+def log_crash(error: Exception, scope: Scope) -> None:
     # The message may hold a caller's text, so only the frames are logged.
     frames = traceback.format_tb(error.__traceback__)[-12:]
-    log.error("request.crashed", kind=type(error).__name__, path=path, frames=frames)
+    log.error("request.crashed", kind=type(error).__name__, route=route_of(scope), frames=frames)
 
 
 async def reply_to_error(request: Request, error: Exception) -> Response:
     # A 429 is the caller's doing, and its line in the log has the status.
     if isinstance(error, (Transient, Permanent)) and not isinstance(error, (TooManyRequests, TenantLimited)):
-        log_failure(error, request.url.path)
+        log_failure(error, request.scope)
     return reply_to(error, request.url.path)
 
 

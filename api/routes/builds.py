@@ -143,7 +143,7 @@ async def gate(
         raise Conflict(f"Build {number} is {build.state}: a gate needs a build that is filled and not live.")
     events = _compared(build, body, services)
     if "text/event-stream" in request.headers.get("accept", ""):
-        return event_stream(end_with_error(_events(events), request.url.path))
+        return event_stream(end_with_error(_events(events), request.scope))
     return JsonReply([item async for item in events if isinstance(item, GateReply)][-1])
 
 

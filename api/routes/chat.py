@@ -92,7 +92,7 @@ async def complete(
     answerer = services.answerer_for(caller.tenant, retrieval.collection, query.links)
     completion = _Completion(body, condensed, retrieval, str(request.base_url), lists_sources=lists_sources)
     if body.stream:
-        return event_stream(end_with_error(completion.events(answerer), request.url.path, error_message))
+        return event_stream(end_with_error(completion.events(answerer), request.scope, error_message))
     return JsonReply(await completion.reply(answerer))
 
 

@@ -91,7 +91,7 @@ async def submit_batch(
         raise UnsupportedMedia(f"Send one JSON object a line, with `Content-Type: {NDJSON}`.")
     bodies.require_acceptable(request, batch.MOST_BYTES)
     await quotas.require_upload_room(tenant)
-    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), quotas, request.url.path)
+    documents = batch.Batch(services, await collection_cache.ensure(tenant, collection), quotas, request.scope)
     pieces = bodies.read_pieces(request, batch.MOST_BYTES)
     return LineStream(documents.receive(read_lines(pieces, services.settings.max_json_bytes)))
 

@@ -41,7 +41,7 @@ async def events(request: Request, tenant: Reader) -> Response:
     """Follow the progress of the tenant's documents, from now on."""
     feeds: ProgressFeeds = request.app.state.progress_feeds
     feeds.require_room(tenant)
-    return event_stream(end_with_error(_follow(request, feeds, tenant), request.url.path))
+    return event_stream(end_with_error(_follow(request, feeds, tenant), request.scope))
 
 
 async def _follow(request: Request, feeds: ProgressFeeds, tenant: str) -> AsyncGenerator[bytes, None]:

@@ -18,7 +18,7 @@ from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
 from api.routes.status import stage_view
-from api.routes.verification import VERIFY_REPLIES, verified
+from api.routes.verification import VERIFY_REPLIES, ComparisonDep, verified
 from api.schemas.common import CollectionName
 from api.schemas.operators import (
     DeploymentView,
@@ -93,7 +93,9 @@ async def collections(
     responses=VERIFY_REPLIES,
     openapi_extra=json_body(OperatorVerifyBody),
 )
-async def verify(request: Request, tenant: TenantName, name: CollectionName, services: ServicesDep) -> Response:
+async def verify(
+    request: Request, tenant: TenantName, name: CollectionName, services: ServicesDep, _: ComparisonDep
+) -> Response:
     """Compare a tenant's collection with Qdrant, and repair it with `repair`.
 
     The events have no cursors, which would name the tenant's documents: what broke off begins anew.

@@ -100,7 +100,7 @@ async def query(
     answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
     if body.stream:
         events = _answer_events(body, retrieval, answerer, stopwatch)
-        return event_stream(end_with_error(events, request.url.path))
+        return event_stream(end_with_error(events, request.scope))
     with retrieval.trace.timed("answer"):
         answer = await answerer.answer(body.question, passages_of(retrieval.chunks))
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict, astuple
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http import paging
-from api.http.auth import Manager
+from api.http.auth import Caller, Manager
 from api.http.bodies import read_json
 from api.http.event_stream import end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, replies
+from api.http.problems import TooManyRequests
 from api.http.replies import JsonReply
+from api.http.slots import Slots
 from api.schemas.common import CollectionName
 from api.schemas.verification import (
     FindingView,
@@ -46,10 +49,34 @@ VERIFY_REPLIES = replies(
 )
 
 
+async def _hold_comparison(request: Request) -> AsyncGenerator[None, None]:
+    """Hold a place among the comparisons of this process until the reply is sent, streams too.
+
+    Raises:
+        TooManyRequests: the tenant has as many under way as it may have; an operator has no such limit.
+        Unavailable: the process has no place.
+    """
+    slots: Slots = request.app.state.comparisons
+    caller: Caller = request.state.caller
+    slot = slots.take()
+    try:
+        if caller.tenant and not slot.hold_for(caller.tenant):
+            raise TooManyRequests("This tenant has comparisons under way, and no more may be: wait until one ends.")
+        yield
+    finally:
+        slot.release()
+
+
+# Comes after the caller in a route's parameters.
+ComparisonDep = Annotated[None, Depends(_hold_comparison)]
+
+
 @router.post(
     "/{name}/verify", response_model=VerificationReply, responses=VERIFY_REPLIES, openapi_extra=json_body(VerifyBody)
 )
-async def verify(request: Request, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+async def verify(
+    request: Request, name: CollectionName, tenant: Manager, services: ServicesDep, _: ComparisonDep
+) -> Response:
     """Compare a collection with Qdrant. With `repair`, index missing points again and remove superfluous ones.
 
     Missing points are indexed again from questions that are paid for: the language model is not called. Documents that
@@ -73,7 +100,7 @@ async def verified(
     """Reply to a request for a comparison, as events or at its end; a cursor names a document by its external id."""
     if "text/event-stream" in request.headers.get("accept", ""):
         events = _events(verification, services, with_cursors=with_cursors)
-        return event_stream(end_with_error(events, request.url.path))
+        return event_stream(end_with_error(events, request.scope))
     findings = [item async for item in _limit_findings(verification) if isinstance(item, Finding)]
     _wake_indexers(verification, services)
     counts = asdict(verification.so_far)

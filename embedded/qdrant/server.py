@@ -11,6 +11,8 @@ import orjson
 import qdrant_edge as engine
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -42,6 +44,8 @@ def application(store: Store) -> Starlette:
     return Starlette(
         routes=[*health, Route("/", _version), *routes],
         lifespan=lifespan,
+        # A page in this machine's browser may have a name of its own resolved to loopback.
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
         exception_handlers={HTTPException: _not_routed},
     )
 

@@ -1,4 +1,4 @@
-"""`python -m shared.ledger`: bring the database to the newest schema, and make the role of parse workers if wanted."""
+"""`python -m shared.ledger`: bring the database to the newest schema, and make the roles whose passwords are set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from shared.domain.errors import ForeaskError
 from shared.ledger.database import Database
-from shared.ledger.roles import make_parse_role
+from shared.ledger.roles import make_app_role, make_parse_role
 from shared.ledger.schema import migrate
 from shared.settings import Settings, load
 
@@ -18,6 +18,8 @@ async def main(settings: Settings) -> None:
     database = Database(settings.database_url.get_secret_value(), patience=None, pooler=settings.database_pooler)
     try:
         await migrate(database.engine)
+        if settings.app_database_password is not None:
+            await make_app_role(database.engine, settings.app_database_password.get_secret_value())
         if settings.parse_database_password is not None:
             await make_parse_role(database.engine, settings.parse_database_password.get_secret_value())
     finally:

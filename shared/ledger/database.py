@@ -224,6 +224,7 @@ class Database:
             self._away = True
             raise _unavailable(error) from error
         except exc.DBAPIError as error:
+            _forget_values(error)
             cause = error.orig.__cause__ if error.orig else None
             if isinstance(cause, _COLLISIONS):
                 raise Collided(
@@ -257,6 +258,21 @@ async def lock(connection: AsyncConnection, which: AdvisoryLock) -> None:
         if locked:
             return
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _forget_values(error: exc.DBAPIError) -> None:
+    """Leave of an error its kind and its first sentence, which names tables and columns.
+
+    PostgreSQL's details quote rows, and what it or the driver says of a value quotes that. What nobody expects is
+    logged with its traceback.
+    """
+    cause = error.orig.__cause__ if error.orig else None
+    if error.orig is None or not isinstance(cause, (asyncpg.PostgresError, asyncpg.InterfaceError)):
+        return
+    sentence = "a value does not fit" if isinstance(cause, (asyncpg.DataError, ValueError)) else str(cause.args[0])
+    cause.args = (sentence,)
+    cause.detail = cause.hint = None
+    error.args = error.orig.args = (f"{type(cause).__name__}: {sentence}",)
 
 
 def _unavailable(error: BaseException) -> Unavailable:

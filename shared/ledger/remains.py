@@ -1,15 +1,16 @@
 """Remains: rows that still name something which was erased, found by the catalogue of PostgreSQL.
 
-Each table is looked at whole, whatever columns it has, so that one of later times is not forgotten.
+Each table is looked at whole, whatever columns it has, so that one of later times is not forgotten. That goes in slices
+of its pages: no transaction lasts as long as a large table. What was erased is changed by nobody, so no row moves from
+one slice to another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import TextClause, text
 
 from shared.ledger.completions import UNUSED
 from shared.ledger.database import Database
@@ -18,10 +19,14 @@ from shared.ledger.versions import STORED_IN
 _RECORD = ("erasures", "alembic_version")  # the record of what was erased stays: names and numbers, no texts
 _COSTS = ("spent", "spent_changes", "spent_by_day")  # a tenant's sums, under the id of a collection that is gone
 
-# List the tables, each with those columns that may have a tenant's name.
+_SLICE_PAGES = 4_000  # 32 MB: less than a second
+_NO_PAGE = 2**32 - 1  # no table has so many
+
+# List the tables, each with those columns that may have a tenant's name, and how many pages it has.
 _TABLES = text("""
     SELECT t.table_name AS name,
-           coalesce(array_agg(quote_ident(c.column_name)) FILTER (WHERE c.data_type = 'text'), '{}') AS texts
+           coalesce(array_agg(quote_ident(c.column_name)) FILTER (WHERE c.data_type = 'text'), '{}') AS texts,
+           pg_relation_size(quote_ident(t.table_name)::regclass) / current_setting('block_size')::int AS pages
     FROM information_schema.tables t JOIN information_schema.columns c USING (table_schema, table_name)
     WHERE t.table_schema = current_schema() AND t.table_type = 'BASE TABLE'
     GROUP BY t.table_name ORDER BY t.table_name
@@ -36,15 +41,20 @@ _COLLECTIONS = text("""
 _DOCUMENTS = text("SELECT id FROM documents WHERE public_id = :id")
 
 # Count what is paid for a tenant and used by no chunk.
-_UNUSED_COMPLETIONS = text(f"SELECT count(*) FROM completions p WHERE p.tenant = :tenant AND {UNUSED}")
-_UNUSED_REPLIES = text(f"SELECT count(*) FROM paid_replies p WHERE p.tenant = :tenant AND {UNUSED}")
+_UNUSED_COMPLETIONS = text(f"SELECT count(*) AS rows FROM completions p WHERE p.tenant = :tenant AND {UNUSED}")
+_UNUSED_REPLIES = text(f"SELECT count(*) AS rows FROM paid_replies p WHERE p.tenant = :tenant AND {UNUSED}")
 
-# Count what chunks said or were asked that are not there any more.
-_LOST_CONTENTS = text("""
-    SELECT count(*) FROM (SELECT chunk_id, version FROM chunk_contents UNION ALL
-                          SELECT chunk_id, version FROM chunk_questions) t
-    WHERE NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.chunk_id AND c.version = t.version)
-""")
+# The rows of some pages.
+_SLICE = "t.ctid >= CAST(CAST(:first AS text) AS tid) AND t.ctid < CAST(CAST(:end AS text) AS tid)"
+
+# Count what chunks said or were asked that are not there any more, in some pages.
+_LOST = {
+    name: text(f"""
+        SELECT count(*) AS rows FROM {name} t
+        WHERE {_SLICE} AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = t.chunk_id AND c.version = t.version)
+    """)
+    for name in ("chunk_contents", "chunk_questions")
+}
 
 # List the parts of packs that versions name.
 _PACKS = text(f"""
@@ -77,17 +87,29 @@ class Remains:
             whole_tenant: whether no row may name the tenant; else what it has cost may stay.
         """
         counts: dict[str, int] = {}
-        async with self._database.begin() as connection:
-            for name, texts in (await connection.execute(_TABLES)).all():
-                if name not in _RECORD and (whole_tenant or name not in _COSTS):
-                    counts[name] = await _count(connection, name, texts if whole_tenant else [], tenant, ids)
-            if tenant is not None:
-                for name, statement in (("completions", _UNUSED_COMPLETIONS), ("paid_replies", _UNUSED_REPLIES)):
-                    unused: int = (await connection.execute(statement, {"tenant": tenant})).scalar_one()
-                    counts[name] = max(counts[name], unused)
-            lost: int = (await connection.execute(_LOST_CONTENTS)).scalar_one()
-            counts["chunk_contents"] += lost
+        for table in await self._database.rows(_TABLES):
+            name, pages = table["name"], table["pages"]
+            if name not in _RECORD and (whole_tenant or name not in _COSTS):
+                statement, parameters = _named(name, table["texts"] if whole_tenant else [], tenant, ids)
+                counts[name] = await self._count(statement, parameters, pages)
+            if name in _LOST:
+                counts[name] += await self._count(_LOST[name], {}, pages)
+        if tenant is not None:
+            for name, statement in (("completions", _UNUSED_COMPLETIONS), ("paid_replies", _UNUSED_REPLIES)):
+                (unused,) = await self._database.rows(statement, {"tenant": tenant})
+                counts[name] = max(counts[name], unused["rows"])
         return counts
+
+    async def _count(self, statement: TextClause, parameters: Mapping[str, object], pages: int) -> int:
+        """Count rows in all slices of a table."""
+        count = 0
+        for first in range(0, pages, _SLICE_PAGES):
+            # Pages that came since belong to the last slice.
+            end = first + _SLICE_PAGES if first + _SLICE_PAGES < pages else _NO_PAGE
+            of_slice = {"first": f"({first},0)", "end": f"({end},0)"}
+            (found,) = await self._database.rows(statement, {**parameters, **of_slice})
+            count += found["rows"]
+        return count
 
     async def packs(self) -> list[Sequence[str]]:
         """Return the parts of each pack that versions name."""
@@ -95,14 +117,14 @@ class Remains:
             return list((await connection.execute(_PACKS)).scalars())
 
 
-async def _count(
-    connection: AsyncConnection, table: str, texts: Sequence[str], tenant: str | None, ids: Sequence[UUID]
-) -> int:
-    """Count the rows of a table that have one of the ids anywhere, or the tenant's name in one of these columns."""
+def _named(
+    table: str, texts: Sequence[str], tenant: str | None, ids: Sequence[UUID]
+) -> tuple[TextClause, dict[str, object]]:
+    """The count of rows of a slice that have one of the ids anywhere, or the tenant's name in one of these columns."""
     named = "".join(f" OR t.{column} = :tenant" for column in texts)
-    statement = text(f"SELECT count(*) FROM {table} t WHERE CAST(t.* AS text) LIKE ANY(CAST(:ids AS text[])){named}")
+    statement = text(f"""
+        SELECT count(*) AS rows FROM {table} t
+        WHERE {_SLICE} AND (CAST(t.* AS text) LIKE ANY(CAST(:ids AS text[])){named})
+    """)
     parameters: dict[str, object] = {"ids": [f"%{each}%" for each in ids]}
-    if texts:
-        parameters["tenant"] = tenant
-    count: int = (await connection.execute(statement, parameters)).scalar_one()
-    return count
+    return statement, parameters | ({"tenant": tenant} if texts else {})

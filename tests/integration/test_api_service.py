@@ -19,6 +19,7 @@ from api.schemas.documents import DocumentView
 from api.schemas.health import ReadyReply
 from api.schemas.problems import ProblemDetails
 from embedded.ports import free_port
+from shared.ledger.database import Database
 from tests.api import calling, events_of, left_behind, serving, work
 
 
@@ -83,6 +84,26 @@ async def test_health_names_what_is_down(services, settings, provider, monkeypat
         assert health.down == [name]
         assert reply.status_code == (503 if name == "ledger" else 200)
         assert health.status == ("unavailable" if name == "ledger" else "degraded")
+
+
+async def test_whoever_asks_for_health_shares_one_look_at_the_parts(services, settings, provider, monkeypatch):
+    looks = []
+    ping = Database.ping
+
+    async def counted(self):
+        looks.append(1)
+        await ping(self)
+
+    monkeypatch.setattr(Database, "ping", counted)
+    async with calling(settings, services) as client:
+        replies = await asyncio.gather(*(client.get("/health/ready") for _ in range(50)))
+        replies.append(await client.get("/health/ready"))
+        assert {reply.json()["status"] for reply in replies} == {"ready"}
+        assert len(looks) == 1
+
+        monkeypatch.setattr("api.readiness._FRESH_SECONDS", 0.0)
+        await client.get("/health/ready")
+        assert len(looks) == 2
 
 
 async def test_without_the_broker_uploads_are_accepted_all_the_same(services, settings, provider):

@@ -14,6 +14,7 @@ from shared.domain.records import DocumentState, NewChunk
 from shared.domain.usage import Usage
 from shared.ledger import Work
 from shared.ledger.database import Database
+from shared.ledger.remains import Remains
 from shared.maintenance.verification import Finding, Verification
 from tests.api import work
 
@@ -73,7 +74,7 @@ async def test_a_group_of_documents_is_written_in_slices(services, library, monk
     with changes(services, "INSERT INTO chunks") as sizes:
         assert await services.ledger.work.settle_parsed(outcomes) == {d.lease.id for d in documents}
 
-    assert sizes == [4, 1, 4, 4, 1, 3]
+    assert sizes == [3, 2, 3, 4, 4, 1]  # the largest last: others need not wait for its slices
 
 
 async def test_a_document_that_no_single_transaction_could_take_is_settled(services, library, monkeypatch):
@@ -213,3 +214,19 @@ async def test_a_lost_index_is_repaired_in_slices(services, library, provider, m
     await work(services, "index")
     assert await verify() == (set(), 0)
     assert (await services.ledger.documents.get("default", document.lease.id)).state == DocumentState.READY
+
+
+async def test_what_an_erasure_left_is_looked_for_in_slices_of_tables(services, monkeypatch):
+    await rows(
+        services,
+        "INSERT INTO queries (id, tenant, collection_id, question, chunk_ids)"
+        " SELECT gen_random_uuid(), 'gone', gen_random_uuid(), repeat('x', 200), '{}' FROM generate_series(1, 100)"
+        " RETURNING 1",
+    )
+    remains, asked = Remains(services.database), {}
+    for pages in (1, 4_000):
+        monkeypatch.setattr("shared.ledger.remains._SLICE_PAGES", pages)
+        with changes(services, "FROM queries t") as asked[pages]:
+            assert (await remains.rows("gone", [uuid4()], whole_tenant=True))["queries"] == 100
+
+    assert len(asked[1]) > len(asked[4_000]) == 1

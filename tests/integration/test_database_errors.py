@@ -1,11 +1,14 @@
 """Errors of PostgreSQL, which end in a log."""
 
+import traceback
+from uuid import uuid4
+
 import pytest
 from sqlalchemy import exc, text
 from structlog.testing import capture_logs
 
 from embedded.ports import free_port
-from shared.domain.errors import Unavailable
+from shared.domain.errors import Permanent, Unavailable
 from shared.ledger.database import Database
 
 
@@ -15,6 +18,24 @@ async def test_an_unexpected_error_shows_no_parameter(services):
             await connection.execute(text("INSERT INTO no_such_table VALUES (:text)"), {"text": "a contract's text"})
 
     assert "contract" not in str(caught.value)
+
+
+# What the server says of a row, what it says of a value, and what the driver says of a parameter.
+OF_ROWS = "INSERT INTO completions (content_key, tenant, model, questions) VALUES ('x', NULL, 'm', ARRAY[:text])"
+OF_VALUES = "SELECT CAST(CAST(:text AS text) AS int)"
+OF_ARGUMENTS = "SELECT CAST(:text AS int)"
+
+
+@pytest.mark.parametrize("statement", [OF_ROWS, OF_VALUES, OF_ARGUMENTS])
+async def test_an_error_quotes_no_row_and_no_value_in_its_traceback(services, statement):
+    secret = uuid4().hex
+    with pytest.raises((exc.DBAPIError, Permanent)) as caught:
+        async with services.database.begin() as connection:
+            await connection.execute(text(statement), {"text": secret})
+
+    logged = "".join(traceback.format_exception(caught.value))
+    assert secret not in logged
+    assert "NotNullViolationError: null value in column" in logged or "a value does not fit" in logged
 
 
 async def sort_much(services):

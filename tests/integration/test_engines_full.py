@@ -21,7 +21,10 @@ async def full_broker(settings):
         await redis.config_set("maxmemory", "0")
 
 
-async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(services, settings, provider, full_broker):
+async def test_with_a_full_broker_uploads_are_taken_and_health_names_it(
+    services, settings, provider, full_broker, monkeypatch
+):
+    monkeypatch.setattr("api.readiness._FRESH_SECONDS", 0.0)
     async with calling(settings) as client:
         reply = await client.post("/v1/documents", json={"text": "A text about a lighthouse and its keeper."})
         health = ReadyReply.model_validate_json((await client.get("/health/ready")).content)

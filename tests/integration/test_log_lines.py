@@ -75,3 +75,53 @@ async def test_a_task_that_serves_everybody_has_nobodys_ids(services, settings, 
             assert await worker.limiters[0].paused()
     (lost,) = lines_of(logs, "limiter.lost")
     assert "tenant" not in lost
+
+
+async def test_what_fails_is_logged_by_its_route_and_not_by_its_address(services, settings, provider):
+    url = type(settings.database_url)(f"postgresql://a:b@127.0.0.1:{free_port()}/c")
+    async with calling(settings.model_copy(update={"database_url": url})) as client:
+        with capture_logs() as logs:
+            reply = await client.get("/v1/collections/contract-with-acme")
+            await client.get("/v1/collections/contract-with-acme/builds/1?x=contract-with-acme")
+
+    failed = [*lines_of(logs, "request.failed"), *lines_of(logs, "request.crashed")]
+    assert (reply.status_code, reply.json()["instance"]) == (503, "/v1/collections/contract-with-acme")
+    assert [line["route"] for line in failed] == ["/v1/collections/{name}", "/v1/collections/{name}/builds/{number}"]
+    assert "contract" not in str(logs)
+
+
+async def test_the_line_of_an_upload_has_the_requests_id_and_the_documents(services, settings, provider):
+    text = {"text": "Tides turn twice a day."}
+    async with calling(with_keys(settings), services) as client:
+        with capture_logs([merge_contextvars]) as logs:
+            for _ in range(2):  # the second changes nothing
+                await client.post("/v1/documents", json=text, headers=as_tenant("alice") | {"x-request-id": "mine-2"})
+            await work(services)
+
+    (accepted,), (ended,) = lines_of(logs, "document.accepted"), lines_of(logs, "document.ended")
+    assert (accepted["request_id"], accepted["tenant"], accepted["version"]) == ("mine-2", "alice", 1)
+    for name in ("document_id", "collection_id"):
+        assert accepted[name] == ended[name]
+
+
+async def test_calls_for_a_request_have_its_id_and_nothing_of_its_tenant(services, settings, provider):
+    asked = as_tenant("alice") | {"x-request-id": "mine-7"}
+    async with calling(with_keys(settings), services) as client:
+        text = "Boats are mended in the old yard behind the harbour."
+        await client.post("/v1/documents", json={"text": text}, headers=asked)
+        await work(services)
+        of_ingest = provider.stats()["headers"]
+        for stream in (False, True):
+            provider.reset()
+            reply = await client.post(
+                "/v1/query", json={"question": f"Where {stream}?", "stream": stream}, headers=asked
+            )
+            assert reply.status_code == 200, reply.text
+            of_query = provider.stats()["headers"]
+            assert set(of_query) == {"chat", "embeddings"}
+            for headers in of_query.values():
+                named = {name.lower(): value for name, value in headers.items()}
+                assert named["x-client-request-id"] == "mine-7"
+                assert "alice" not in str(named)
+
+    assert "request-id" not in str(of_ingest).lower()

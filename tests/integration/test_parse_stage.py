@@ -1,5 +1,7 @@
 """Parsing beside others: one tenant's document stops no loop, and a folder that is away is no document's fault."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import text
 
@@ -79,3 +81,16 @@ async def test_a_single_upload_that_is_gone_fails_with_what_to_do(services, libr
     found = await services.ledger.documents.get("default", gone.id)
     assert (found.state, found.error) == (DocumentState.FAILED, "The stored file is gone: upload the document again.")
     assert await services.uploads.require() is None
+
+
+async def test_a_document_with_too_many_chunks_fails_and_costs_no_call(services, library, provider):
+    few = services.settings.tuning.model_copy(update={"parse_max_chunks": 2})
+    settings = services.settings.model_copy(update={"tuning": few})
+    three = "\n\n".join(f"# {name}\n\n" + f"{name} is a part of the bay. " * 60 for name in ("Alpha", "Beta", "Gamma"))
+    document = await library.add(three)
+
+    await work(replace(services, parser=replace(services.parser, settings=settings)))
+
+    shown = await services.ledger.documents.get("default", document.id)
+    assert (shown.state, provider.stats()["calls"]) == (DocumentState.FAILED, 0)
+    assert shown.error.startswith("The document has 3 chunks, more than the 2 allowed: divide it")

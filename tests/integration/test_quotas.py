@@ -299,3 +299,39 @@ async def test_a_query_asks_for_no_more_tokens_than_the_server_lets(client):
 
     assert (reply.status_code, reply.json()["field"]) == (422, "max_tokens")
     assert "FOREASK_TUNING__MAX_TOKENS_MAX" in reply.json()["detail"]
+
+
+async def test_a_body_that_stands_still_or_trickles_is_answered_and_gives_up_its_place(services, settings):
+    head = b"POST /v1/retrieve HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+    head += b"content-type: application/json\r\ncontent-length: 900\r\n\r\n"
+    impatient = settings.model_copy(update={"api_body_timeout": timedelta(seconds=0.2), "api_max_requests": 1})
+
+    async def trickle(writer, seconds):
+        with suppress(OSError):
+            while True:
+                writer.write(b"{")
+                await asyncio.sleep(seconds)
+
+    async with serving(impatient, services) as client, asyncio.timeout(10):
+        for seconds in (60, 0.05):
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
+            writer.write(head)
+            trickling = asyncio.create_task(trickle(writer, seconds))
+            reply = (await reader.read()).lower()  # to the end of the connection
+            trickling.cancel()
+            writer.close()
+            assert reply.startswith(b"http/1.1 408")
+            assert b"\r\nconnection: close\r\n" in reply
+            assert b"urn:foreask:problem:slow-body" in reply
+            assert (await client.get("/v1/documents")).status_code == 200
+
+        async def slow_but_steady():
+            yield b'{"question": "When does the harbour open?"'
+            for _ in range(4):
+                await asyncio.sleep(0.1)
+                yield b" " * 50
+            yield b"}"
+
+        body = slow_but_steady()
+        reply = await client.post("/v1/retrieve", content=body, headers={"content-type": "application/json"})
+        assert reply.status_code == 200, reply.text

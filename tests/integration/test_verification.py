@@ -407,3 +407,19 @@ async def test_a_cursor_of_progress_goes_on_over_http(client, services, library,
 
     reply = await client.post(address, json={"cursor": "bm9uZQ"})
     assert reply.status_code == 400
+
+
+async def test_a_tenant_compares_two_collections_at_a_time_and_leaves_places_to_others(shelf, settings):
+    address, accept = "/v1/collections/default/verify", {"accept": "text/event-stream"}
+    async with calling(with_keys(settings), shelf.services) as client:
+        for tenant in ("alice", "bob"):
+            made = await client.put("/v1/collections/default", json={}, headers=as_tenant(tenant))
+            assert made.status_code == 201
+        sent = [
+            client.post(address, json={}, headers=as_tenant("alice") | headers) for headers in (accept, {}, {}, accept)
+        ]
+        replies = await asyncio.gather(*sent, client.post(address, json={}, headers=as_tenant("bob")))
+        later = await client.post(address, json={}, headers=as_tenant("alice"))
+
+    assert sorted(reply.status_code for reply in replies[:4]) == [200, 200, 429, 429]
+    assert [reply.status_code for reply in (replies[4], later)] == [200, 200]

@@ -30,7 +30,7 @@ def problem_in(piece):
 
 
 async def test_events_pass_unchanged():
-    passed = [piece async for piece in end_with_error(Source().events(), "/v1/query")]
+    passed = [piece async for piece in end_with_error(Source().events(), {"path": "/v1/query"})]
     assert passed == [event("token", {"text": "Yes"}), event("done", {})]
 
 
@@ -40,7 +40,7 @@ async def test_events_pass_unchanged():
 async def test_an_error_is_the_last_event_and_names_the_path(error, status):
     source = Source(error)
 
-    first, last = [piece async for piece in end_with_error(source.events(), "/v1/query")]
+    first, last = [piece async for piece in end_with_error(source.events(), {"path": "/v1/query"})]
 
     assert first == event("token", {"text": "Yes"})
     problem = problem_in(last)
@@ -51,7 +51,7 @@ async def test_an_error_is_the_last_event_and_names_the_path(error, status):
 
 async def test_a_listener_that_goes_away_closes_the_source():
     source = Source()
-    stream = end_with_error(source.events(), "/v1/query")
+    stream = end_with_error(source.events(), {"path": "/v1/query"})
 
     await anext(stream)
     assert not source.closed

@@ -1,6 +1,7 @@
 """Forms are read as they come, whatever the pieces, and leave nothing when they fail."""
 
 import hashlib
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from shared.settings import Settings
 from shared.storage.folder import UploadFolder
 
 CONTENT = b"line\r\n--edg but not the edge\r\n--ed\r\n-\r\r\n" + bytes(range(256)) * 3
+APP = SimpleNamespace(state=SimpleNamespace(settings=Settings(_env_file=None)))
 
 
 def part(name, content, filename=None, media_type=None):
@@ -37,7 +39,12 @@ def request_of(body, size=None, content_type="multipart/form-data; boundary=edge
         return messages.pop(0)
 
     named = {"content-type": content_type} | {k.replace("_", "-"): v for k, v in headers.items()}
-    scope = {"type": "http", "method": "POST", "headers": [(k.encode(), v.encode()) for k, v in named.items()]}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "headers": [(k.encode(), v.encode()) for k, v in named.items()],
+        "app": APP,
+    }
     return Request(scope, receive)
 
 

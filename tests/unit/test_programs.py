@@ -26,6 +26,18 @@ def test_a_parse_worker_is_given_no_key_that_it_does_not_use():
     assert given["worker-parse"]["OPENAI_API_KEY"] == ""  # it would inherit ours
 
 
+def test_each_program_connects_to_the_ledger_as_its_role_and_knows_no_other_password():
+    url, own = SecretStr("postgresql://foreask:owners@127.0.0.1:5432/foreask"), SecretStr("p@ss/word")
+    settings = Settings(database_url=url, app_database_password=own, parse_database_password=SecretStr("parsers"))
+    crew = children(settings.environment(), Path(), Crew(), host="127.0.0.1", port=1, grace=timedelta())
+
+    for child in crew:
+        role = "foreask_parse:parsers" if child.name == "worker-parse" else "foreask_app:p%40ss%2Fword"
+        assert child.environment["FOREASK_DATABASE_URL"] == f"postgresql://{role}@127.0.0.1:5432/foreask"
+        assert not {"p@ss/word", "parsers"} & set(child.environment.values())
+        assert not [value for value in child.environment.values() if "owners" in value]
+
+
 @pytest.mark.parametrize(
     ("lacking", "said"),
     [

@@ -114,6 +114,7 @@ def test_a_misspelt_setting_in_the_file_is_refused_too(monkeypatch, tmp_path):
         "FOREASK_PUBLISH",
         "FOREASK_PORT",
         "FOREASK_ENV_FILE",
+        "FOREASK_IMAGE",
         "FOREASK_SERVICE_HOST",
         "FOREASK_API_SERVICE_PORT_HTTP",
         "FOREASK_PORT_8350_TCP_ADDR",
@@ -127,7 +128,7 @@ def test_names_that_other_programs_read_are_known(monkeypatch, tmp_path, name):
 
 
 KEYS = ["qdrant_api_key", "llm_api_key", "embedding_api_key", "rerank_api_key"]
-SECRETS = ["database_url", "redis_url", "parse_database_password", *KEYS]
+SECRETS = ["database_url", "redis_url", "parse_database_password", "app_database_password", *KEYS]
 
 
 @pytest.mark.parametrize("name", SECRETS)

@@ -82,8 +82,7 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
         poison.check(document.lost_leases)
         require_fit(document.options.filterable, document.metadata)  # the API may not have seen the declaration yet
         parsed = await _read(parser, document)
-        if not parsed.chunks:
-            raise Unreadable("The document has no text.")
+        _require_size(parsed, parser.settings.tuning.parse_max_chunks)
     except ForeaskError as error:
         if isinstance(error, Unreadable) and error.detail:
             _log_refusal(document, error)
@@ -92,6 +91,15 @@ async def parse(parser: Parser, document: DocumentToParse) -> ParseOutcome | Fai
     # In a thread: the loop must not stand while the keys of many chunks are computed.
     chunks = await asyncio.to_thread(new_chunks, document, parsed, options, parser.model)
     return ParseOutcome(document, parsed.title, parsed.media_type, chunks)
+
+
+def _require_size(parsed: ParsedDocument, most: int) -> None:
+    if not parsed.chunks:
+        raise Unreadable("The document has no text.")
+    if (count := len(parsed.chunks)) > most:
+        raise Unreadable(
+            f"The document has {count:,} chunks, more than the {most:,} allowed: divide it, or let chunks be longer."
+        )
 
 
 async def _read(parser: Parser, document: DocumentToParse) -> ParsedDocument:

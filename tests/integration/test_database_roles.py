@@ -1,4 +1,4 @@
-"""The role of parse workers: it works documents off, whatever becomes of them, and reads nothing else."""
+"""The roles in PostgreSQL: parse workers' works documents off and reads nothing else, the others' has rows alone."""
 
 from collections.abc import AsyncIterator
 
@@ -7,10 +7,11 @@ from pydantic import SecretStr
 from sqlalchemy import exc, text
 from sqlalchemy.engine import make_url
 
+from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.records import CollectionOptions, DocumentState
 from shared.ledger import states
 from shared.ledger.revision import require_current
-from shared.ledger.roles import PARSE_ROLE, make_parse_role
+from shared.ledger.roles import make_app_role, make_parse_role
 from shared.ledger.tables import metadata
 from shared.services import build
 from shared.services.all import AllServices
@@ -32,6 +33,25 @@ CLOSED = {
     "accepted_questions": "question",
     "tallies": "rows",
 }
+# What lets whoever has the API leave the tables, or take them from others.
+BEYOND_ROWS = (
+    "CREATE TABLE mine (a int)",
+    "ALTER TABLE documents ADD COLUMN mine int",
+    "DROP TABLE documents",
+    "TRUNCATE documents",
+    "UPDATE alembic_version SET version_num = '0'",
+    "CREATE ROLE mine",
+    "ALTER ROLE CURRENT_USER SUPERUSER",
+    "COPY documents TO PROGRAM 'true'",
+    "COPY documents FROM '/etc/passwd'",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT rolpassword FROM pg_authid",
+)
+
+
+def settings_of(role, settings):
+    url = make_url(settings.database_url.get_secret_value()).set(username=role, password=QUOTED)
+    return settings.model_copy(update={"database_url": SecretStr(url.render_as_string(hide_password=False))})
 
 
 @pytest.fixture
@@ -39,9 +59,7 @@ async def parsing(services, settings) -> AsyncIterator[AllServices]:
     """Services whose connections to PostgreSQL are the role's."""
     await make_parse_role(services.database.engine, "another")
     await make_parse_role(services.database.engine, QUOTED)
-    url = make_url(settings.database_url.get_secret_value()).set(username=PARSE_ROLE, password=QUOTED)
-    own = {"database_url": SecretStr(url.render_as_string(hide_password=False))}
-    async with build("all", settings.model_copy(update=own)) as parsing:
+    async with build("all", settings_of(PARSE_ROLE, settings)) as parsing:
         parsing.ledger.collections._index_names = services.ledger.collections._index_names
         await require_current(parsing.database)
         yield parsing
@@ -91,3 +109,23 @@ async def test_the_role_reads_nothing_else(parsing):
             async with parsing.database.begin() as connection:
                 await connection.execute(text(statement))
     assert set(CLOSED) <= set(metadata.tables)
+
+
+async def test_whoever_serves_and_works_has_rows_and_nothing_else(services, settings):
+    await make_app_role(services.database.engine, QUOTED)
+    async with build("all", settings_of(APP_ROLE, settings)) as app:
+        await require_current(app.database)
+        async with app.database.begin() as connection:
+            for table in metadata.sorted_tables:
+                column = table.columns.keys()[0]
+                for statement in (
+                    f"INSERT INTO {table} SELECT * FROM {table} WHERE false",
+                    f"UPDATE {table} SET {column} = {column} WHERE false",
+                    f"DELETE FROM {table} WHERE false",
+                ):
+                    await connection.execute(text(statement))
+            await connection.execute(text("SELECT nextval('fencing'), nextval('sweeps_id_seq')"))
+        for statement in BEYOND_ROWS:
+            with pytest.raises(exc.ProgrammingError, match="InsufficientPrivilege"):
+                async with app.database.begin() as connection:
+                    await connection.execute(text(statement))
