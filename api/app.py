@@ -18,7 +18,9 @@ from api.quotas import Quotas
 from api.routes import (
     builds,
     calibration,
+    chunks,
     collections,
+    contents,
     dead_letters,
     documents,
     erasures,
@@ -103,6 +105,8 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     reference.install(app)
     for part in (
         documents,
+        chunks,
+        contents,
         uploads,
         collections,
         builds,

@@ -173,7 +173,7 @@ def test_every_route_declares_one_scope():
 
 
 async def requested(client, route, headers):
-    ids = {f"{of}_id": uuid4() for of in ("document", "letter", "accepted", "key", "erasure")}
+    ids = {f"{of}_id": uuid4() for of in ("document", "chunk", "letter", "accepted", "key", "erasure")}
     path = route.path.format(**ids, number=1, name="handbook", tenant="alice")
     (method,) = route.methods
     return await client.request(method, path, headers=headers)
