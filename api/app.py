@@ -22,7 +22,9 @@ from api.routes import (
     builds,
     calibration,
     chat,
+    chunks,
     collections,
+    contents,
     dead_letters,
     documents,
     erasures,
@@ -113,6 +115,8 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     reference.install(app)
     for part in (
         documents,
+        chunks,
+        contents,
         uploads,
         collections,
         builds,

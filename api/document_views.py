@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+from api.schemas.chunks import AcceptanceView, ChunkQuestion, ChunkView
+from api.schemas.dead_letters import AttemptView
 from api.schemas.documents import ChunkCounts, DocumentView, IngestUsage
-from shared.domain.records import Document
+from shared.domain import records
+from shared.domain.records import ChunkDetail, Document
 from shared.domain.usage import Usage
 from shared.estimates.prices import price
 from shared.settings import Settings
@@ -41,6 +46,45 @@ def view(document: Document, settings: Settings) -> DocumentView:
             calls=p.calls,
             cost=_cost(settings, p.calls, Usage(p.prompt_tokens, p.completion_tokens)),
         ),
+    )
+
+
+def chunk_view(chunk: ChunkDetail, settings: Settings) -> ChunkView:
+    content = chunk.content
+    return ChunkView(
+        id=chunk.id,
+        document_id=chunk.document_id,
+        version=chunk.version,
+        ordinal=chunk.ordinal,
+        text=content.text,
+        title=content.title,
+        heading_path=list(content.heading_path),
+        span=content.span,
+        section=content.section,
+        page=content.page,
+        language=content.language,
+        state=chunk.state,
+        error=chunk.error,
+        attempts=[AttemptView.model_validate(dataclasses.asdict(attempt)) for attempt in chunk.history],
+        usage=IngestUsage(
+            prompt_tokens=chunk.usage.prompt_tokens,
+            completion_tokens=chunk.usage.completion_tokens,
+            calls=chunk.calls,
+            cost=_cost(settings, chunk.calls, chunk.usage),
+        ),
+        questions=[_question(question) for question in chunk.questions],
+    )
+
+
+def _question(question: records.ChunkQuestion) -> ChunkQuestion:
+    accepted = question.accepted
+    return ChunkQuestion(
+        text=question.text,
+        passed=question.passed,
+        reason=question.reason,
+        source=question.source,
+        similarity=question.similarity,
+        accepted=None if accepted is None else AcceptanceView.model_validate(dataclasses.asdict(accepted)),
     )
 
 

@@ -22,16 +22,13 @@ from api.schemas.common import CollectionName
 from api.schemas.documents import (
     BatchLine,
     BatchResult,
-    ChunkPage,
-    ChunkQuestion,
-    ChunkView,
     DocumentBody,
     DocumentPage,
     DocumentView,
     ExternalId,
 )
 from shared.domain.errors import Transient
-from shared.domain.records import ChunkDetail, DocumentState
+from shared.domain.records import DocumentState
 
 _MOST_IDS = 100  # of one request: proxies take addresses of 8 KB
 
@@ -129,19 +126,6 @@ async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Respo
     return JsonReply(view(await services.ledger.documents.get(tenant, document_id), services.settings))
 
 
-@router.get("/{document_id}/chunks", response_model=ChunkPage, responses=problems(400, 401, 404, 422, 503))
-async def chunks(
-    document_id: UUID, tenant: Reader, services: ServicesDep, limit: paging.Limit = 50, cursor: paging.Cursor = None
-) -> Response:
-    """List a document's chunks in order, with their questions and what became of them."""
-    after = paging.read_cursor(cursor, _ordinal)
-    rows = await services.ledger.documents.chunks(
-        tenant, document_id, after=-1 if after is None else after, limit=limit + 1
-    )
-    details, following = paging.split_page(rows, limit, lambda chunk: (chunk.ordinal,))
-    return JsonReply(ChunkPage(items=[_chunk(detail) for detail in details], next_cursor=following))
-
-
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))
 async def delete(document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
     """Delete a document. It is gone for every caller at once, its points in Qdrant as soon as Qdrant answers."""
@@ -162,27 +146,3 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
     else:
         services.wakeups.wake("generate", "index")
     return JsonReply(view(document, services.settings), 202)
-
-
-def _chunk(chunk: ChunkDetail) -> ChunkView:
-    return ChunkView(
-        id=chunk.id,
-        ordinal=chunk.ordinal,
-        text=chunk.content.text,
-        heading_path=list(chunk.content.heading_path),
-        span=chunk.content.span,
-        page=chunk.content.page,
-        language=chunk.content.language,
-        state=chunk.state,
-        error=chunk.error,
-        questions=[
-            ChunkQuestion(text=q["text"], passed=q.get("passed"), reason=q.get("reason")) for q in chunk.questions
-        ],
-    )
-
-
-def _ordinal(key: list[int]) -> int:
-    (ordinal,) = key
-    if type(ordinal) is not int or not 0 <= ordinal < 2**31:  # PostgreSQL's integer
-        raise ValueError
-    return ordinal

@@ -1,4 +1,4 @@
-"""Requests and replies of documents and their chunks."""
+"""Requests and replies of documents."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from uuid import UUID
 import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from api.schemas.common import CHUNK_ID, DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
+from api.schemas.common import DOCUMENT_ID, BodyModel, CollectionName, ReplyModel, example
 from api.schemas.problems import ProblemDetails
-from shared.domain.records import ChunkState, DocumentState
+from shared.domain.records import DocumentState
 
 METADATA_BYTES = 32 * 1024  # every point of the document repeats it
 
@@ -239,41 +239,4 @@ class BatchResult(ReplyModel):
 
 class DocumentPage(ReplyModel):
     items: list[DocumentView]
-    next_cursor: str | None = Field(description="null on the last page")
-
-
-class ChunkQuestion(ReplyModel):
-    text: str
-    passed: bool | None = Field(description="null: not filtered yet")
-    reason: str | None = Field(description="why it was dropped")
-
-
-class ChunkView(ReplyModel):
-    model_config = example(
-        id=CHUNK_ID,
-        ordinal=0,
-        text="Everybody has 30 days of leave a year.",
-        heading_path=["Leave"],
-        span=[9, 47],
-        page=None,
-        language="en",
-        state="indexed",
-        error=None,
-        questions=[{"text": "How many days of leave are there?", "passed": True, "reason": None}],
-    )
-
-    id: UUID
-    ordinal: int
-    text: str
-    heading_path: list[str]
-    span: tuple[int, int] = Field(description="where the chunk stands in the document's text")
-    page: int | None
-    language: str | None = Field(description="of the text, as ISO 639-1 names it; null: unknown")
-    state: ChunkState
-    error: str | None
-    questions: list[ChunkQuestion]
-
-
-class ChunkPage(ReplyModel):
-    items: list[ChunkView]
     next_cursor: str | None = Field(description="null on the last page")

@@ -86,8 +86,8 @@ class FailedAttempt:
 class IndexOutcome:
     """A chunk whose points Qdrant has confirmed.
 
-    `questions` are `{"text", "passed", "reason"}`; `accepted` are users' questions, each with its new state; `cost` is
-    the attempt's share of its batch's.
+    `questions` are `{"text", "passed", "reason", "similarity"}`; `accepted` are users' questions, each with its new
+    state; `cost` is the attempt's share of its batch's.
     """
 
     chunk: ChunkToIndex

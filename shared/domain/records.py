@@ -161,24 +161,77 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkDetail:
-    """A chunk as its owner sees it; a question is `{"text", "passed", "reason"}`."""
-
-    id: UUID
-    ordinal: int
-    content: ChunkContent
-    state: ChunkState
-    error: str | None
-    questions: tuple[Mapping[str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Attempt:
     """A failed attempt; `at` is a time in ISO 8601."""
 
     at: str
     attempt: int
     error: str
+
+
+class AcceptedState(StrEnum):
+    WAITING = "waiting"  # its point is to be written, with its chunk
+    INDEXED = "indexed"
+    REFUSED = "refused"  # the embedding model does not take it
+    REMOVING = "removing"  # taken back; its point is being removed
+
+
+QuestionSource = Literal["generated", "given", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """How a chunk came to a user's question; `at` is a time in ISO 8601."""
+
+    id: UUID
+    state: AcceptedState
+    query_id: UUID | None
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkQuestion:
+    """A question of a chunk as its owner sees it.
+
+    Args:
+        passed: None while it is not filtered yet, or not embedded.
+        reason: why it was dropped.
+        source: who wrote it: the model, the document's owner or a user.
+        similarity: to the chunk's text; None where it was not embedded.
+        accepted: of a user's question.
+    """
+
+    text: str
+    passed: bool | None
+    reason: str | None
+    source: QuestionSource = "generated"
+    similarity: float | None = None
+    accepted: Acceptance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkDetail:
+    """A chunk as its owner sees it.
+
+    Args:
+        document_id: the document's id for its owner.
+        history: its last failed attempts, in order.
+        usage: what its questions have cost.
+        calls: that this took.
+        questions: users' questions come last.
+    """
+
+    id: UUID
+    document_id: UUID
+    version: int
+    ordinal: int
+    content: ChunkContent
+    state: ChunkState
+    error: str | None
+    history: tuple[Attempt, ...]
+    usage: Usage
+    calls: int
+    questions: tuple[ChunkQuestion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +330,6 @@ class ChunkToGenerate:
     usage: Usage = Usage()
     calls: int = 0
     traceparent: str | None = None
-
-
-class AcceptedState(StrEnum):
-    WAITING = "waiting"  # its point is to be written, with its chunk
-    INDEXED = "indexed"
-    REFUSED = "refused"  # the embedding model does not take it
-    REMOVING = "removing"  # taken back; its point is being removed
 
 
 @dataclass(frozen=True, slots=True)

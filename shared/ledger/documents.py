@@ -13,7 +13,6 @@ import orjson
 from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import (
     ChunkDetail,
@@ -25,11 +24,10 @@ from shared.domain.records import (
     NewDocument,
     Progress,
 )
-from shared.ledger import following, states, tallies, versions
+from shared.ledger import following, shown_chunks, states, tallies, versions
 from shared.ledger.collections import being_erased, collection_of
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
-from shared.ledger.rows import QUESTIONS, judged_questions
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
 _STORED_PAGE = 10_000
@@ -180,15 +178,10 @@ _PROGRESS = text(f"""
     GROUP BY d.id
 """)
 
-# List the chunks of one version with their questions; before the filter has run those are the model's, unjudged.
-_CHUNKS = text(f"""
-    SELECT c.id, c.ordinal, t.content, c.state, c.error, {QUESTIONS} AS questions, q.reasons,
-           coalesce(t.ready_questions, p.questions, '{{}}') AS raw_questions
-    FROM chunks c JOIN chunk_contents t ON t.chunk_id = c.id AND t.version = c.version
-    LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
-    LEFT JOIN completions p ON p.content_key = c.content_key
-    WHERE c.document_id = :id AND c.version = :version AND c.ordinal > :after
-    ORDER BY c.ordinal LIMIT :limit
+# Find the bytes of one version.
+_CONTENT = text("""
+    SELECT upload, size_bytes, filename, media_type FROM document_versions
+    WHERE document_id = :id AND version = :version
 """)
 
 # List the chunks of live versions by the external ids of their documents.
@@ -287,6 +280,26 @@ class Changes:
     at: datetime
     documents: list[Document]
     more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInPlace:
+    """A chunk, its document, and the chunks around it in their order."""
+
+    document: Document
+    before: list[ChunkDetail]
+    chunk: ChunkDetail
+    after: list[ChunkDetail]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContent:
+    """The bytes of one version, by the name that the store of uploads has for them."""
+
+    upload: str
+    size_bytes: int
+    filename: str | None
+    media_type: str | None
 
 
 class Documents:
@@ -400,16 +413,70 @@ class Documents:
             rows = found.mappings().all()
             return Changes(at, await _with_progress(connection, rows[:limit]), more=len(rows) > limit)
 
-    async def chunks(self, tenant: str, document_id: UUID, *, after: int = -1, limit: int = 50) -> list[ChunkDetail]:
-        """Return the chunks of a document's newest version in order, from behind ordinal `after` on.
+    async def chunks(
+        self,
+        tenant: str,
+        document_id: UUID,
+        *,
+        live: bool = False,
+        after: int = -1,
+        before: int | None = None,
+        wanted: Sequence[ChunkState] | None = None,
+        limit: int = 50,
+    ) -> list[ChunkDetail]:
+        """Return chunks of a document's newest or live version in order; see `shown_chunks.read`.
 
         Raises:
-            NotFound: the tenant has no document of that id.
+            NotFound: the tenant has no document of that id, or queries see no version of it.
         """
         async with self._database.begin() as connection:
             row = await _get(connection, tenant, document_id)
-            parameters = {"id": row["id"], "version": row["version"], "after": after, "limit": limit}
-            return [_chunk(chunk) for chunk in (await connection.execute(_CHUNKS, parameters)).mappings()]
+            version = _version(row, live=live)
+            return await shown_chunks.read(
+                connection, row["id"], version, after=after, before=before, wanted=wanted, limit=limit
+            )
+
+    async def ordinal_of(self, tenant: str, document_id: UUID, chunk_id: UUID, *, live: bool = False) -> int:
+        """Return the place of a chunk in a document's newest or live version.
+
+        Raises:
+            NotFound: the tenant has no document of that id, or that version has no such chunk.
+        """
+        async with self._database.begin() as connection:
+            row = await _get(connection, tenant, document_id)
+            version = _version(row, live=live)
+            ordinal = await shown_chunks.ordinal_of(connection, row["id"], version, chunk_id)
+        if ordinal is None:
+            raise NotFound(f"Version {version} of the document has no chunk {chunk_id}.", field="around")
+        return ordinal
+
+    async def chunk(self, tenant: str, chunk_id: UUID, *, before: int, after: int) -> ChunkInPlace:
+        """Return a chunk with so many before and after it, of the version that queries see, else of the newest.
+
+        Raises:
+            NotFound: no document of the tenant has a chunk of that id now.
+        """
+        async with self._database.begin() as connection:
+            place = await shown_chunks.find(connection, tenant, chunk_id)
+            if place is None:
+                raise NotFound(f"There is no chunk {chunk_id}: GET /v1/documents/{{id}}/chunks lists a document's.")
+            (document,) = await _with_progress(connection, [await _get(connection, tenant, place.document_id)])
+            version, ordinal = (place.row, place.version), place.ordinal
+            first = await shown_chunks.read(connection, *version, before=ordinal, limit=before)
+            chunk, *last = await shown_chunks.read(connection, *version, after=ordinal - 1, limit=1 + after)
+        return ChunkInPlace(document, first, chunk, last)
+
+    async def upload(self, tenant: str, document_id: UUID, *, live: bool = False) -> StoredContent:
+        """Return where the bytes of a document's newest or live version are.
+
+        Raises:
+            NotFound: the tenant has no document of that id, or queries see no version of it.
+        """
+        async with self._database.begin() as connection:
+            row = await _get(connection, tenant, document_id)
+            parameters = {"id": row["id"], "version": _version(row, live=live)}
+            content = (await connection.execute(_CONTENT, parameters)).mappings().one()
+        return StoredContent(**content)
 
     async def row_ids(self, collection: Collection, document_ids: Sequence[UUID]) -> dict[UUID, UUID]:
         """Return the ids under which a build has documents, by the ids that their owner knows; others are missing."""
@@ -632,6 +699,18 @@ async def _get(connection: AsyncConnection, tenant: str, document_id: UUID) -> R
     return row
 
 
+def _version(row: RowMapping, *, live: bool) -> int:
+    """The newest version of a document, or the live one.
+
+    Raises:
+        NotFound: queries see no version yet.
+    """
+    version: int | None = row["live_version"] if live else row["version"]
+    if version is None:
+        raise NotFound("Queries see no version of the document yet: ask for `version=latest`.", field="version")
+    return version
+
+
 def _not_found(document_id: UUID) -> NotFound:
     return NotFound(f"There is no document {document_id}. GET /v1/documents lists those that exist.")
 
@@ -666,19 +745,4 @@ def _document(row: RowMapping, collection: str, progress: Progress | None = None
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         progress=progress or Progress(),
-    )
-
-
-def _chunk(row: RowMapping) -> ChunkDetail:
-    if row["questions"] is None:
-        questions = [{"text": question, "passed": None, "reason": None} for question in row["raw_questions"]]
-    else:
-        questions = judged_questions(row)
-    return ChunkDetail(
-        id=row["id"],
-        ordinal=row["ordinal"],
-        content=ChunkContent.from_json(row["content"]),
-        state=ChunkState(row["state"]),
-        error=row["error"],
-        questions=tuple(questions),
     )

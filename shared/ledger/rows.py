@@ -201,12 +201,14 @@ def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
 def _verdicts(outcome: IndexOutcome) -> dict[str, Any]:
     """The questions of a chunk with the reason of each; no questions where those of its completion are the same."""
     generated = () if outcome.chunk.ready_made else outcome.chunk.questions
-    reasons = {question["text"]: question["reason"] for question in outcome.questions}
-    written = len(outcome.questions) == len(reasons) == len(generated) and reasons.keys() == set(generated)
-    if generated and written:
-        return {"questions": None, "reasons": [reasons[question] for question in generated]}
-    texts = [question["text"] for question in outcome.questions]
-    return {"questions": texts, "reasons": [question["reason"] for question in outcome.questions]}
+    judged = {question["text"]: question for question in outcome.questions}
+    written = len(outcome.questions) == len(judged) == len(generated) and judged.keys() == set(generated)
+    ordered = [judged[question] for question in generated] if generated and written else outcome.questions
+    return {
+        "questions": None if generated and written else [question["text"] for question in ordered],
+        "reasons": [question["reason"] for question in ordered],
+        "similarities": [question["similarity"] for question in ordered],
+    }
 
 
 # The questions that `reasons` of `chunk_questions q` are of.

@@ -200,15 +200,16 @@ SETTLE_INDEXED = text(f"""
         UPDATE chunks c
         SET {states.SETTLE_INDEXED.sets("v.error IS NULL")}, error = v.error, questions_passed = v.passed,
             points_token = v.token, leased_by = NULL, attempts = 0, lost_leases = 0, settled_at = now()
-        FROM {_rows(_LEASE + ", error text, questions text[], reasons text[], passed int")}
+        FROM {_rows(_LEASE + ", error text, questions text[], reasons text[], similarities real[], passed int")}
         WHERE c.id = v.id AND c.version = v.version AND c.lease_token = v.token AND {states.SETTLE_INDEXED.applies("c")}
         RETURNING c.id, c.version, CASE WHEN v.questions IS NULL THEN c.content_key END AS content_key, v.questions,
-                  v.reasons
+                  v.reasons, v.similarities
     ), judged AS (
-        INSERT INTO chunk_questions (chunk_id, version, content_key, questions, reasons)
-        SELECT id, version, content_key, questions, reasons FROM settled
+        INSERT INTO chunk_questions (chunk_id, version, content_key, questions, reasons, similarities)
+        SELECT id, version, content_key, questions, reasons, similarities FROM settled
         ON CONFLICT (chunk_id, version) DO UPDATE
-        SET content_key = excluded.content_key, questions = excluded.questions, reasons = excluded.reasons
+        SET content_key = excluded.content_key, questions = excluded.questions, reasons = excluded.reasons,
+            similarities = excluded.similarities
     )
     SELECT id, version FROM settled
 """)

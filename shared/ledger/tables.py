@@ -26,7 +26,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL
 
 from shared.domain.builds import BuildState
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
@@ -287,6 +287,7 @@ chunk_questions = Table(
     Column("content_key", LargeBinary),  # of the completion that has the questions
     Column("questions", ARRAY(Text)),  # where no completion has exactly these
     Column("reasons", ARRAY(Text), nullable=False),
+    Column("similarities", ARRAY(REAL)),  # of each question and the text; null where its vector was not looked at
 )
 
 completions = Table(

@@ -3,12 +3,14 @@
 import base64
 import errno
 import hashlib
+from itertools import pairwise
 from uuid import UUID, uuid4
 
 import orjson
 import pytest
 
-from api.schemas.documents import ChunkPage, DocumentPage, DocumentView
+from api.schemas.chunks import ChunkInPlaceView, ChunkPage
+from api.schemas.documents import DocumentPage, DocumentView
 from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
 from shared.ledger.documents import Documents
@@ -309,6 +311,125 @@ async def test_a_document_can_be_followed_to_its_chunks_and_questions(client, se
     assert len(kept) == shown.questions > 0
 
 
+SECTIONS = "\n\n".join(f"# Part {n}\n\n" + f"The harbour of part {n} opens at {n}. " * 9 for n in range(6))
+
+
+async def chunks_of(client, document_id, **parameters):
+    reply = await client.get(f"/v1/documents/{document_id}/chunks", params=parameters)
+    assert reply.status_code == 200, reply.text
+    return ChunkPage.model_validate_json(reply.content)
+
+
+async def test_chunks_are_read_forwards_and_backwards_from_any_of_them(client, services):
+    document = await submit(client, text=SECTIONS)
+    await work(services, "parse", "index")
+    every = (await chunks_of(client, document.id)).items
+    assert [chunk.ordinal for chunk in every] == list(range(6))
+
+    def ordinals(page):
+        return [chunk.ordinal for chunk in page.items]
+
+    first = await chunks_of(client, document.id, limit=2)
+    assert (ordinals(first), first.previous_cursor) == ([0, 1], None)
+    middle = await chunks_of(client, document.id, limit=3, around=every[3].id)
+    assert ordinals(middle) == [2, 3, 4]
+    assert ordinals(await chunks_of(client, document.id, limit=3, cursor=middle.next_cursor)) == [5]
+    before = await chunks_of(client, document.id, limit=1, cursor=middle.previous_cursor)
+    assert ordinals(before) == [1]
+    assert ordinals(await chunks_of(client, document.id, limit=9, cursor=before.previous_cursor)) == [0]
+    assert ordinals(await chunks_of(client, document.id, limit=9, cursor=before.next_cursor)) == [2, 3, 4, 5]
+    last = await chunks_of(client, document.id, **{"from": 4, "limit": 2})
+    assert (ordinals(last), last.next_cursor) == ([4, 5], None)
+    assert ordinals(await chunks_of(client, document.id, around=every[5].id, limit=4)) == [3, 4, 5]
+    assert ordinals(await chunks_of(client, document.id, state="dead,indexed")) == []
+    assert ordinals(await chunks_of(client, document.id, state="generating", limit=9)) == list(range(6))
+    for refused, status in (({"around": str(uuid4())}, 404), ({"around": str(every[1].id), "from": 2}, 422)):
+        reply = await client.get(f"/v1/documents/{document.id}/chunks", params=refused)
+        assert (reply.status_code, reply.json()["field"]) == (status, "around")
+
+
+async def test_a_citation_is_found_in_the_version_that_queries_see(client, services):
+    document = await submit(client, text=SECTIONS)
+    address = f"/v1/documents/{document.id}/chunks"
+    assert (await client.get(address, params={"version": "live"})).status_code == 404
+    await work(services)
+    cited = (await chunks_of(client, document.id, version="live")).items[2]
+    await submit(client, text=SECTIONS.replace("part 2", "section 2"))
+    await work(services, "parse")
+
+    assert cited.id not in [chunk.id for chunk in (await chunks_of(client, document.id)).items]
+    assert cited == (await chunks_of(client, document.id, version="live", around=cited.id)).items[2]
+    shown = ChunkInPlaceView.model_validate_json((await client.get(f"/v1/chunks/{cited.id}?before=2&after=0")).content)
+    assert (shown.document.id, shown.document.version, shown.chunk) == (document.id, 2, cited)
+    assert [chunk.ordinal for chunk in (*shown.before, *shown.after)] == [0, 1]
+    assert (await client.get(f"/v1/chunks/{uuid4()}")).status_code == 404
+
+
+async def test_a_chunk_says_what_became_of_its_questions_and_what_they_cost(client, services, library, provider):
+    document = await submit(client, text="# Harbour\n\nThe harbour opens at six and closes at nine.")
+    given = await submit(client, text="The lamp burns until dawn.", external_id="b", questions=["Until when?", "Who?"])
+    await work(services)
+    query = (await client.post("/v1/retrieve", json={"question": "When does the harbour open?"})).json()
+    chunk_id = query["chunks"][0]["chunk_id"]
+    body = {"query_id": query["metadata"]["query_id"], "chunk_id": chunk_id, "helpful": True}
+    assert (await client.post("/v1/feedback", json=body)).status_code == 200
+
+    (chunk,) = (await chunks_of(client, document.id)).items
+    *own, asked = chunk.questions
+    assert (chunk.usage.calls, chunk.attempts, chunk.version) == (1, [], 1)
+    assert {question.source for question in own} == {"generated"}
+    assert all(-1 <= question.similarity <= 1 for question in own if question.passed)
+    assert (asked.text, asked.source, asked.passed) == ("When does the harbour open?", "user", None)
+    assert (asked.accepted.state, str(asked.accepted.query_id)) == ("waiting", body["query_id"])
+    (chunk,) = (await chunks_of(client, given.id)).items
+    assert [question.source for question in chunk.questions] == ["given"] * 2
+    assert chunk.usage.cost == 0
+
+
+async def test_the_original_and_its_text_can_be_read_and_run_nothing(client, services):
+    page = b"<html><body><h1>Leave</h1><script>alert(1)</script><p>Thirty days.</p></body></html>"
+    sent = {"file": ("a 1;\u00e4.html", page, "text/html")}
+    document = DocumentView.model_validate_json((await client.post("/v1/documents", files=sent)).content)
+    address = f"/v1/documents/{document.id}"
+    assert (await client.get(f"{address}/text")).status_code == 404
+    await work(services, "parse", "index")
+
+    original = await client.get(f"{address}/content")
+    assert (original.content, original.headers["content-length"]) == (page, str(len(page)))
+    assert original.headers["content-type"] == "text/html"
+    assert original.headers["content-disposition"] == "attachment; filename*=UTF-8''a%201%3B%C3%A4.html"
+    for reply in (original, await client.get(f"{address}/text", params={"version": "live"})):
+        assert reply.headers["content-security-policy"].startswith("sandbox")
+        assert reply.headers["x-content-type-options"] == "nosniff"
+    read = await client.get(f"{address}/text")
+    assert read.headers["content-type"] == "text/plain; charset=utf-8"
+    for chunk in (await chunks_of(client, document.id)).items:
+        assert read.text[slice(*chunk.span)] == chunk.text
+    assert "Thirty days." in read.text
+    assert "alert" not in read.text
+
+
+async def test_the_text_is_whole_where_chunks_overlap_and_come_in_pages(client, services, monkeypatch):
+    monkeypatch.setattr("api.routes.contents._PAGE", 2)
+    text_ = "One sentence of the harbour stands here, and the next follows it. " * 120
+    document = await submit(client, text=text_)
+    await work(services, "parse")
+
+    every = (await chunks_of(client, document.id)).items
+    assert any(second.span[0] < first.span[1] for first, second in pairwise(every))
+    assert (await client.get(f"/v1/documents/{document.id}/text")).text == text_.rstrip()
+
+
+async def test_bytes_that_are_gone_are_told_to_be_uploaded_again(client, services, settings):
+    document = await submit(client)
+    _, (path,) = await left_behind(services, settings)
+    path.unlink()
+
+    reply = await client.get(f"/v1/documents/{document.id}/content")
+
+    assert (reply.status_code, reply.json()["detail"]) == (404, "The stored file is gone: upload the document again.")
+
+
 async def test_the_cost_follows_from_the_prices(services, settings, provider):
     prices = {"llm_input_price": 2.0, "llm_output_price": 8.0}
     async with calling(settings.model_copy(update=prices), services) as client:
@@ -393,6 +514,8 @@ async def test_a_deleted_document_is_gone_at_once(client):
     assert (await client.delete(address)).status_code == 204
     assert (await client.get(address)).status_code == 404
     assert (await client.get(f"{address}/chunks")).status_code == 404
+    assert (await client.get(f"{address}/content")).status_code == 404
+    assert (await client.get(f"{address}/text")).status_code == 404
     assert (await client.delete(address)).status_code == 404
     assert (await client.post(f"{address}/retry")).status_code == 404
     assert (await client.get("/v1/documents")).json()["items"] == []

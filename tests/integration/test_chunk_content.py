@@ -5,7 +5,7 @@ import dataclasses
 import orjson
 import pytest
 
-from api.schemas.documents import ChunkView
+from api.schemas.chunks import ChunkView
 from api.schemas.queries import RetrievedChunkView
 from shared.domain.chunks import ChunkContent
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
@@ -73,6 +73,6 @@ async def test_every_field_goes_from_the_parser_to_a_query(services, library, pr
     assert found.content == content
 
 
-@pytest.mark.parametrize(("view", "not_shown"), [(RetrievedChunkView, {"section"}), (ChunkView, {"section", "title"})])
+@pytest.mark.parametrize(("view", "not_shown"), [(RetrievedChunkView, {"section"}), (ChunkView, set())])
 def test_the_api_shows_every_field_but_those_that_are_named_here(view, not_shown):
     assert {field.name for field in dataclasses.fields(ChunkContent)} - view.model_fields.keys() == not_shown

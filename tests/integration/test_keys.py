@@ -177,7 +177,8 @@ def test_every_route_declares_one_scope():
 
 
 async def requested(client, route, headers):
-    ids = {f"{of}_id": uuid4() for of in ("document", "letter", "accepted", "key", "erasure", "webhook", "delivery")}
+    of = ("document", "chunk", "letter", "accepted", "key", "erasure", "webhook", "delivery")
+    ids = {f"{each}_id": uuid4() for each in of}
     path = route.path.format(**ids, number=1, name="handbook", tenant="alice")
     (method,) = route.methods
     return await client.request(method, path, headers=headers)

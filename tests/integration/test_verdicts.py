@@ -8,7 +8,10 @@ from tests.integration.test_interleavings import run
 
 
 def judged(*questions):
-    return [{"text": text, "passed": reason is None, "reason": reason} for text, reason in questions]
+    return [
+        {"text": text, "passed": reason is None, "reason": reason, "similarity": 0.5 if reason is None else None}
+        for text, reason in questions
+    ]
 
 
 async def indexed(services, verdicts):
@@ -17,7 +20,8 @@ async def indexed(services, verdicts):
     passed = sum(question["passed"] for question in questions)
     await services.ledger.work.settle_indexed([IndexOutcome(chunk, questions, passed)])
     (detail,) = await services.ledger.documents.chunks("default", chunk.document_id)
-    return chunk.questions, detail.questions
+    own = ("text", "passed", "reason", "similarity")
+    return chunk.questions, tuple({name: getattr(question, name) for name in own} for question in detail.questions)
 
 
 async def test_what_a_completion_has_is_not_written_again(services, library, provider):

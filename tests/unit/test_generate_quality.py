@@ -1,5 +1,7 @@
 # ruff: noqa: RUF001  questions in other scripts end with their own marks
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -125,6 +127,7 @@ def test_what_is_far_from_the_chunk_or_near_an_earlier_question_is_dropped():
         "unlike its chunk (similarity 0.00, floor 0.50)",
         None,
     ]
+    assert [s.similarity for s in judged] == pytest.approx([1.0, 1.0, 0.0, 0.7071], abs=1e-3)
 
 
 def test_a_dropped_question_keeps_its_reason_and_drops_no_other():
@@ -133,12 +136,13 @@ def test_a_dropped_question_keeps_its_reason_and_drops_no_other():
         FilteredQuestion("Question 1?", passed=True),
     ]
     judged = filter_by_similarity(filtered, vectors([1, 0], [1, 0]), vectors([1, 0])[0], floor=0.1)
-    assert judged == filtered
+    assert judged == [replace(question, similarity=1.0) for question in filtered]
 
 
 def test_without_a_floor_distance_drops_nothing():
     filtered = [FilteredQuestion("Question 1?", passed=True)]
-    assert filter_by_similarity(filtered, vectors([-1, 0]), vectors([1, 0])[0], floor=None) == filtered
+    (judged,) = filter_by_similarity(filtered, vectors([-1, 0]), vectors([1, 0])[0], floor=None)
+    assert (judged.passed, judged.similarity) == (True, -1.0)
     assert filter_by_similarity([], np.empty((0, 2), np.float32), vectors([1, 0])[0], floor=0.1) == []
 
 

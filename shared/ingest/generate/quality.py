@@ -40,11 +40,17 @@ _NEAR_OVERLAP = 0.85
 
 @dataclass(frozen=True, slots=True)
 class FilteredQuestion:
-    """A question and whether the filter let it pass; `reason` says in a few words why it was dropped."""
+    """A question and whether the filter let it pass.
+
+    Args:
+        reason: why it was dropped, in a few words.
+        similarity: to its chunk; None where its vector was not looked at.
+    """
 
     text: str
     passed: bool
     reason: str | None = None
+    similarity: float | None = None
 
 
 def normalise(question: str) -> str:
@@ -164,7 +170,7 @@ def filter_by_similarity(
         keep_alike: whether questions that mean the same may all pass.
 
     Returns:
-        The same questions in order; those that were dropped before stay so.
+        The same questions in order, with their similarities; those that were dropped before stay so.
     """
     if not filtered:
         return []
@@ -173,13 +179,13 @@ def filter_by_similarity(
     judged: list[FilteredQuestion] = []
     passed: list[int] = []
     for index, question in enumerate(filtered):
-        reason = question.reason
+        reason, similarity = question.reason, float(to_chunk[index])
         if question.passed:
-            reason = _distance(float(to_chunk[index]), floor)
+            reason = _distance(similarity, floor)
             reason = reason or (None if keep_alike else _same_meaning(to_each_other[index, passed]))
         if reason is None:
             passed.append(index)
-        judged.append(replace(question, passed=reason is None, reason=reason))
+        judged.append(replace(question, passed=reason is None, reason=reason, similarity=similarity))
     return judged
 
 

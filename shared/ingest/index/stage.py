@@ -12,6 +12,7 @@ text first, because the similarity filter compares questions with it, then quest
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -422,7 +423,7 @@ def _points(judged: _FilteredChunk, text_vector: Vectors | None) -> list[Point]:
 def _indexed(judged: _FilteredChunk) -> IndexOutcome:
     """The outcome that the ledger records once the chunk's points stand."""
     chunk, text = judged.chunk, judged.text
-    recorded = [{"text": q.text, "passed": q.passed, "reason": q.reason} for q in judged.filtered]
+    recorded = [dataclasses.asdict(question) for question in judged.filtered]
     error = chunk.error or (f"its text could not be embedded: {text.message}" if isinstance(text, Permanent) else None)
     return IndexOutcome(
         chunk, recorded, len(judged.passed), error, [(question, _state(vector)) for question, vector in judged.accepted]

@@ -305,6 +305,7 @@ def _chunk_contents() -> None:
         sa.Column("content_key", sa.LargeBinary()),
         sa.Column("questions", sa.ARRAY(sa.Text())),
         sa.Column("reasons", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("similarities", sa.ARRAY(sa.REAL())),
         sa.PrimaryKeyConstraint("chunk_id", "version", name="pk_chunk_questions"),
     )
 

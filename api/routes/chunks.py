@@ -1,0 +1,145 @@
+"""Routes of chunks: those of a document, and one with its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from api.deps import ServicesDep
+from api.document_views import chunk_view, view
+from api.http import paging
+from api.http.auth import Reader
+from api.http.openapi import problems
+from api.http.replies import JsonReply
+from api.schemas.chunks import ChunkInPlaceView, ChunkPage
+from shared.domain.errors import InvalidInput
+from shared.domain.records import ChunkDetail, ChunkState
+from shared.services.api import ApiServices
+
+router = APIRouter(tags=["documents"])
+
+_LAST = 2**31 - 1  # PostgreSQL's integer
+_STATES = "|".join(ChunkState)
+Version = Annotated[
+    Literal["latest", "live"], Query(description="of the document: the newest one, or that which queries see")
+]
+_States = Annotated[
+    str | None,
+    Query(pattern=f"^({_STATES})(,({_STATES}))*$", max_length=200, description="one, or several separated by commas"),
+]
+_Neighbours = Annotated[int, Query(ge=0, le=10)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunks:
+    """The chunks of one version that have one of these states."""
+
+    services: ApiServices
+    tenant: str
+    document_id: UUID
+    live: bool
+    wanted: list[ChunkState] | None
+
+    async def behind(self, after: int, limit: int) -> list[ChunkDetail]:
+        return await self.services.ledger.documents.chunks(
+            self.tenant, self.document_id, live=self.live, after=after, wanted=self.wanted, limit=limit
+        )
+
+    async def before(self, ordinal: int, limit: int) -> list[ChunkDetail]:
+        return await self.services.ledger.documents.chunks(
+            self.tenant, self.document_id, live=self.live, before=ordinal, wanted=self.wanted, limit=limit
+        )
+
+    async def around(self, chunk_id: UUID, limit: int) -> tuple[list[ChunkDetail], list[ChunkDetail]]:
+        """Return half a page before a chunk, and the rest from it on; each has one more if there are more."""
+        documents = self.services.ledger.documents
+        ordinal = await documents.ordinal_of(self.tenant, self.document_id, chunk_id, live=self.live)
+        before = await self.before(ordinal, limit // 2 + 1)
+        return before, await self.behind(ordinal - 1, limit - min(len(before), limit // 2) + 1)
+
+
+@router.get(
+    "/v1/documents/{document_id}/chunks",
+    response_model=ChunkPage,
+    responses=problems(400, 401, 404, 422, 503),
+)
+async def chunks(
+    *,
+    document_id: UUID,
+    tenant: Reader,
+    services: ServicesDep,
+    version: Version = "latest",
+    state: _States = None,
+    around: Annotated[UUID | None, Query(description="a chunk that stands in the middle of the page")] = None,
+    start: Annotated[int, Query(alias="from", ge=0, le=_LAST, description="the ordinal that the page begins with")] = 0,
+    limit: paging.Limit = 50,
+    cursor: paging.Cursor = None,
+) -> Response:
+    """List a document's chunks in order, with their questions, what became of them, attempts and cost.
+
+    `around` and `from` say where the first page is; the cursors lead on from there in both directions.
+    """
+    wanted = None if state is None else [ChunkState(one) for one in state.split(",")]
+    listed = _Chunks(services, tenant, document_id, version == "live", wanted)
+    place = paging.read_cursor(cursor, _place)
+    if around is not None and (start or place):
+        raise InvalidInput("Give `around`, `from` or a cursor, not several of them.", field="around")
+    if around is not None:
+        before, found = await listed.around(around, limit)
+        more_before = len(before) > limit // 2
+        items = [*before[more_before:], *found]
+        kept = limit
+    elif place is not None and place.backwards:
+        items = await listed.before(place.ordinal, limit + 1)
+        more_before = len(items) > limit
+        items = items[more_before:]
+        kept = len(items)
+    else:
+        after = start - 1 if place is None else place.ordinal
+        items = await listed.behind(after, limit + 1)
+        more_before, kept = after >= 0, limit
+    more = len(items) > kept or (place is not None and place.backwards)
+    return JsonReply(_page(items[:kept], services, more=more, more_before=more_before))
+
+
+@router.get("/v1/chunks/{chunk_id}", response_model=ChunkInPlaceView, responses=problems(401, 404, 422, 503))
+async def chunk(
+    *, chunk_id: UUID, tenant: Reader, services: ServicesDep, before: _Neighbours = 1, after: _Neighbours = 1
+) -> Response:
+    """Look at a chunk, its document and its neighbours, in the version that queries see, else in the newest."""
+    found = await services.ledger.documents.chunk(tenant, chunk_id, before=before, after=after)
+    settings = services.settings
+    reply = ChunkInPlaceView(
+        document=view(found.document, settings),
+        before=[chunk_view(each, settings) for each in found.before],
+        chunk=chunk_view(found.chunk, settings),
+        after=[chunk_view(each, settings) for each in found.after],
+    )
+    return JsonReply(reply)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a cursor says: the chunks behind an ordinal, or those before it."""
+
+    ordinal: int
+    backwards: bool
+
+
+def _place(key: list[object]) -> _Place:
+    *direction, ordinal = key
+    if type(ordinal) is not int or not 0 <= ordinal <= _LAST or direction not in ([], ["before"]):
+        raise ValueError
+    return _Place(ordinal, bool(direction))
+
+
+def _page(items: list[ChunkDetail], services: ApiServices, *, more: bool, more_before: bool) -> ChunkPage:
+    return ChunkPage(
+        items=[chunk_view(each, services.settings) for each in items],
+        next_cursor=paging.cursor_of([items[-1].ordinal]) if items and more else None,
+        previous_cursor=paging.cursor_of(["before", items[0].ordinal]) if items and more_before else None,
+    )
