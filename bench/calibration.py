@@ -27,7 +27,7 @@ from embedded.minilm import MiniLM
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id, chunk_point_id
 from shared.domain.vectors import Vectors
-from shared.query.calibrate.baseline_similarity import measure_baseline_similarity
+from shared.query.calibrate.baseline import measure_baseline
 from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, ChannelHits
 from shared.query.retrieve.channels import DEPTH, fold, full_bm25
@@ -176,12 +176,12 @@ def measure(folder: Path, share: int, model: MiniLM) -> None:
         texts, questions, queries = (with_baseline(vectors, baseline) for vectors in plain)
         chosen = np.random.default_rng(7).permutation(len(of.questions))[:HELD_OUT]
         owners = [of.questions[number][0] for number in chosen]
-        measured = measure_baseline_similarity(questions[chosen], texts[owners])
+        measured = measure_baseline(questions[chosen], texts[owners])
         searched = Searched(of, texts, questions)
         found = searched.found(of.queries, queries)
         moved = [rescale(hits, measured) for hits in found]
         equal, ours = (ndcg(hits, of.relevant, [EQUAL]).mean() for hits in (found, moved))
-        name = f"{folder.name}, {share} % replaced, baseline similarity {measured:.3f}"
+        name = f"{folder.name}, {share} % replaced, baseline similarity {measured.similarity:.3f}"
         line = f"{name}: equal {equal:.4f}, moved {ours - equal:+.4f}"
         if not baseline:
             asked = [of.questions[number][1] for number in chosen]

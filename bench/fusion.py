@@ -28,8 +28,9 @@ import numpy as np
 from bench.calibration import Founds, QuestionSet, Searched, read, with_baseline
 from embedded.minilm import DIMENSIONS, MiniLM
 from evaluation.cache import EvaluationCache
+from shared.domain.records import Baseline
 from shared.domain.vectors import Vectors
-from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
+from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.calibrate.significance import Values, interval
 from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, FusionName, fuse
@@ -127,19 +128,19 @@ def found_in(of: QuestionSet, baseline: float, embedding: Embedding) -> Founds:
     inputs = (of.texts, [question for _, question in of.questions], of.queries)
     texts, questions, queries = (with_baseline(embedding.of(part), baseline) for part in inputs)
     found = Searched(of, texts, questions).found(of.queries, queries)
-    measured = similarity_of(of, texts, questions) if baseline else 0.0
+    measured = baseline_of(of, texts, questions)
     return [rescale(hits, measured) for hits in found]
 
 
-def similarity_of(of: QuestionSet, texts: Vectors, questions: Vectors) -> float:
-    """The baseline similarity as a collection measures it: by questions of distinct passages, or by texts alone."""
+def baseline_of(of: QuestionSet, texts: Vectors, questions: Vectors) -> Baseline:
+    """The baseline as a collection measures it: by questions of distinct passages, or by texts alone."""
     chance = np.random.default_rng(7)
     by_place = {place: number for number, (place, _) in enumerate(of.questions)}
     if len(by_place) < MIN_PAIRS:
         sample = texts[chance.permutation(len(texts))[:MAX_PAIRS]]
-        return measure_baseline_similarity(sample, sample)
+        return measure_baseline(sample, sample)
     places = chance.permutation(list(by_place))[:MAX_PAIRS]
-    return measure_baseline_similarity(questions[[by_place[place] for place in places]], texts[places])
+    return measure_baseline(questions[[by_place[place] for place in places]], texts[places])
 
 
 def graded(rankings: Iterable[Sequence[str]], relevant: Sequence[set[str]]) -> Values:

@@ -334,7 +334,7 @@ def calibration_table(evidence: Json) -> Table:
     asked = f"{evidence['questions']} {evidence['source']} questions, " if evidence["questions"] else ""
     table.caption = (
         f"{asked}{evidence['chunks']} chunks;"
-        f" baseline similarity of the embedding model {evidence['baseline_similarity']:.2f}"
+        f" baseline of the embedding model {evidence['baseline_similarity']:.2f} ± {evidence['baseline_spread']:.2f}"
     )
     return table
 

@@ -21,7 +21,7 @@ from evaluation.labelled import LabelledPassage
 from evaluation.strategies import Layout
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id
-from shared.domain.records import Collection, CollectionOptions, Weights
+from shared.domain.records import Baseline, Collection, CollectionOptions, Weights
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.languages import with_languages
 from shared.providers.embedding import NO_PREFIXES, Input, Prefixes
@@ -78,11 +78,12 @@ def content_of(passage: LabelledPassage) -> ChunkContent:
 
 
 def layout_collection(
-    index_name: str, model: str, baseline_similarity: float, languages: Iterable[str | None] = ()
+    index_name: str, model: str, baseline: Baseline, languages: Iterable[str | None] = ()
 ) -> Collection:
     """A collection that no ledger has, calibrated without labels, of texts in these languages."""
     collection_id = uuid5(_NAMESPACE, index_name)
-    calibration = {"weights": dataclasses.asdict(Weights()), "baseline_similarity": baseline_similarity}
+    calibration = {"weights": dataclasses.asdict(Weights()), "baseline_similarity": baseline.similarity}
+    calibration["baseline_spread"] = baseline.spread
     known = tuple(sorted({language for language in languages if language}))
     return Collection(
         collection_id, TENANT, index_name, CollectionOptions(), model, index_name, _EPOCH, calibration, known

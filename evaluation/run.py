@@ -27,12 +27,12 @@ from evaluation.services import EvaluationServices
 from evaluation.strategies import Layout, Strategy
 from evaluation.vectors import CachedEmbedder, embed_all
 from shared.domain.errors import Refused
-from shared.domain.records import Collection
+from shared.domain.records import Baseline, Collection
 from shared.domain.usage import Usage
 from shared.providers.embedding import Embedders, Input
-from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
+from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
-from shared.query.retrieve.scale import is_rescaled
+from shared.query.retrieve.scale import scale_of
 from shared.vectors.points import Point
 
 _BATCH_PASSAGES = 128
@@ -184,10 +184,11 @@ def _notes(
 
 def _scale_notes(indexed: Mapping[Layout, _IndexedLayout]) -> Iterator[str]:
     for layout, part in indexed.items():
-        similarity = part.collection.baseline_similarity
-        if is_rescaled(similarity):
+        baseline = part.collection.baseline
+        if scale_of(baseline) is not None:
             yield (
-                f"The baseline similarity of the embedding model is {similarity:.2f}: scores count above it ({layout})."
+                f"Cosines of unrelated texts are {baseline.similarity:.2f} ± {baseline.spread:.2f} with the embedding"
+                f" model: scores count above them ({layout})."
             )
 
 
@@ -224,7 +225,7 @@ async def _index(
     dimensions = await _dimensions(services, parts)
     name = _name(services, layout, passages, parts)
     languages = {content_of(passage).language for passage in passages}
-    collection = layout_collection(name, services.embedder.name, _baseline_similarity(services, parts), languages)
+    collection = layout_collection(name, services.embedder.name, _baseline(services, parts), languages)
     footprints = {s.name: Footprint(s.channels) for s in strategies if s.layout == layout}
     complete = await services.index.count_points(collection.place) == sum(1 + len(part.questions) for part in parts)
     if not complete:
@@ -257,8 +258,8 @@ def _point_batches(
         )
 
 
-def _baseline_similarity(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> float:
-    """The baseline similarity that a collection of these passages would measure when it calibrates itself."""
+def _baseline(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> Baseline:
+    """The baseline that a collection of these passages would measure when it calibrates itself."""
     pairs = [
         (part.question_inputs[0], part.text_input) for part in parts if part.questions and part.text_input is not None
     ]
@@ -267,7 +268,7 @@ def _baseline_similarity(services: EvaluationServices, parts: Sequence[EmbeddedP
     pairs = pairs[:: max(1, len(pairs) // MAX_PAIRS)][:MAX_PAIRS]
     vectors = services.cache.load_vectors(services.vector_model, [text for pair in pairs for text in pair])
     questions, texts = (np.array([vectors[pair[place]] for pair in pairs]) for place in (0, 1))
-    return measure_baseline_similarity(questions, texts)
+    return measure_baseline(questions, texts)
 
 
 async def _dimensions(services: EvaluationServices, parts: Sequence[EmbeddedPassage]) -> int:

@@ -57,6 +57,7 @@ class CalibrationView(ReplyModel):
         chosen=_INTERVAL,
         source="labelled",
         baseline_similarity=0.04,
+        baseline_spread=0.09,
         chunks=310,
     )
 
@@ -73,4 +74,5 @@ class CalibrationView(ReplyModel):
     baseline_similarity: float = Field(
         0.0, description="the mean cosine of questions with texts that do not answer them, or of texts with each other"
     )
+    baseline_spread: float = Field(0.0, description="the standard deviation of these cosines")
     chunks: int = Field(0, description="how many chunks the collection had")

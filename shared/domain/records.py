@@ -61,6 +61,14 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
+class Baseline:
+    """The cosines of unrelated texts with an embedding model: their mean and standard deviation; 0 until measured."""
+
+    similarity: float = 0.0
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     id: UUID
     tenant: str
@@ -81,9 +89,10 @@ class Collection:
         return Weights() if self.calibration is None else Weights(**self.calibration["weights"])
 
     @property
-    def baseline_similarity(self) -> float:
-        """The cosine of a question and an unrelated text; 0 until it is measured."""
-        return 0.0 if self.calibration is None else float(self.calibration.get("baseline_similarity", 0.0))
+    def baseline(self) -> Baseline:
+        """The cosines of a question and an unrelated text."""
+        measured = self.calibration or {}
+        return Baseline(measured.get("baseline_similarity", 0.0), measured.get("baseline_spread", 0.0))
 
     @property
     def is_labelled(self) -> bool:

@@ -142,7 +142,7 @@ class Gate:
             except InvalidInput:  # it has too few questions
                 return build
         if live.is_labelled and not build.is_labelled and build.calibration is not None:
-            own = {name: build.calibration[name] for name in ("baseline_similarity", "chunks")}
+            own = {name: build.calibration[name] for name in ("baseline_similarity", "baseline_spread", "chunks")}
             chosen = {**(live.calibration or {}), **own}
             build = await self.ledger.calibrations.save(build, chosen, replace_labelled=True)
         return build
@@ -166,7 +166,7 @@ class Gate:
         if must_exist and unknown is not None:
             raise InvalidInput(f"The collection has no document '{unknown}'.", field="questions")
         texts = [question for question, _ in questions]
-        hits = await self.retriever.search_channels(build, texts, build.baseline_similarity)
+        hits = await self.retriever.search_channels(build, texts, build.baseline)
         answers = [set[str]().union(*(chunks.get(name, ()) for name in named)) for _, named in questions]
         values: Values = ndcg(hits, answers, [build.weights])[0]
         return values

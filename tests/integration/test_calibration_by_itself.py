@@ -15,9 +15,10 @@ from bench.provider import Script, ScriptedEndpoints
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import InvalidInput
 from shared.domain.ids import accepted_id, accepted_point_id
-from shared.domain.records import CollectionOptions, Weights
+from shared.domain.records import Baseline, CollectionOptions, Weights
 from shared.query.calibrate import calibrator
 from shared.query.retrieve import Query
+from shared.query.retrieve.scale import scale_of
 from shared.vectors.filters import visible_points
 from shared.vectors.groups import group
 from shared.vectors.points import Point
@@ -152,8 +153,9 @@ async def test_without_questions_texts_alone_are_measured_until_there_are_some(s
     found = await calibration(library)
     assert (found["source"], found["chunks"], set(found["weights"].values())) == ("texts", FEW, {1.0})
     vectors = np.array([ScriptedEndpoints(Script()).vector(text) for text in await indexed_texts(services, library)])
-    expected = (vectors @ vectors.T)[~np.eye(FEW, dtype=bool)].mean()
-    assert found["baseline_similarity"] == pytest.approx(expected, abs=1e-4)
+    cosines = (vectors @ vectors.T)[~np.eye(FEW, dtype=bool)]
+    assert found["baseline_similarity"] == pytest.approx(cosines.mean(), abs=1e-4)
+    assert found["baseline_spread"] == pytest.approx(cosines.std(), abs=1e-4)
     assert "equal" not in found
     await due(services)
     await grown(services)
@@ -177,7 +179,7 @@ async def test_a_new_collection_is_looked_at_sooner(services, library):
             assert wait.scalar_one().total_seconds() == pytest.approx(seconds, abs=3)
 
 
-async def test_the_baseline_similarity_is_measured_and_no_weight_is_chosen(services, library, grow):
+async def test_the_baseline_is_measured_and_no_weight_is_chosen(services, library, grow):
     await grow(0, FEW)
     await grown(services)
 
@@ -185,9 +187,10 @@ async def test_the_baseline_similarity_is_measured_and_no_weight_is_chosen(servi
     texts = await indexed_texts(services, library)
     vector = ScriptedEndpoints(Script()).vector
     cosines = np.array([[vector(question_of(q)) @ vector(texts[t]) for t in range(FEW)] for q in range(FEW)])
-    expected = cosines[~np.eye(FEW, dtype=bool)].mean()
-    assert expected > 0.2
-    assert found["baseline_similarity"] == pytest.approx(expected, abs=1e-4)
+    others = cosines[~np.eye(FEW, dtype=bool)]
+    assert others.mean() > 0.2
+    assert found["baseline_similarity"] == pytest.approx(others.mean(), abs=1e-4)
+    assert found["baseline_spread"] == pytest.approx(others.std(), abs=1e-4)
     assert Weights(**found["weights"]) == Weights()
     assert found["equal"] == found["chosen"]
     assert found["channels"]["text"]["mean"] > 0.5
@@ -201,17 +204,17 @@ async def test_a_question_does_not_find_itself(services, library, grow):
     assert (await calibration(library))["channels"]["questions"]["mean"] == 0.0
 
 
-async def test_scores_count_above_the_baseline_similarity_from_then_on(services, library, grow):
+async def test_scores_are_on_one_scale_from_then_on(services, library, grow):
     await grow(0, FEW)
     query = Query(question_of(7), channels=["text"], fusion="max", top_k=3)
     before = (await services.retriever.retrieve(await library.collection(), query)).chunks
     await grown(services)
     after = (await services.retriever.retrieve(await library.collection(), query)).chunks
 
-    zero = ((await calibration(library))["baseline_similarity"] - 0.1) / 0.9
-    assert zero > 0.1
+    scale = scale_of((await library.collection()).baseline)
+    assert scale is not None
     assert [chunk.chunk_id for chunk in after] == [chunk.chunk_id for chunk in before]
-    expected = [(chunk.score - zero) / (1 - zero) for chunk in before]
+    expected = [scale(chunk.score) for chunk in before]
     assert [chunk.score for chunk in after] == pytest.approx(expected, abs=1e-4)
 
 
@@ -401,7 +404,7 @@ async def test_accepted_questions_are_not_found_by_themselves(services, library,
     point = Point(accepted_point_id(accepted_id(chunk, question), 1), {"dense": vector}, payload)
     await services.index.upsert(collection.index_name, [point])
 
-    (found,) = await services.retriever.search_channels(collection, [question], 0.0)
+    (found,) = await services.retriever.search_channels(collection, [question], Baseline())
 
     assert str(chunk) not in found["questions"].scores
     assert len(found["questions"].scores) == 30

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shared.domain.records import Baseline
 from shared.maintenance.verification import Finding, Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import caller_conditions, visible_points
@@ -31,7 +32,7 @@ async def seen(services, tenant):
     """All that a tenant can see of the index, with scores."""
     collection = await Library(services, tenant).collection()
     index, place = services.index, collection.place
-    (found,) = await services.retriever.search_channels(collection, [ASKED], 0.0)
+    (found,) = await services.retriever.search_channels(collection, [ASKED], Baseline())
     stored, _ = await index.scroll_points(place)
     verification = Verification(services.ledger.audit, index, collection, repair=True)
     return {

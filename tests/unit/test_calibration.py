@@ -4,8 +4,11 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shared.query.calibrate.baseline_similarity import measure_baseline_similarity
+from shared.domain.records import Baseline
+from shared.query.calibrate.baseline import measure_baseline
 from shared.query.calibrate.weights import candidates, choose_weights, measure_equal_weights, ndcg
 from shared.query.retrieve import ChannelHits, Weights, fuse
 from shared.query.retrieve.scale import rescale
@@ -115,30 +118,53 @@ def test_without_labels_no_weight_is_chosen_however_good_it_looks():
     assert calibration.channels["questions"].mean > calibration.channels["bm25"].mean
 
 
-def test_the_baseline_similarity_is_the_cosine_of_questions_with_the_texts_of_others():
+def test_the_baseline_is_the_cosines_of_questions_with_the_texts_of_others():
     questions = np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (30, 1))
     texts = np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (30, 1))
     texts[3] = questions[3]  # for its own question it does not count
 
-    assert measure_baseline_similarity(questions, texts) == pytest.approx((29 * 29 * 0.6 + 29) / (30 * 29))
-    assert measure_baseline_similarity(questions[:29], texts[:29]) == 0.0
+    measured = measure_baseline(questions, texts)
+
+    others = [0.6] * 29 * 29 + [1.0] * 29
+    assert (measured.similarity, measured.spread) == pytest.approx((np.mean(others), np.std(others)))
+    assert measure_baseline(questions[:29], texts[:29]) == Baseline()
 
 
-def test_a_baseline_similarity_above_the_usual_is_moved_there_and_what_is_alike_stays():
+def test_a_mean_above_the_usual_is_moved_there_and_what_is_alike_stays():
     found = {
         "text": ChannelHits({"same": 1.0, "other": 0.75}, floor=0.5),
         "bm25": ChannelHits({"same": 0.4}, floor=0.2),
     }
 
-    moved = rescale(found, 0.75)
+    moved = rescale(found, Baseline(0.75, 0.02))
 
     assert moved["text"].scores == pytest.approx({"same": 1.0, "other": 0.1})
     assert moved["text"].floor == 0.0
     assert moved["bm25"] == found["bm25"]
 
 
-@pytest.mark.parametrize("baseline_similarity", [-0.05, 0.0, 0.1])
-def test_a_usual_baseline_similarity_changes_nothing(baseline_similarity):
+def test_wide_noise_is_made_narrow_and_what_is_alike_stays():
+    cosines = {"same": 1.0, "alike": 0.85, "near": 0.7, "noise": 0.3, "usual": 0.1, "less": 0.0}
+    found = {"text": ChannelHits(cosines, floor=0.0)}
+
+    scaled = rescale(found, Baseline(0.1, 0.2))["text"].scores
+
+    # A deviation of 0.2 becomes 0.1; from 0.7 on scores lead up to 1.
+    assert scaled == pytest.approx({"same": 1.0, "alike": 0.7, "near": 0.4, "noise": 0.2, "usual": 0.1, "less": 0.05})
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=9), st.floats(-0.2, 0.95), st.floats(0, 0.5))
+def test_a_scale_keeps_the_order_of_cosines_and_lets_none_exceed_1(cosines, similarity, spread):
+    names = {str(place): cosine for place, cosine in enumerate(cosines)}
+    scaled = rescale({"text": ChannelHits(names)}, Baseline(similarity, spread))["text"].scores
+
+    in_order = [scaled[name] for name in sorted(names, key=names.__getitem__)]
+    assert in_order == sorted(in_order)
+    assert max(scaled.values()) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("similarity", [-0.05, 0.0, 0.1])
+def test_a_usual_baseline_changes_nothing(similarity):
     found = {"text": ChannelHits({"same": 1.0, "other": 0.05}, floor=0.02)}
 
-    assert rescale(found, baseline_similarity) == found
+    assert rescale(found, Baseline(similarity, 0.1)) == found

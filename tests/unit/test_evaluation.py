@@ -10,6 +10,7 @@ from evaluation.labelled import LabelledPassage
 from evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
 from evaluation.metrics import METRICS, scores
 from shared.domain.errors import InvalidInput
+from shared.domain.records import Baseline
 from shared.domain.usage import Usage
 from shared.ingest.generate import GeneratedQuestions
 from shared.query.answer import Answer
@@ -148,7 +149,7 @@ def test_what_a_layout_embeds():
 def test_a_footprint_counts_what_its_channels_need():
     vectors = dict.fromkeys(("Text.", "A?", "B?"), np.ones(100, dtype=np.float32))
     made = layout_points(
-        layout_collection("i", "m", 0.0),
+        layout_collection("i", "m", Baseline()),
         0,
         LabelledPassage("p", None, "Text."),
         EmbeddedPassage("Text.", ("A?", "B?")),

@@ -23,12 +23,12 @@ import structlog
 
 from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.ids import question_point_id
-from shared.domain.records import Collection
+from shared.domain.records import Baseline, Collection
 from shared.domain.vectors import Vectors
 from shared.ledger.calibrations import Calibrations, PassedQuestion
 from shared.ledger.feedback import Feedback
 from shared.providers.embedding import Embedders
-from shared.query.calibrate.baseline_similarity import MAX_PAIRS, MIN_PAIRS, measure_baseline_similarity
+from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.calibrate.weights import EQUAL, WeightChoice, choose_weights, measure_equal_weights
 from shared.query.retrieve.retriever import Retriever
 from shared.vectors.filters import visible_points
@@ -54,17 +54,22 @@ class Calibration:
     Args:
         choice: the weights and their evidence; None: equal ones, and nothing to measure them by.
         source: whose questions the evidence is from, or texts alone.
-        baseline_similarity: of the embedding model.
+        baseline: of the embedding model.
         chunks: how many the collection had.
     """
 
     choice: WeightChoice | None
     source: EvidenceSource
-    baseline_similarity: float
+    baseline: Baseline
     chunks: int
 
     def as_json(self) -> dict[str, Any]:
-        facts = {"source": self.source, "baseline_similarity": self.baseline_similarity, "chunks": self.chunks}
+        facts = {
+            "source": self.source,
+            "baseline_similarity": self.baseline.similarity,
+            "baseline_spread": self.baseline.spread,
+            "chunks": self.chunks,
+        }
         choice = {"weights": dataclasses.asdict(EQUAL)} if self.choice is None else dataclasses.asdict(self.choice)
         return choice | facts
 
@@ -87,9 +92,9 @@ class Calibrator:
         Raises:
             Transient: the ledger, the embedding provider or Qdrant is not available.
         """
-        baseline_similarity = await self._baseline_similarity(collection, await self._sample(collection)) or 0.0
-        choice = await self._choose(collection, questions, baseline_similarity)
-        return await self._save(collection, choice, "labelled", baseline_similarity)
+        baseline = await self._baseline(collection, await self._sample(collection)) or Baseline()
+        choice = await self._choose(collection, questions, baseline)
+        return await self._save(collection, choice, "labelled", baseline)
 
     async def calibrate_unlabelled(self, collection: Collection) -> Collection:
         """Choose weights by users' accepted questions, or measure what needs no label, and save it.
@@ -101,18 +106,18 @@ class Calibrator:
             Transient: the ledger, the embedding provider or Qdrant is not available.
         """
         sample = await self._sample(collection)
-        baseline_similarity = await self._baseline_similarity(collection, sample)
-        if baseline_similarity is None:
+        baseline = await self._baseline(collection, sample)
+        if baseline is None:
             fault = f"Fewer than {MIN_PAIRS} chunks can be measured: too few to calibrate without labels."
             raise InvalidInput(fault, field="questions")
         accepted = (await self._feedback.accepted(collection.id))[-_MAX_ACCEPTED:]
         if len(accepted) >= _MIN_ACCEPTED:
-            choice = await self._choose(collection, accepted, baseline_similarity)
-            return await self._save(collection, choice, "accepted", baseline_similarity)
+            choice = await self._choose(collection, accepted, baseline)
+            return await self._save(collection, choice, "accepted", baseline)
         if len(sample) < MIN_PAIRS:
-            return await self._save(collection, None, "texts", baseline_similarity)
-        choice = await self._measure_held_out(collection, sample, baseline_similarity)
-        return await self._save(collection, choice, "generated", baseline_similarity)
+            return await self._save(collection, None, "texts", baseline)
+        choice = await self._measure_held_out(collection, sample, baseline)
+        return await self._save(collection, choice, "generated", baseline)
 
     async def calibrate_grown(self) -> bool:
         """Calibrate the next collection that has grown by half since the last time, if there is one; at most one.
@@ -162,46 +167,46 @@ class Calibrator:
         except ForeaskError as error:
             log.warning("calibration.failed", **ids, reason=error.message)
         else:
-            log.info("calibration.saved", **ids, baseline_similarity=changed.baseline_similarity)
+            log.info("calibration.saved", **ids, **dataclasses.asdict(changed.baseline))
 
     async def _sample(self, collection: Collection) -> list[PassedQuestion]:
         return await self._calibrations.sample_questions(collection, MAX_PAIRS)
 
-    async def _baseline_similarity(self, collection: Collection, sample: Sequence[PassedQuestion]) -> float | None:
-        """The baseline similarity of the embedding model by questions, or by texts; None where both are too few."""
+    async def _baseline(self, collection: Collection, sample: Sequence[PassedQuestion]) -> Baseline | None:
+        """The baseline of the embedding model by questions, or by texts; None where both are too few."""
         texts = await self._texts(collection, [passed.chunk_id for passed in sample])
         pairs = [passed for passed in sample if str(passed.chunk_id) in texts]
         if len(pairs) >= MIN_PAIRS:
             embedder = self._embedders.of(collection.embedding_model)
             questions = await embedder.embed(embedder.prefixes.queries(passed.question for passed in pairs))
-            return measure_baseline_similarity(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
+            return measure_baseline(questions, np.stack([texts[str(passed.chunk_id)] for passed in pairs]))
         texts = await self._texts(collection, await self._calibrations.sample_chunks(collection, MAX_PAIRS))
         alone = np.array(list(texts.values()), dtype=np.float32)
-        return measure_baseline_similarity(alone, alone) if len(alone) >= MIN_PAIRS else None
+        return measure_baseline(alone, alone) if len(alone) >= MIN_PAIRS else None
 
     async def _texts(self, collection: Collection, chunks: Sequence[UUID]) -> dict[str, Vectors]:
         return await self._index.text_vectors(visible_points(collection.place), [str(chunk) for chunk in chunks])
 
     async def _choose(
-        self, collection: Collection, questions: Sequence[AnsweredQuestion], baseline_similarity: float
+        self, collection: Collection, questions: Sequence[AnsweredQuestion], baseline: Baseline
     ) -> WeightChoice:
         texts = [question for question, _ in questions]
-        channels = await self._retriever.search_channels(collection, texts, baseline_similarity)
+        channels = await self._retriever.search_channels(collection, texts, baseline)
         return await asyncio.to_thread(choose_weights, channels, [answers for _, answers in questions])
 
     async def _measure_held_out(
-        self, collection: Collection, sample: Sequence[PassedQuestion], baseline_similarity: float
+        self, collection: Collection, sample: Sequence[PassedQuestion], baseline: Baseline
     ) -> WeightChoice:
         """Measure what the channels find of a chunk by its questions, each searched without its own point."""
         texts = [passed.question for passed in sample]
         points = [[question_point_id(passed.chunk_id, passed.version, passed.number)] for passed in sample]
-        channels = await self._retriever.search_channels(collection, texts, baseline_similarity, points)
+        channels = await self._retriever.search_channels(collection, texts, baseline, points)
         answers = [{str(passed.chunk_id)} for passed in sample]
         return await asyncio.to_thread(measure_equal_weights, channels, answers)
 
     async def _save(
-        self, collection: Collection, choice: WeightChoice | None, source: EvidenceSource, baseline_similarity: float
+        self, collection: Collection, choice: WeightChoice | None, source: EvidenceSource, baseline: Baseline
     ) -> Collection:
         chunks = await self._index.count_chunks(collection.place)
-        evidence: Mapping[str, Any] = Calibration(choice, source, baseline_similarity, chunks).as_json()
+        evidence: Mapping[str, Any] = Calibration(choice, source, baseline, chunks).as_json()
         return await self._calibrations.save(collection, evidence, replace_labelled=source == "labelled")

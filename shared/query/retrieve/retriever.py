@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from shared.domain.records import Collection, Weights
+from shared.domain.records import Baseline, Collection, Weights
 from shared.domain.usage import Usage
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedders, pack
@@ -158,7 +158,7 @@ class Retriever:
         self,
         collection: Collection,
         questions: Sequence[str],
-        baseline_similarity: float,
+        baseline: Baseline,
         held_out_points: Sequence[Sequence[str]] | None = None,
     ) -> list[dict[Channel, ChannelHits]]:
         """Return what each channel finds for each question, whatever the collection's calibration is.
@@ -168,7 +168,7 @@ class Retriever:
         Args:
             collection: where to search.
             questions: in any order.
-            baseline_similarity: of the embedding model; scores are rescaled by it.
+            baseline: of the embedding model; scores are rescaled by it.
             held_out_points: for each question the ids of points that it must not find; None: it may find all.
 
         Returns:
@@ -186,17 +186,17 @@ class Retriever:
                 where = visible_points(collection.place, [held_out(excluded)])
                 channel_query = ChannelQuery(vector, query_vector(question, collection.languages))
                 hits = await self._searcher.search(channel_query, where, Query(question), Weights())
-                results.append(rescale(hits, baseline_similarity))
+                results.append(rescale(hits, baseline))
         return results
 
     async def _searched(self, search: _Search) -> dict[Channel, ChannelHits]:
         """Search for the question while a model rewrites it, then merge what its rewritten texts find."""
-        baseline_similarity = search.collection.baseline_similarity
+        baseline = search.collection.baseline
         rewriting = asyncio.ensure_future(self._search_rewritten(search))
         try:
             original = await self._search_original(search)
-            rewritten = [rescale(hits, baseline_similarity) for hits in await rewriting]
-            return merge(rescale(original, baseline_similarity), rewritten)
+            rewritten = [rescale(hits, baseline) for hits in await rewriting]
+            return merge(rescale(original, baseline), rewritten)
         finally:
             rewriting.cancel()
 

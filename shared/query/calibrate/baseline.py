@@ -1,4 +1,4 @@
-"""The baseline similarity of an embedding model: the cosine of a question with a text that has nothing to do with it.
+"""The baseline of an embedding model: the cosines of questions with texts that have nothing to do with them.
 
 Measuring it takes no label: a chunk's question and the texts of other chunks are unrelated. Where there are too few
 questions texts stand in for them: on four sets their cosine with each other was within 0.05 of that of users' questions
@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from shared.domain.records import Baseline
 from shared.domain.vectors import Vectors
 
 MAX_PAIRS = 200  # questions, each with its own text
 MIN_PAIRS = 30  # with fewer, chance moves the mean
 
 
-def measure_baseline_similarity(questions: Vectors, texts: Vectors) -> float:
-    """The mean cosine of questions with the texts of others.
+def measure_baseline(questions: Vectors, texts: Vectors) -> Baseline:
+    """The mean cosine of questions with the texts of others, and the standard deviation of these cosines.
 
     Args:
         questions: shape `(n, dimensions)`, unit length; the texts again, where there are no questions.
         texts: of the same shape and length; row i is the text that question i belongs to.
 
     Returns:
-        0, which changes no score, for fewer than `MIN_PAIRS`.
+        Zeros, which change no score, for fewer than `MIN_PAIRS`.
     """
     if len(questions) < MIN_PAIRS:
-        return 0.0
+        return Baseline()
     cosines = questions @ texts.T
-    others = ~np.eye(len(cosines), dtype=bool)
-    return float(cosines[others].mean())
+    others = cosines[~np.eye(len(cosines), dtype=bool)]
+    return Baseline(float(others.mean()), float(others.std()))
