@@ -35,6 +35,10 @@ _GRANTS = {
 }
 _SEQUENCES = "fencing, sweeps_id_seq"
 
+# Return the statement that lets nobody else make temporary tables: one with a table's name would come before it in
+# whatever runs as the owner.
+_NO_TEMPORARY = text("SELECT format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database())")
+
 # Find the role.
 _FIND = text("SELECT 1 FROM pg_roles WHERE rolname = :name")
 
@@ -75,6 +79,7 @@ async def _make(engine: AsyncEngine, role: str, password: str, grants: Sequence[
         parameters = {"verb": "ALTER" if exists else "CREATE", "name": role, "password": password}
         await connection.exec_driver_sql((await connection.execute(_STATEMENT, parameters)).scalar_one())
         for statement in (
+            (await connection.execute(_NO_TEMPORARY)).scalar_one(),
             f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}",
             f"GRANT USAGE ON SCHEMA public TO {role}",
             f"GRANT USAGE ON SEQUENCE {_SEQUENCES} TO {role}",

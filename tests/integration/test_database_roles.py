@@ -36,6 +36,8 @@ CLOSED = {
 # What lets whoever has the API leave the tables, or take them from others.
 BEYOND_ROWS = (
     "CREATE TABLE mine (a int)",
+    "CREATE TEMP TABLE webhooks (a int)",
+    "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
     "ALTER TABLE documents ADD COLUMN mine int",
     "DROP TABLE documents",
     "TRUNCATE documents",
@@ -129,3 +131,13 @@ async def test_whoever_serves_and_works_has_rows_and_nothing_else(services, sett
             with pytest.raises(exc.ProgrammingError, match="InsufficientPrivilege"):
                 async with app.database.begin() as connection:
                     await connection.execute(text(statement))
+
+
+async def test_what_runs_as_the_owner_looks_for_tables_where_nobody_else_makes_any(services):
+    """A temporary table comes before all others unless it is named last, and its triggers would run as the owner."""
+    async with services.database.begin() as connection:
+        found = await connection.execute(text("SELECT proname, proconfig FROM pg_proc WHERE prosecdef"))
+        paths = {row.proname: row.proconfig for row in found}
+
+    assert {name for name in paths if name.startswith("tell_of_")}
+    assert set(map(tuple, paths.values())) == {("search_path=public, pg_temp",)}

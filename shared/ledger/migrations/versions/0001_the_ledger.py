@@ -651,15 +651,15 @@ def _tell(table: str, events: str) -> None:
     """Have a trigger write a delivery of each event for each webhook that is told of it.
 
     The role of parse workers may change documents, and may not read what is signed with: the trigger works as the
-    owner of the tables.
+    owner of the tables. It looks for them where nobody else can make any.
 
     Args:
         table: the table whose changes are events.
         events: selects tenant, type, collection_id, document_id and data of the events in `old_rows` and `new_rows`.
     """
     op.execute(f"""
-        CREATE FUNCTION tell_of_{table}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-        AS $$
+        CREATE FUNCTION tell_of_{table}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = public, pg_temp AS $$
         BEGIN
             IF EXISTS (SELECT 1 FROM webhooks) THEN
                 INSERT INTO webhook_deliveries (id, webhook_id, tenant, type, collection_id, document_id, data)
