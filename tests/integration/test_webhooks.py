@@ -289,16 +289,11 @@ def test_no_address_of_a_private_network_is_public(address):
 
 
 async def test_every_address_of_a_name_must_be_public(monkeypatch):
-    class Names:
-        found = ("93.184.216.34", "10.0.0.1")
-
-        async def getaddrinfo(self, host, port, type):  # noqa: A002
-            return [(2, type, 6, "", (address, port)) for address in self.found]
-
-    monkeypatch.setattr(addresses.asyncio, "get_running_loop", Names)
+    found = ["93.184.216.34", "10.0.0.1"]
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (a, 443)) for a in found])
     with pytest.raises(ForbiddenAddress, match="private"):
         await resolve(parse("https://example.org/"), private=False)
-    Names.found = ("2606:2800:220:1::1", "93.184.216.34")
+    found[:] = ["2606:2800:220:1::1", "93.184.216.34"]
     assert await resolve(parse("https://example.org/"), private=False) == "2606:2800:220:1::1"
     with pytest.raises(InvalidInput):
         parse("https://example.org:99999/")
