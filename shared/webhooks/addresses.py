@@ -15,7 +15,7 @@ MAX_URL_CHARS = 2_000
 
 _RESOLVE_SECONDS = 5
 # A name server that does not answer holds these threads up, and not those that the process does its own work in.
-_RESOLVERS = ThreadPoolExecutor(4, thread_name_prefix="resolve")
+_RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
 _PORTS = {"http": 80, "https": 443}
 # What a gateway turns into an address of IPv4, which may be one of this network.
 _TRANSLATED = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")))

@@ -32,6 +32,8 @@ CLOSED = {
     "queries": "question",
     "accepted_questions": "question",
     "tallies": "rows",
+    "webhooks": "secret",
+    "webhook_deliveries": "data",
 }
 # What lets whoever has the API leave the tables, or take them from others.
 BEYOND_ROWS = (
@@ -71,6 +73,7 @@ async def state_of(services, document) -> str:
 
 @pytest.mark.usefixtures("provider")
 async def test_the_role_works_off_whatever_parse_workers_meet(services, parsing, library, provider):
+    hook = await services.ledger.webhooks.make("default", "https://example.org", "whsec_", [])
     indexed = await library.add("# Harbours\n\nHarbours open at seven.", "a.md", questions=["When do harbours open?"])
     await work(services)
     await services.ledger.builds.begin(
@@ -95,6 +98,7 @@ async def test_the_role_works_off_whatever_parse_workers_meet(services, parsing,
     assert await state_of(services, whole) == DocumentState.INDEXING
     assert await state_of(services, half_written) == DocumentState.INDEXING
     assert await state_of(services, indexed) == DocumentState.FAILED
+    assert "document.failed" in {told.type for told in await services.ledger.webhooks.page("default", hook.id)}
     assert (await library.collection()).languages == ("en",)
     assert await parsing.ledger.work.due()
 
