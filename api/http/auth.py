@@ -76,16 +76,12 @@ class Needs:
             TooManyRequests: the tenant has none left, or as many under way as it may have.
             Unavailable: the key is not in the settings, and the ledger is away.
         """
-        caller = await authenticate(request)
-        # The request's log lines name both.
-        structlog.contextvars.bind_contextvars(tenant=caller.tenant or None, key=caller.key_name)
-        traces.note("foreask.tenant", caller.tenant)
-        request.state.caller = caller
+        caller = await identify(request)
         if self.scope is not None and self.scope not in caller.scopes:
             log.warning("key.refused", status=403, scope=self.scope.value, route=route_of(request.scope))
             raise Forbidden(f"This needs a key with the scope '{self.scope}', which this key lacks.")
         if caller.tenant:  # an operator has no limits
-            _hold_slot(request, caller)
+            hold_slot(request, caller)
             quotas: Quotas = request.app.state.quotas
             request.state.headers = await quotas.take_request(caller.tenant)
         return caller.tenant
@@ -117,6 +113,19 @@ async def _any_caller(request: Request, _: Annotated[str, Depends(Needs(None))])
 AnyCaller = Annotated[Caller, Depends(_any_caller)]
 
 
+async def identify(request: Request) -> Caller:
+    """Find out who sent a request, for its log lines, its span and `request.state`.
+
+    Raises:
+        Unauthorized, Unavailable: as `Needs`.
+    """
+    caller = await _authenticate(request)
+    structlog.contextvars.bind_contextvars(tenant=caller.tenant or None, key=caller.key_name)
+    traces.note("foreask.tenant", caller.tenant)
+    request.state.caller = caller
+    return caller
+
+
 async def require_still_valid(request: Request) -> None:
     """Check the key of a request that goes on for long; a ledger that is away is no error here.
 
@@ -124,15 +133,10 @@ async def require_still_valid(request: Request) -> None:
         Unauthorized: the key was revoked or has expired since.
     """
     with suppress(Unavailable):
-        await authenticate(request)
+        await _authenticate(request)
 
 
-async def authenticate(request: Request) -> Caller:
-    """Return whom the request's key speaks for; what it may do and take is not looked at.
-
-    Raises:
-        Unauthorized, Unavailable: as `Needs`.
-    """
+async def _authenticate(request: Request) -> Caller:
     settings: Settings = request.app.state.settings
     if settings.is_keyless:
         _require_local(request)
@@ -144,7 +148,12 @@ async def authenticate(request: Request) -> Caller:
     return _of_settings(settings, sha256) or await _of_ledger(request, sha256)
 
 
-def _hold_slot(request: Request, caller: Caller) -> None:
+def hold_slot(request: Request, caller: Caller) -> None:
+    """Count the request for its tenant.
+
+    Raises:
+        TooManyRequests: the tenant has as many under way as it may have.
+    """
     slot: Slot | None = getattr(request.state, "slot", None)  # who follows events has none
     alone = caller.key_name is None
     if slot is not None and not alone and not slot.hold_for(caller.tenant):

@@ -20,7 +20,7 @@ from shared.process.metrics import REQUEST_SECONDS, REQUESTS
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _AT_ONCE = 100  # requests take some 0.2 ms to begin, and up to 0.4 ms on a busy machine
-_UNCOUNTED = {"/mcp", "/v1/events", "/health/live", "/health/ready"}
+_UNCOUNTED = {"/v1/events", "/health/live", "/health/ready"}
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -37,8 +37,7 @@ class RequestMiddleware:
 
     Args:
         app: serves the requests.
-        most: how many may be under way, see `Slots`. Those who follow events and ask for health do not count;
-            a tool of `/mcp` is a request of its own.
+        most: how many may be under way, see `Slots`. Those who follow events and ask for health do not count.
     """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
@@ -79,7 +78,7 @@ class RequestMiddleware:
         async def send_on(message: Message) -> None:
             nonlocal started, status
             if message["type"] == "http.response.start":
-                started, status = True, message["status"]
+                started, status = True, int(message["status"])  # some libraries send an enumeration
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
                 headers.update(scope.get("state", {}).get("headers", {}))  # auth sets them

@@ -32,6 +32,8 @@ _GRANTS = {
     "sweeps": "SELECT, INSERT, DELETE",
     "tally_changes": "INSERT",
     "workers": "SELECT, INSERT, UPDATE, DELETE",  # its own row; a row says nothing of anybody's documents
+    "webhooks": "SELECT (id, tenant, events, disabled_at)",  # who is told of a document; not what is signed with
+    "webhook_deliveries": "INSERT",
 }
 _SEQUENCES = "fencing, sweeps_id_seq"
 

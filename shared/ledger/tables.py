@@ -540,7 +540,6 @@ webhook_deliveries = Table(
     Column("error", Text),
     Column("delivered_at", DateTime(timezone=True)),
     _now(),
-    Index("ix_webhook_deliveries_due", "due_at", postgresql_where=text("due_at IS NOT NULL")),
-    Index("ix_webhook_deliveries_of_webhook_due", "webhook_id", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+    Index("ix_webhook_deliveries_due", "webhook_id", "due_at", postgresql_where=text("due_at IS NOT NULL")),
     Index("ix_webhook_deliveries_list", "webhook_id", "created_at", "id"),
 )

@@ -80,16 +80,21 @@ _SEND_AGAIN = text(f"""
     WHERE tenant = :tenant AND webhook_id = :webhook_id AND id = :id RETURNING {_DELIVERY}
 """)
 
-# Claim deliveries that are due, the oldest of each webhook; the number of attempts is the token of the claim.
+# Claim deliveries that are due, the oldest of some webhooks; of one that fails a single one, to see whether it still
+# does. The number of attempts is the token of the claim.
 _CLAIM = text(f"""
-    WITH due AS (
-        SELECT d.id, w.url, w.secret
-        FROM webhooks w CROSS JOIN LATERAL (
+    WITH chosen AS (
+        SELECT id, url, secret, failing_since FROM webhooks w
+        WHERE disabled_at IS NULL
+          AND EXISTS (SELECT 1 FROM webhook_deliveries WHERE webhook_id = w.id AND due_at <= now())
+        ORDER BY random() LIMIT :webhooks
+    ), due AS (
+        SELECT d.id, s.url, s.secret
+        FROM chosen s CROSS JOIN LATERAL (
             SELECT id FROM webhook_deliveries
-            WHERE webhook_id = w.id AND due_at <= now() ORDER BY due_at LIMIT :of_one FOR UPDATE SKIP LOCKED
+            WHERE webhook_id = s.id AND due_at <= now() ORDER BY due_at
+            LIMIT CASE WHEN s.failing_since IS NULL THEN :of_one ELSE 1 END FOR UPDATE SKIP LOCKED
         ) d
-        WHERE w.disabled_at IS NULL AND w.id IN (SELECT webhook_id FROM webhook_deliveries WHERE due_at <= now())
-        LIMIT :limit
     )
     UPDATE webhook_deliveries t SET due_at = now() + CAST(:lease AS interval), attempts = t.attempts + 1
     FROM due WHERE t.id = due.id
@@ -199,15 +204,15 @@ class Webhooks:
             raise NotFound(f"There is no delivery {delivery_id} of this webhook: they are kept for a while.")
         return _delivery(rows[0])
 
-    async def claim(self, limit: int, *, of_one: int, lease: timedelta) -> Sequence[DueDelivery]:
+    async def claim(self, *, webhooks: int, of_one: int, lease: timedelta) -> Sequence[DueDelivery]:
         """Claim deliveries that are due; each is due again after the lease, unless it is settled.
 
         Args:
-            limit: the most of all webhooks.
-            of_one: the most of one.
+            webhooks: the most whose deliveries are claimed.
+            of_one: the most of one; of one that fails it is a single one.
             lease: longer than an attempt may take.
         """
-        rows = await self._database.rows(_CLAIM, {"limit": limit, "of_one": of_one, "lease": lease})
+        rows = await self._database.rows(_CLAIM, {"webhooks": webhooks, "of_one": of_one, "lease": lease})
         return [DueDelivery(_delivery(row), row["url"], row["secret"]) for row in rows]
 
     async def settle(self, delivery: Delivery, attempt: Attempt) -> bool:

@@ -86,11 +86,9 @@ async def serve_stdio(client: httpx.AsyncClient) -> None:
 
 
 @asynccontextmanager
-async def serving_http(caller_of: CallerOf, max_body_bytes: int) -> AsyncIterator[ASGIApp]:
+async def serving_http(caller_of: CallerOf) -> AsyncIterator[ASGIApp]:
     """Yield an application that serves streamable HTTP. No request needs another one, so any replica takes it."""
-    manager = StreamableHTTPSessionManager(
-        make_server(caller_of), json_response=True, stateless=True, max_request_body_size=max_body_bytes
-    )
+    manager = StreamableHTTPSessionManager(make_server(caller_of), json_response=True, stateless=True)
     async with manager.run():
         yield manager.handle_request
 
@@ -98,9 +96,8 @@ async def serving_http(caller_of: CallerOf, max_body_bytes: int) -> AsyncIterato
 class HttpServer:
     """Streamable HTTP, served by a task of its own: what the SDK starts must end in the task that started it."""
 
-    def __init__(self, caller_of: CallerOf, max_body_bytes: int) -> None:
+    def __init__(self, caller_of: CallerOf) -> None:
         self._caller_of = caller_of
-        self._max_body_bytes = max_body_bytes
         self._ended = asyncio.Event()
         self._app: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run())
@@ -113,7 +110,7 @@ class HttpServer:
         await self._task
 
     async def _run(self) -> None:
-        async with serving_http(self._caller_of, self._max_body_bytes) as app:
+        async with serving_http(self._caller_of) as app:
             self._app.set_result(app)
             await self._ended.wait()
 

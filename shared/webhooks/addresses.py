@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
 
@@ -11,6 +13,9 @@ from shared.domain.errors import InvalidInput
 
 MAX_URL_CHARS = 2_000
 
+_RESOLVE_SECONDS = 5
+# A name server that does not answer holds these threads up, and not those that the process does its own work in.
+_RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
 _PORTS = {"http": 80, "https": 443}
 # What a gateway turns into an address of IPv4, which may be one of this network.
 _TRANSLATED = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")))
@@ -47,10 +52,14 @@ async def resolve(parts: SplitResult, *, private: bool) -> str:
     Raises:
         ForbiddenAddress: there is none, or one of them is private and these are not allowed.
     """
-    port = parts.port or _PORTS[parts.scheme]
-    host = parts.hostname or ""
+    find = partial(
+        socket.getaddrinfo, parts.hostname or "", parts.port or _PORTS[parts.scheme], type=socket.SOCK_STREAM
+    )
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(_RESOLVE_SECONDS):
+            found = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, find)
+    except TimeoutError as error:
+        raise ForbiddenAddress(f"the host's name was not resolved within {_RESOLVE_SECONDS} s") from error
     except (OSError, UnicodeError) as error:
         raise ForbiddenAddress("the host's name has no address") from error
     addresses = [str(entry[4][0]) for entry in found]

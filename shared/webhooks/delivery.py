@@ -12,8 +12,8 @@ from shared.domain.webhooks import DueDelivery
 from shared.ledger.webhooks import Webhooks
 from shared.webhooks.sender import Sender
 
-_AT_ONCE = 50
-_OF_ONE = 5  # of one webhook: one that hangs holds up no other's for longer than an attempt
+_WEBHOOKS = 20  # at once: those that hang hold the others up for no longer than an attempt takes
+_OF_ONE = 20
 _LEASE = timedelta(minutes=1)  # longer than an attempt: a scheduler that died in one sends it again
 
 log = structlog.get_logger()
@@ -32,7 +32,7 @@ class Deliverer:
         Raises:
             Unavailable: the ledger is away.
         """
-        due = await self.webhooks.claim(_AT_ONCE, of_one=_OF_ONE, lease=_LEASE)
+        due = await self.webhooks.claim(webhooks=_WEBHOOKS, of_one=_OF_ONE, lease=_LEASE)
         await asyncio.gather(*map(self._deliver, due))
         return bool(due)
 

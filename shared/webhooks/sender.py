@@ -28,7 +28,9 @@ class Sender:
     def __init__(self, *, private: bool, timeout: timedelta = timedelta(seconds=10)) -> None:
         self._private = private
         self._seconds = timeout.total_seconds()
-        limits = httpx.Limits(max_keepalive_connections=0)  # a connection is to an address that was checked just now
+        limits = httpx.Limits(
+            max_connections=None, max_keepalive_connections=0
+        )  # each to an address that was just checked
         self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=self._seconds)
 
     async def send(self, due: DueDelivery) -> Attempt:

@@ -100,6 +100,8 @@ async def test_strangers_and_other_sites_are_refused(served, services, settings)
     assert (await served.post("/mcp", json=INITIALIZE, headers=key)).status_code == 200
     foreign = await served.post("/mcp", json=INITIALIZE, headers=key | {"origin": "https://evil.example"})
     assert foreign.status_code == 403
+    large = await served.post("/mcp", content=b" " * 2**20 + b"{}", headers=key | {"content-type": "application/json"})
+    assert (large.status_code, large.json()["type"]) == (413, "urn:foreask:problem:too-large")
     for method in ("GET", "DELETE"):
         assert (await served.request(method, "/mcp", headers=key)).status_code == 405
 

@@ -611,10 +611,7 @@ def _webhooks() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_webhook_deliveries"),
     )
     due = sa.text("due_at IS NOT NULL")
-    op.create_index("ix_webhook_deliveries_due", "webhook_deliveries", ["due_at"], postgresql_where=due)
-    op.create_index(
-        "ix_webhook_deliveries_of_webhook_due", "webhook_deliveries", ["webhook_id", "due_at"], postgresql_where=due
-    )
+    op.create_index("ix_webhook_deliveries_due", "webhook_deliveries", ["webhook_id", "due_at"], postgresql_where=due)
     op.create_index("ix_webhook_deliveries_list", "webhook_deliveries", ["webhook_id", "created_at", "id"])
     _tell(
         "documents",
@@ -650,16 +647,12 @@ def _webhooks() -> None:
 def _tell(table: str, events: str) -> None:
     """Have a trigger write a delivery of each event for each webhook that is told of it.
 
-    The role of parse workers may change documents, and may not read what is signed with: the trigger works as the
-    owner of the tables. It looks for them where nobody else can make any.
-
     Args:
         table: the table whose changes are events.
         events: selects tenant, type, collection_id, document_id and data of the events in `old_rows` and `new_rows`.
     """
     op.execute(f"""
-        CREATE FUNCTION tell_of_{table}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-        SET search_path = public, pg_temp AS $$
+        CREATE FUNCTION tell_of_{table}() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             IF EXISTS (SELECT 1 FROM webhooks) THEN
                 INSERT INTO webhook_deliveries (id, webhook_id, tenant, type, collection_id, document_id, data)
