@@ -27,6 +27,7 @@ from embedded.minilm import MiniLM
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id, chunk_point_id
 from shared.domain.vectors import Vectors
+from shared.ingest.parse.languages import with_languages
 from shared.query.calibrate.baseline import measure_baseline
 from shared.query.calibrate.weights import EQUAL, candidates, lower_bound, ndcg
 from shared.query.retrieve import CHANNELS, Channel, ChannelHits
@@ -112,13 +113,15 @@ class Words:
         self._points = [chunk_point_id(UUID(chunk), 1) for chunk in ids]
         self._found: dict[str, ChannelHits] = {}
         self._places: dict[int, list[tuple[int, float]]] = {}
-        for place, vector in enumerate(map(document_vector, passages)):
+        languages = [with_languages([ChunkContent.whole(passage)])[0].language for passage in passages]
+        self._languages = sorted({language for language in languages if language})
+        for place, vector in enumerate(map(document_vector, passages, languages)):
             for term, value in zip(vector.indices, vector.values, strict=True):
                 self._places.setdefault(term, []).append((place, value))
 
     def find(self, query: str) -> ChannelHits:
         if query not in self._found:
-            terms = query_vector(query)
+            terms = query_vector(query, self._languages)
             words = np.zeros(len(self._points))
             for term in terms.indices:
                 places = self._places.get(term, [])
