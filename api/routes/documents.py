@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -28,9 +29,15 @@ from api.schemas.documents import (
     ExternalId,
 )
 from shared.domain.errors import Transient
-from shared.domain.records import DocumentState
+from shared.domain.records import Document, DocumentState
+from shared.ledger import states
+from shared.ledger.listing import ListPlace, Order, Wanted
 
 _MOST_IDS = 100  # of one request: proxies take addresses of 8 KB
+_STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
+_SEVERAL = "one, or several separated by commas"
+_WORDS = "words that begin a word of the title, the filename or the external id, whatever their case"
+_SORTS = "updated: the latest change first; name: by external id; state: trouble first, then work, then what is done"
 
 router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
@@ -100,22 +107,27 @@ async def page(
     services: ServicesDep,
     ids: Annotated[list[UUID] | None, Query(alias="id", max_length=_MOST_IDS)] = None,
     collection: Annotated[CollectionName | None, Query()] = None,
-    state: Annotated[DocumentState | None, Query()] = None,
+    state: Annotated[str | None, Query(pattern=_STATES, max_length=200, description=_SEVERAL)] = None,
     external_id: Annotated[ExternalId | None, Query()] = None,
+    q: Annotated[str | None, Query(min_length=1, max_length=200, pattern=r"^\P{Cc}+$", description=_WORDS)] = None,
+    sort: Annotated[Order, Query(description=_SORTS)] = "newest",
+    metadata: Annotated[bool, Query(description="whether the documents are shown with their metadata")] = True,
     limit: paging.Limit = 50,
     cursor: paging.Cursor = None,
 ) -> Response:
-    """List documents, newest first; `id`, up to a hundred times, lists those of them that exist."""
-    rows = await services.ledger.documents.page(
-        tenant,
+    """List documents, newest first or as `sort` says; `id`, up to a hundred times, lists those of them that exist."""
+    wanted = Wanted(
         ids=ids,
         collection=collection,
-        state=state,
+        in_states=None if state is None else [DocumentState(one) for one in state.split(",")],
         external_id=external_id,
-        after=paging.read_cursor(cursor, paging.read_time_and_id),
-        limit=limit + 1,
+        words=q,
     )
-    documents, following = paging.split_page(rows, limit, lambda d: (d.created_at.isoformat(), str(d.id)))
+    after = paging.read_cursor(cursor, partial(_read_place, sort))
+    rows = await services.ledger.documents.page(
+        tenant, wanted, order=sort, after=after, limit=limit + 1, metadata=metadata
+    )
+    documents, following = paging.split_page(rows, limit, partial(_place_of, sort))
     items = [view(document, services.settings) for document in documents]
     return JsonReply(DocumentPage(items=items, next_cursor=following))
 
@@ -146,3 +158,30 @@ async def retry(document_id: UUID, tenant: Writer, services: ServicesDep) -> Res
     else:
         services.wakeups.wake("generate", "index")
     return JsonReply(view(document, services.settings), 202)
+
+
+def _place_of(order: Order, document: Document) -> list[str]:
+    """The key of a cursor. It names its order: in another one it would lead somewhere."""
+    created, identity = document.created_at.isoformat(), str(document.id)
+    return {
+        "newest": [created, identity],
+        "updated": ["updated", document.updated_at.isoformat(), identity],
+        "name": ["name", document.external_id, identity],
+        "state": ["state", document.state.value, created, identity],
+    }[order]
+
+
+def _read_place(order: Order, key: list[str]) -> ListPlace:
+    """Read the key of a cursor; raises ValueError where it is not of this order."""
+    if order != "newest":
+        named, *key = key
+        if named != order:
+            raise ValueError
+    if order == "name":
+        name, identity = key
+        return ListPlace(UUID(identity), name=paging.read_name([name]))
+    state = DocumentState(key.pop(0)) if order == "state" else None
+    if state is DocumentState.DELETING:
+        raise ValueError
+    at, document_id = paging.read_time_and_id(key)
+    return ListPlace(document_id, at=at, state=state)

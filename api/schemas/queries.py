@@ -71,7 +71,8 @@ class RetrieveBody(BodyModel):
     )
     filter: dict[str, Any] | None = Field(
         None,
-        description="metadata of chunks: each a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte} or {text}",
+        description="metadata of chunks: each field a value, null, {any: [...]}, {none: [...]}, {gt, gte, lt, lte},"
+        " {text} or {exists}; `all`, `any` and `not` take filters",
     )
     document_ids: list[Annotated[UUID, Field(strict=False)]] | None = Field(None, min_length=1, max_length=1_000)
     channels: list[Channel] = Field(list(CHANNELS), min_length=1, description="the ways to find a chunk that are used")

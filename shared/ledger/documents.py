@@ -24,10 +24,11 @@ from shared.domain.records import (
     NewDocument,
     Progress,
 )
-from shared.ledger import following, shown_chunks, states, tallies, versions
+from shared.ledger import following, listing, shown_chunks, states, tallies, versions
 from shared.ledger.collections import being_erased, collection_of
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
+from shared.ledger.listing import ListPlace, Order, Wanted
 
 _REINDEX_SLICE = 1_000  # documents of one transaction: a twentieth of a second
 _STORED_PAGE = 10_000
@@ -101,31 +102,6 @@ _LOCK = text(f"""
     WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")} FOR UPDATE OF d
 """)
 
-# The newest documents of a tenant that filters let through; a filter that is NULL lets everything through. Each state
-# of each collection is one look into an index, however many other documents there are.
-_NEWEST = f"""
-    SELECT d.id FROM collections l CROSS JOIN unnest(CAST(:states AS text[])) AS s(state) CROSS JOIN LATERAL (
-        SELECT d.id, d.created_at, d.public_id FROM documents d
-        WHERE d.collection_id = l.id AND d.state = s.state AND {states.exists("d")}
-          AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
-          AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.public_id) < (:at, CAST(:after AS uuid)))
-        ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit) d
-    WHERE l.tenant = :tenant AND {states.is_live("l")}
-      AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
-    ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit"""
-
-# List documents, the newest first.
-_PAGE = text(f"{_VISIBLE} AND d.id IN ({_NEWEST}) ORDER BY d.created_at DESC, d.public_id DESC")
-
-# List some of these documents.
-_PAGE_OF_IDS = text(f"""
-    {_VISIBLE} AND d.public_id = ANY(CAST(:ids AS uuid[])) AND d.state = ANY(CAST(:states AS text[]))
-      AND (CAST(:collection AS text) IS NULL OR l.name = :collection)
-      AND (CAST(:external_id AS text) IS NULL OR d.external_id = :external_id)
-      AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.public_id) < (:at, CAST(:after AS uuid)))
-    ORDER BY d.created_at DESC, d.public_id DESC LIMIT :limit
-""")
-
 # A row has the time at which its transaction began, and is seen when that transaction has ended: within 20 s, the bound
 # of every transaction.
 _SEEN_AFTER = "interval '25 seconds'"
@@ -142,7 +118,7 @@ _CHANGED = text(f"""
 # List the documents that are in work, the newest, or may just have changed, the latest change first.
 _IN_WORK = text(f"""
     {_VISIBLE} AND d.id IN (
-        ({_NEWEST})
+        ({listing.NEWEST})
         UNION ALL
         (SELECT d.id FROM documents d JOIN collections l ON l.id = d.collection_id
          WHERE d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
@@ -150,11 +126,6 @@ _IN_WORK = text(f"""
          ORDER BY d.updated_at DESC LIMIT :limit))
     ORDER BY d.updated_at DESC LIMIT :limit
 """)
-
-# The filters of documents in work.
-_ANY_IN_WORK = {
-    "states": list(states.OPEN_DOCUMENTS), "collection": None, "external_id": None, "at": None, "after": None
-}  # fmt: skip
 
 # Chunks that queries find, at least by their texts.
 _SEARCHABLE_CHUNKS = (ChunkState.GENERATING, ChunkState.GENERATED, ChunkState.INDEXED)
@@ -374,25 +345,27 @@ class Documents:
     async def page(
         self,
         tenant: str,
+        wanted: Wanted | None = None,
         *,
-        ids: Sequence[UUID] | None = None,
-        collection: str | None = None,
-        state: DocumentState | None = None,
-        external_id: str | None = None,
-        after: tuple[datetime, UUID] | None = None,
+        order: Order = "newest",
+        after: ListPlace | None = None,
         limit: int = 50,
+        metadata: bool = True,
     ) -> list[Document]:
-        """Return documents with their progress, the newest first, from behind `after` on; `ids` are all that may be."""
-        at, document_id = after or (None, None)
-        filters = {"tenant": tenant, "collection": collection, "external_id": external_id}
-        wanted = states.EXISTING_DOCUMENTS if state is None else (state,)
-        parameters = filters | {"states": list(wanted), "at": at, "after": document_id, "limit": limit}
+        """Return documents with their progress in an order, from behind `after` on.
+
+        Args:
+            tenant: whose documents.
+            wanted: which of them; default: all.
+            order: `state` lists trouble first, then work, then what is done.
+            after: the last document of the page before.
+            limit: the most documents.
+            metadata: whether to read it.
+        """
         async with self._database.begin() as connection:
-            if ids is None:
-                found = await connection.execute(_PAGE, parameters)
-            else:
-                found = await connection.execute(_PAGE_OF_IDS, parameters | {"ids": list(ids)})
-            rows = found.mappings().all()
+            rows = await listing.page(
+                connection, tenant, wanted or Wanted(), order=order, after=after, limit=limit, metadata=metadata
+            )
             return await _with_progress(connection, rows)
 
     async def changes(self, tenant: str, since: datetime | None, *, limit: int = 200) -> Changes:
@@ -407,7 +380,8 @@ class Documents:
         async with self._database.begin() as connection:
             at = (await connection.execute(_NOW)).scalar_one()
             if since is None:
-                found = await connection.execute(_IN_WORK, parameters | _ANY_IN_WORK)
+                in_work = listing.parameters_of(tenant, Wanted(in_states=states.OPEN_DOCUMENTS), most=limit + 1)
+                found = await connection.execute(_IN_WORK, parameters | in_work)
             else:
                 found = await connection.execute(_CHANGED, parameters | {"since": since})
             rows = found.mappings().all()

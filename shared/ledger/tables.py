@@ -26,7 +26,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL, TSVECTOR
 
 from shared.domain.builds import BuildState
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
@@ -190,6 +190,10 @@ document_versions = Table(
     Column("size_bytes", BigInteger, nullable=False),
     Column("content_hash", LargeBinary, nullable=False),
     Column("traceparent", Text),  # the span of the request that handed it in; NULL where traces were off
+    # Of the external id, the title and the filename, and "/" with the tenant. A trigger writes it; it is in migration
+    # 0001 alone.
+    Column("words", TSVECTOR),
+    Index("ix_document_versions_words", "words", postgresql_using="gin"),
     Index("ix_document_versions_stored_in", text("split_part(upload, '#', 1)")),
     Index("ix_document_versions_obsolete", "document_id", postgresql_where=text("obsolete")),
 )

@@ -11,6 +11,9 @@ A caller's filter is checked and becomes Qdrant's conditions:
 {"year": {"gte": 2020, "lt": 2025}}             a range of numbers
 {"published": {"gte": "2024-01-01"}}            a range of dates (ISO 8601)
 {"title": {"text": "annual report"}}            every word occurs
+{"year": null}, {"year": {"exists": false}}     has no value: absent, null or an empty list
+{"year": {"exists": true}}                      has a value
+{"all": [...]}, {"any": [...]}, {"not": {...}}  every filter, one of the filters, not the filter
 """
 
 from __future__ import annotations
@@ -30,9 +33,11 @@ from shared.domain.places import Place
 from shared.vectors.fields import BOUNDS, indexed_condition
 from shared.vectors.groups import KINDS, PointKind, group
 
-_FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date} or {text: '...'}"
+_FORMS = "a value, {any: [...]}, {none: [...]}, {gt, gte, lt, lte: number or date}, {text: '...'} or {exists: true}"
 _PLAIN = re.compile(r"[\w-]+(\[\d*\])*", re.ASCII)
-_MAX_CONDITIONS = 32
+_MAX_CONDITIONS = 64  # of a whole filter
+_MAX_DEPTH = 8  # of filters within each other
+_LISTS = {"all": "must", "any": "should"}
 _MAX_VALUES = 1000
 
 SearchFilter = Mapping[str, Any]
@@ -196,15 +201,54 @@ def metadata_conditions(filter_: object, fields: tuple[FilterableField, ...] = (
     Raises:
         InvalidInput: the filter is malformed; `field` names the part to change.
     """
+    parts = _conditions(filter_, fields, _MAX_DEPTH)
+    if _count(parts) > _MAX_CONDITIONS:
+        raise InvalidInput(f"A filter has at most {_MAX_CONDITIONS} conditions.", field="filter")
+    return parts
+
+
+def _conditions(filter_: object, fields: tuple[FilterableField, ...], depth: int) -> list[Condition]:
     if not isinstance(filter_, Mapping):
-        raise InvalidInput("A filter is an object of metadata fields.", field="filter")
-    if len(filter_) > _MAX_CONDITIONS:
-        raise InvalidInput(f"A filter has at most {_MAX_CONDITIONS} fields.", field="filter")
-    return [_condition(str(name), value, fields) for name, value in filter_.items()]
+        raise InvalidInput("A filter is an object of metadata fields, `all`, `any` and `not`.", field="filter")
+    if not depth:
+        raise InvalidInput(f"A filter has filters within it at most {_MAX_DEPTH - 1} deep.", field="filter")
+    parts: list[Condition] = []
+    for name, value in filter_.items():
+        if name == "not":
+            parts.append(models.Filter(must_not=[_nested(value, fields, depth, "not")]))
+        elif name in _LISTS:
+            if not isinstance(value, list) or not value:
+                raise InvalidInput(f"`{name}` takes a list of filters, at least one.", field=f"filter.{name}")
+            nested = [_nested(each, fields, depth, f"{name}.{place}") for place, each in enumerate(value)]
+            parts.append(models.Filter(**{_LISTS[name]: nested}))
+        else:
+            parts.append(_condition(str(name), value, fields))
+    return parts
+
+
+def _nested(filter_: object, fields: tuple[FilterableField, ...], depth: int, place: str) -> Condition:
+    """Turn a filter within another one into one condition; an error names its place."""
+    try:
+        parts = _conditions(filter_, fields, depth - 1)
+        if not parts:
+            raise InvalidInput("A filter within a filter has a condition.", field="filter")
+    except InvalidInput as error:
+        inside = (error.field or "filter").removeprefix("filter")
+        raise InvalidInput(error.message, field=f"filter.{place}{inside}") from None
+    return parts[0] if len(parts) == 1 else models.Filter(must=parts)
+
+
+def _count(parts: Sequence[Condition]) -> int:
+    """How many conditions on fields there are."""
+    nested = [each for each in parts if isinstance(each, models.Filter)]
+    clauses = [clause for each in nested for clause in (each.must, each.should, each.must_not) if clause]
+    return len(parts) - len(nested) + sum(_count(clause) for clause in clauses if isinstance(clause, list))
 
 
 def _condition(name: str, value: object, fields: tuple[FilterableField, ...]) -> Condition:
     key, value = indexed_condition(fields, name, value) or (_key(name), value)
+    if value is None:
+        return _is_empty(key)
     if isinstance(value, Mapping):
         return _operator(name, key, value)
     if isinstance(value, (bool, int, str)):
@@ -232,9 +276,15 @@ def _operator(name: str, key: str, value: Mapping[str, Any]) -> Condition:
         return models.Filter(must_not=[any_of])
     if operators == {"text"} and isinstance(value["text"], str) and value["text"].strip():
         return models.FieldCondition(key=key, match=models.MatchText(text=value["text"]))
+    if operators == {"exists"} and isinstance(value["exists"], bool):
+        return models.Filter(must_not=[_is_empty(key)]) if value["exists"] else _is_empty(key)
     if operators and operators <= BOUNDS:
         return _range(name, key, value)
     raise _not_a_condition(name)
+
+
+def _is_empty(key: str) -> Condition:
+    return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
 
 
 def _values(name: str, values: object) -> list[Any]:

@@ -462,15 +462,87 @@ async def test_a_list_is_paged_and_filtered(client, services):
     assert await listed(external_id="d1") == {"d1"}
     assert await listed(state="queued") == set(seen)
     assert await listed(state="ready") == set()
+    assert await listed(state="ready,queued,failed", collection="a") == {"d0", "d1", "d2"}
     ids = [d["id"] for d in (await client.get("/v1/documents")).json()["items"]]
     assert await listed(id=[ids[0], ids[4], str(uuid4())]) == {"d4", "d0"}
     assert await listed(id=ids, collection="b") == {"d3", "d4"}
+
+
+@pytest.fixture
+async def shelf(client, services):
+    """Documents that were handed in, and then one changed and one failed."""
+    for name, title in (("b.md", "Leave policy"), ("trip 2019.md", None), ("c.md", "Ärzte"), ("d.pdf", "\u5e74\u5047")):
+        await submit(client, filename=name, title=title, collection="one")
+    await submit(client, filename="a.txt", external_id="z_9", title="Trips", collection="two", metadata={"a": 1})
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE documents SET updated_at = now() WHERE external_id = 'c.md'")
+        for state in ("parsing", "failed"):
+            await connection.exec_driver_sql(f"UPDATE documents SET state = '{state}' WHERE external_id = 'd.pdf'")
+
+
+async def names_of(client, **parameters):
+    """The external ids that a list has, read in pages."""
+    names, cursor = [], None
+    while True:
+        page = await client.get("/v1/documents", params=parameters | ({"cursor": cursor} if cursor else {}))
+        assert page.status_code == 200, page.text
+        names += [document["external_id"] for document in page.json()["items"]]
+        if (cursor := page.json()["next_cursor"]) is None:
+            return names
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("newest", ["z_9", "d.pdf", "c.md", "trip 2019.md", "b.md"]),
+        ("updated", ["c.md", "z_9", "d.pdf", "trip 2019.md", "b.md"]),
+        ("name", ["b.md", "c.md", "d.pdf", "trip 2019.md", "z_9"]),
+        ("state", ["d.pdf", "z_9", "c.md", "trip 2019.md", "b.md"]),
+    ],
+)
+async def test_each_order_is_paged_without_gap_or_repetition(*, client, shelf, sort, order, monkeypatch):
+    monkeypatch.setattr("shared.ledger.listing._LOOKED_AT", 2)  # of five: the others are found by the index of words
+    for limit in (1, 2, 9):
+        assert await names_of(client, sort=sort, limit=limit) == order
+        for q, names in (("md", {"b.md", "c.md", "trip 2019.md"}), ("t", {"z_9", "trip 2019.md"})):
+            assert await names_of(client, sort=sort, limit=limit, q=q) == [name for name in order if name in names]
+
+
+async def test_a_list_is_searched_by_the_words_of_titles_and_names(client, shelf):
+    for q, names in {
+        "leave": {"b.md"},
+        "POL lea": {"b.md"},
+        "trip": {"trip 2019.md", "z_9"},
+        "2019": {"trip 2019.md"},
+        "\u00e4r": {"c.md"},
+        "\u5047": {"d.pdf"},
+        "9": {"z_9"},
+        "olicy": set(),
+        "...": set(),
+        "'/default' | a": set(),
+        "default": set(),
+    }.items():
+        assert set(await names_of(client, q=q)) == names, q
+
+
+async def test_a_list_leaves_metadata_out_and_holds_a_cursor_to_its_order(client, shelf):
+    first = (await client.get("/v1/documents", params={"limit": 1, "metadata": "false"})).json()
+    assert [document["metadata"] for document in first["items"]] == [None]
+    assert (await client.get("/v1/documents", params={"limit": 1})).json()["items"][0]["metadata"] == {"a": 1}
+
+    other = await client.get("/v1/documents", params={"sort": "state", "cursor": first["next_cursor"]})
+    assert (other.status_code, other.json()["field"]) == (400, "cursor")
 
 
 @pytest.mark.parametrize(
     ("parameters", "status"),
     [
         ({"limit": 0}, 422),
+        ({"state": "ready,"}, 422),
+        ({"state": "deleting"}, 422),
+        ({"sort": "size"}, 422),
+        ({"q": ""}, 422),
+        ({"q": "a\0"}, 422),
         ({"limit": 201}, 422),
         ({"limit": "many"}, 422),
         ({"state": "lost"}, 422),

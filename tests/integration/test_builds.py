@@ -14,6 +14,7 @@ from shared.ingest.index.stage import _settle, index_batch
 from shared.ledger.acceptance import mirror
 from shared.ledger.builds import Builds
 from shared.ledger.dead_letters import Choice
+from shared.ledger.listing import Wanted
 from shared.ledger.query_log import QueryLogEntry
 from shared.query.retrieve import Query
 from tests.api import work
@@ -92,7 +93,7 @@ async def test_owners_see_the_live_build_alone(services, library, provider):
     ledger = services.ledger
 
     assert [d.id for d in await ledger.documents.page("default")] == [document.id]
-    assert [d.id for d in await ledger.documents.page("default", ids=[document.id])] == [document.id]
+    assert [d.id for d in await ledger.documents.page("default", Wanted(ids=[document.id]))] == [document.id]
     assert (await ledger.documents.get("default", document.id)).state == "ready"
     assert len(await ledger.documents.chunks("default", document.id)) == 1
     assert [d.id for d in (await ledger.documents.changes("default", None)).documents] == [document.id]

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli import estimates
+from shared.ledger.listing import Wanted
 from tests.api import serving, work
 from tests.pages import commands_of, foreask_beside
 
@@ -58,7 +59,7 @@ async def test_each_command_of_the_page_loads_its_corpus(server, services, forea
     assert "4 calls" in articles
     assert "0 calls" in questions
     assert provider.stats()["calls"] == 34
-    (document,) = await services.ledger.documents.page("default", external_id="https://n/3")
+    (document,) = await services.ledger.documents.page("default", Wanted(external_id="https://n/3"))
     assert (document.title, document.metadata) == ("H", {"lang": "en", "year": 3})
     kept = (await server.get("/v1/status")).json()["estimates"]
     assert {k["collection"]: (k["estimate"]["calls"], k["since"]["calls"]) for k in kept} == {

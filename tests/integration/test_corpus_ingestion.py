@@ -11,6 +11,7 @@ from cli.client import Client
 from cli.corpus import Columns, Truncated, corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, hand_in
 from shared.domain.errors import Unavailable
+from shared.ledger.listing import Wanted
 from tests.api import serving, work
 
 
@@ -56,7 +57,7 @@ async def test_every_row_is_a_document_and_twice_changes_nothing(server, service
     assert (first.accepted, first.unchanged, first.refused) == (95, 0, 0)
     assert (second.accepted, second.unchanged, second.refused) == (0, 95, 0)
     assert sorted(await there(services)) == [row["_id"] for row in rows(95)]
-    (document,) = await services.ledger.documents.page("default", external_id="doc-007")
+    (document,) = await services.ledger.documents.page("default", Wanted(external_id="doc-007"))
     assert (document.metadata, document.version) == ({"lang": "en"}, 1)
 
 
@@ -105,7 +106,7 @@ async def test_rows_of_one_name_go_in_one_after_the_other(server, services, corp
 
     assert load.accepted == 7
     assert together == [1] * 7
-    (document,) = await services.ledger.documents.page("default", external_id="same")
+    (document,) = await services.ledger.documents.page("default", Wanted(external_id="same"))
     assert document.version == 7
 
 

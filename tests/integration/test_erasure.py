@@ -18,6 +18,7 @@ from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
 from shared.ledger import statements as sql
 from shared.ledger import tables
+from shared.ledger.listing import Wanted
 from shared.ledger.query_log import QueryLogEntry
 from shared.ledger.remains import Remains
 from shared.maintenance.erasure_check import ErasureCheck, Scope
@@ -268,7 +269,7 @@ async def test_an_erased_collection_goes_with_all_its_builds(services, provider,
         await services.ledger.builds.list("default", "default")
     with pytest.raises(NotFound):
         await services.ledger.builds.get("default", "default", 1)
-    assert await services.ledger.documents.page("default", collection="default") == []
+    assert await services.ledger.documents.page("default", Wanted(collection="default")) == []
     erasure = await finished(services, erasure)
 
     assert await check(tenant="default", collection="default") == {}

@@ -1,6 +1,7 @@
 """Declared metadata fields: filters find the same by an index as without one, whoever else declares what."""
 
 import asyncio
+import operator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -146,6 +147,79 @@ async def test_a_declared_field_finds_what_it_finds_undeclared(
     for filter_ in filters:
         expected = await found(index, undeclared, filter_, ())
         assert await found(index, declared, filter_, FIELDS) == expected, filter_
+
+
+# Values and conditions whose meaning is plain; the odd ones are above.
+PLAIN_TEXTS, PLAIN_NUMBERS = st.sampled_from(["a", "b", "c"]), st.integers(0, 4)
+PLAIN = {
+    "department": PLAIN_TEXTS,
+    "year": PLAIN_NUMBERS,
+    "price": PLAIN_NUMBERS.map(lambda n: n + 0.5),
+    "draft": st.booleans(),
+}
+PLAIN_FIELDS = tuple((name, kind) for name, kind in FIELDS if name in PLAIN)
+PLAIN_METADATA = st.fixed_dictionaries(
+    {}, optional={name: values | st.none() | st.lists(values, max_size=2) for name, values in PLAIN.items()}
+)
+OF_ANY_FIELD = st.none() | st.booleans().map(lambda yes: {"exists": yes})
+PLAIN_PAIRS = st.one_of(
+    st.tuples(st.sampled_from(list(PLAIN)), OF_ANY_FIELD),
+    st.tuples(st.just("department"), PLAIN_TEXTS | lists(PLAIN_TEXTS).map(lambda values: {"none": values})),
+    st.tuples(st.just("year"), PLAIN_NUMBERS | lists(PLAIN_NUMBERS).map(lambda values: {"any": values})),
+    st.tuples(st.sampled_from(["year", "price"]), bounds(PLAIN_NUMBERS)),
+    st.tuples(st.just("draft"), st.booleans()),
+)
+NESTED_FILTERS = st.recursive(
+    st.lists(PLAIN_PAIRS, min_size=1, max_size=2).map(dict),
+    lambda filters: (
+        st.lists(filters, min_size=1, max_size=3).map(lambda some: {"any": some})
+        | st.lists(filters, min_size=1, max_size=3).map(lambda some: {"all": some})
+        | st.tuples(filters, PLAIN_PAIRS).map(lambda both: {"not": both[0], both[1][0]: both[1][1]})
+    ),
+    max_leaves=6,
+)
+COMPARISONS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+
+
+def holds(filter_, metadata):
+    """What a filter means, told in Python."""
+    nested = {
+        "all": lambda filters: all(holds(each, metadata) for each in filters),
+        "any": lambda filters: any(holds(each, metadata) for each in filters),
+        "not": lambda one: not holds(one, metadata),
+    }
+    parts = filter_.items()
+    return all(nested[name](part) if name in nested else _fits(metadata.get(name), part) for name, part in parts)
+
+
+def _fits(value, condition):
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if not isinstance(condition, dict):
+        return not values if condition is None else condition in values
+    if bounds := condition.keys() & COMPARISONS:
+        return any(all(COMPARISONS[bound](value, condition[bound]) for bound in bounds) for value in values)
+    ((sign, wanted),) = condition.items()
+    if sign == "exists":
+        return bool(values) == wanted
+    return bool(set(values) & set(wanted)) == (sign == "any")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    documents=st.lists(PLAIN_METADATA, min_size=4, max_size=8),
+    filters=st.lists(NESTED_FILTERS, min_size=6, max_size=10),
+)
+@example(documents=[{}, {"year": None}, {"year": []}, {"year": 1}], filters=[{"year": None}, {"not": {"year": None}}])
+async def test_filters_within_filters_find_what_they_say(session_services, shared_collection, documents, filters):
+    index = session_services.index
+    declared, undeclared = (Place(shared_collection, tenant, uuid4().hex) for tenant in ("a", "b"))
+    same = {uuid4(): values for values in documents}
+    await index.upsert(shared_collection, [*points(declared, same, PLAIN_FIELDS), *points(undeclared, same, ())])
+
+    for filter_ in filters:
+        expected = sorted(str(document) for document, values in same.items() if holds(filter_, values))
+        assert await found(index, undeclared, filter_, ()) == expected, filter_
+        assert await found(index, declared, filter_, PLAIN_FIELDS) == expected, filter_
 
 
 @pytest.mark.parametrize(

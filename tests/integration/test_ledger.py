@@ -15,6 +15,7 @@ from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work, documents
+from shared.ledger.listing import ListPlace
 
 NOW = timedelta()
 
@@ -494,7 +495,7 @@ async def test_pages_follow_each_other_without_gap_or_repetition(services, libra
     seen, after = [], None
     while page := await services.ledger.documents.page("default", after=after, limit=3):
         seen += [document.id for document in page]
-        after = (page[-1].created_at, page[-1].id)
+        after = ListPlace(page[-1].id, at=page[-1].created_at)
 
     assert len(seen) == len(set(seen)) == 7
     assert set(seen) == ids

@@ -1,3 +1,4 @@
+import functools
 from uuid import UUID
 
 import numpy as np
@@ -208,9 +209,9 @@ def test_dates_become_a_range_of_dates():
 @pytest.mark.parametrize(
     "wrong",
     [
-        None,
         [],
         {},
+        {"exists": 1},
         {"any": []},
         {"any": "text"},
         {"any": ["a", 1]},
@@ -236,6 +237,25 @@ def test_what_is_not_a_condition_is_refused_with_its_field(wrong, kind):
 def test_what_is_not_a_filter_is_refused(wrong):
     with pytest.raises(InvalidInput):
         metadata_conditions(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"any": []}, "filter.any"),
+        ({"all": {"a": 1}}, "filter.all"),
+        ({"any": [{"a": 1}, {}]}, "filter.any.1"),
+        ({"not": [{"a": 1}]}, "filter.not"),
+        ({"all": [{"b": 1}, {"not": {"any": [{"a": {"like": 1}}]}}]}, "filter.all.1.not.any.0.a"),
+        ({"any": [{"a": n} for n in range(65)]}, "filter"),
+        (functools.reduce(lambda inner, _: {"not": inner}, range(8), {"a": 1}), "filter" + ".not" * 8),
+    ],
+)
+def test_a_filter_within_a_filter_is_refused_with_its_place(wrong, field):
+    with pytest.raises(InvalidInput) as caught:
+        metadata_conditions(wrong)
+
+    assert caught.value.field == field
 
 
 FIELDS = (("tags", "keyword"), ("year", "integer"), ("price", "float"), ("draft", "bool"), ("at", "datetime"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 
 revision = "0001"
 down_revision = None
@@ -198,6 +198,7 @@ def _document_versions() -> None:
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("content_hash", sa.LargeBinary(), nullable=False),
         sa.Column("traceparent", sa.Text()),
+        sa.Column("words", TSVECTOR()),
         sa.ForeignKeyConstraint(
             ["document_id"], ["documents.id"], name="fk_document_versions_document_id", ondelete="CASCADE"
         ),
@@ -207,6 +208,40 @@ def _document_versions() -> None:
         "ix_document_versions_obsolete", "document_versions", ["document_id"], postgresql_where=sa.text("obsolete")
     )
     op.create_index("ix_document_versions_stored_in", "document_versions", [sa.text("split_part(upload, '#', 1)")])
+    op.create_index("ix_document_versions_words", "document_versions", ["words"], postgresql_using="gin")
+    _note_words()
+
+
+def _note_words() -> None:
+    """Have versions say by which words their documents are found in lists.
+
+    A word is what stands between blanks and signs. Chinese and Japanese have no blanks: each character is a word. What
+    the database takes for a letter depends on its locale, so the signs are named here. A word of a tsvector has at most
+    2,046 bytes.
+    """
+    signs = (
+        r"[\u0001-\u002f\u003a-\u0040\u005b-\u0060\u007b-\u00bf\u2000-\u206f\u3000-\u303f\uff00-\uff0f\uff1a-\uff20]+"
+    )
+    characters = r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
+    op.execute(rf"""
+        CREATE FUNCTION words_of(said text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+            SELECT array_remove(string_to_array(
+                regexp_replace(regexp_replace(regexp_replace(lower(left(said, 2000)),
+                    '{signs}', ' ', 'g'), '{characters}', ' \1 ', 'g'), '([^ ]{{100}})', '\1 ', 'g'),
+                ' '), '')
+        $$""")
+    op.execute("""
+        CREATE FUNCTION note_words() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            SELECT array_to_tsvector(
+                ('/' || d.tenant) || words_of(concat_ws(' ', d.external_id, NEW.title, NEW.filename)))
+            INTO NEW.words FROM documents d WHERE d.id = NEW.document_id;
+            RETURN NEW;
+        END $$""")
+    op.execute(
+        "CREATE TRIGGER note_words BEFORE INSERT OR UPDATE OF title, filename ON document_versions"
+        " FOR EACH ROW EXECUTE FUNCTION note_words()"
+    )
 
 
 def _chunks() -> None:
