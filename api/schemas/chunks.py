@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from api.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, ReplyModel, example
+from api.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, ReplyModel, example, example_of
 from api.schemas.dead_letters import AttemptView
 from api.schemas.documents import DocumentView, IngestUsage
 from shared.domain.records import AcceptedState, ChunkState, QuestionSource
@@ -99,6 +99,8 @@ class ChunkPage(ReplyModel):
 
 class ChunkInPlaceView(ReplyModel):
     """A chunk with its document, and the chunks around it in their order."""
+
+    model_config = example(document=example_of(DocumentView), before=[], chunk=example_of(ChunkView), after=[])
 
     document: DocumentView
     before: list[ChunkView]

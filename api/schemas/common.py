@@ -33,3 +33,10 @@ class ReplyModel(BaseModel):
 def example(**values: Any) -> ConfigDict:
     """Return the configuration that shows an example of the model in the OpenAPI document."""
     return ConfigDict(json_schema_extra={"example": values})
+
+
+def example_of(model: type[BaseModel]) -> Any:
+    """Return the example that a model shows, for one that holds it."""
+    extra = model.model_config["json_schema_extra"]
+    assert isinstance(extra, dict)
+    return extra["example"]
