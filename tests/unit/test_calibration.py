@@ -143,14 +143,16 @@ def test_a_mean_above_the_usual_is_moved_there_and_what_is_alike_stays():
     assert moved["bm25"] == found["bm25"]
 
 
-def test_wide_noise_is_made_narrow_and_what_is_alike_stays():
+def test_wide_noise_counts_less_and_what_is_alike_stays():
     cosines = {"same": 1.0, "alike": 0.85, "near": 0.7, "noise": 0.3, "usual": 0.1, "less": 0.0}
     found = {"text": ChannelHits(cosines, floor=0.0)}
 
     scaled = rescale(found, Baseline(0.1, 0.2))["text"].scores
 
-    # A deviation of 0.2 becomes 0.1; from 0.7 on scores lead up to 1.
-    assert scaled == pytest.approx({"same": 1.0, "alike": 0.7, "near": 0.4, "noise": 0.2, "usual": 0.1, "less": 0.05})
+    # Four times the usual variance counts a quarter; from 0.7 on scores lead up to 1.
+    assert scaled == pytest.approx(
+        {"same": 1.0, "alike": 0.625, "near": 0.25, "noise": 0.15, "usual": 0.1, "less": 0.075}
+    )
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=9), st.floats(-0.2, 0.95), st.floats(0, 0.5))

@@ -4,8 +4,9 @@ Fusion adds scores of channels, so the noise of a channel must be quiet: neither
 texts are 0.05 ± 0.09 for MiniLM in English, 0.75 ± 0.03 for E5, whose noise would be as loud as BM25, and 0.44 ± 0.18
 for MiniLM in Thai, which it does not know, or wide where texts share a subject.
 
-A mean above 0.1 is moved to 0.1, a standard deviation above 0.1 is made 0.1; a cosine of 1 stays 1, so that a question
-that was asked before still stands out. What it gains is in `docs/decisions/0013-calibration-without-labels.md`.
+A mean above 0.1 is moved to 0.1. Where the standard deviation is above 0.1, what a cosine is above the mean counts less
+by the variance, as evidence of unequal precision is added. A cosine of 1 stays 1, so that a question that was asked
+before still stands out. What it gains is in `docs/decisions/0013-calibration-without-labels.md`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def scale_of(baseline: Baseline) -> Scale | None:
     spread = baseline.spread / (1 - zero)
     if not zero and spread <= _USUAL_SPREAD:
         return None
-    quiet = min(1.0, _USUAL_SPREAD / spread) if spread else 1.0
+    quiet = (_USUAL_SPREAD / max(_USUAL_SPREAD, spread)) ** 2
     alike = _USUAL + (_ALIKE - _USUAL) * quiet
     rise = (1 - alike) / (1 - _ALIKE)
 
