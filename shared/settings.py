@@ -295,6 +295,7 @@ class Settings(BaseSettings):
     api_drain: Duration | None = Field(
         None, description="how long a stopping API says that it is not ready before it takes no more connections"
     )
+    page: bool = Field(default=True, description="whether the API serves the page for people")
     api_max_requests: PositiveInt = Field(2_000, description="requests under way at one process; others get 503")
     api_body_timeout: Duration = Field(
         timedelta(seconds=30), description="how long the body of a request may stand still; it is answered 408"

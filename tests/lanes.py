@@ -15,7 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 from tests.ground import GROUND
 
 _OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")  # take as long as the other faults together
-_LONGEST_FIRST = ("faults", "acceptance", "properties", "integration", "contract", "unit")
+_LONGEST_FIRST = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")
 
 
 class Lanes(LoadFileScheduling):

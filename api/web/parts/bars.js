@@ -1,0 +1,46 @@
+// Bars on one scale from 0 to 1: the scores of channels, shares of limits.
+
+import { html, nothing, svg } from "../vendor/lit-html.js";
+import { score } from "./format.js";
+
+const CHANNELS = /** @type {const} */ ([
+  ["questions", "questions"],
+  ["text", "text"],
+  ["bm25", "words"],
+]);
+
+/** @param {number} share @param {string} kind names the colour */
+export function bar(share, kind) {
+  const width = Math.max(0, Math.min(1, share)) * 100;
+  return svg`<svg class="bar ${kind}" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+    <rect class="track" width="100" height="8"></rect><rect class="fill" width=${width} height="8"></rect></svg>`;
+}
+
+/**
+ * What each channel says of a chunk.
+ * @param {Record<string, {rank: number, score: number}> | null} places
+ * @param {string | null} question that matched
+ */
+export function channelBars(places, question) {
+  if (!places) return nothing;
+  return html`<table class="channels">
+    <caption class="hidden">Scores of the channels</caption>
+    <tbody>
+      ${CHANNELS.map(([channel, name]) => {
+        const place = places[channel];
+        return html`<tr>
+          <th scope="row">${name}</th>
+          <td>${bar(place?.score ?? 0, channel)}</td>
+          <td class="number">${place ? score(place.score) : "\u2013"}</td>
+          <td class="soft">${place ? `${ordinal(place.rank)} there` : "not found there"}</td>
+        </tr>`;
+      })}
+    </tbody>
+  </table>
+  ${question ? html`<p class="soft small">Its nearest question: <q dir="auto">${question}</q></p>` : nothing}`;
+}
+
+function ordinal(place) {
+  const ends = { one: "st", two: "nd", few: "rd", other: "th" };
+  return `${place}${ends[new Intl.PluralRules("en", { type: "ordinal" }).select(place)]}`;
+}

@@ -1,0 +1,48 @@
+// Numbers, times and names as people read them.
+
+const numbers = new Intl.NumberFormat("en");
+const times = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+const UNITS = /** @type {const} */ ([["day", 86400], ["hour", 3600], ["minute", 60]]);
+
+/** @param {number} value */
+export const count = (value) => numbers.format(value);
+
+/** @param {number} value a score, which is no percentage */
+export const score = (value) => value.toFixed(2);
+
+/** @param {number} value @param {string} one @param {string} [many] */
+export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+
+/** @param {string} time as the API gives it */
+export function ago(time) {
+  const seconds = (Date.now() - Date.parse(time)) / 1000;
+  for (const [unit, size] of UNITS) {
+    if (seconds >= size) return times.format(-Math.floor(seconds / size), unit);
+  }
+  return "just now";
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 90) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+/** @param {number | null} dollars */
+export function money(dollars) {
+  if (dollars === null || dollars === undefined) return "";
+  return dollars < 0.01 && dollars > 0 ? `$${dollars.toPrecision(1)}` : `$${dollars.toFixed(2)}`;
+}
+
+/** @param {number} bytes */
+export function size(bytes) {
+  if (bytes < 1000) return `${bytes} B`;
+  return bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+/** @param {{title: string | null, filename: string | null, external_id: string}} document */
+export const nameOf = (document) => document.title || document.filename || document.external_id;
+
+/** @param {string[]} headings @param {string} [otherwise] */
+export const path = (headings, otherwise = "") => headings.join(" \u203a ") || otherwise;

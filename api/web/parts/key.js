@@ -1,0 +1,46 @@
+// The dialog that asks for a key where the API does.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { key, keepKey, whenKeyIsNeeded } from "../api.js";
+import { changed } from "../store.js";
+
+let wanted = null;
+
+whenKeyIsNeeded(
+  () =>
+    new Promise((resolve) => {
+      wanted = { resolve, refused: key() !== "" };
+      changed();
+    }),
+);
+
+function given(event) {
+  event.preventDefault();
+  const fields = new FormData(event.target);
+  const value = String(fields.get("key") ?? "").trim();
+  if (!value) return;
+  keepKey(value, fields.has("remember"));
+  const { resolve } = wanted;
+  wanted = null;
+  changed();
+  resolve();
+}
+
+const opened = (element) => {
+  if (element && !element.open) element.showModal();
+};
+
+export function keyDialog() {
+  if (!wanted) return nothing;
+  queueMicrotask(() => opened(document.getElementById("key-dialog")));
+  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${(event) => event.preventDefault()}>
+    <form @submit=${given}>
+      <h2 id="key-title">A key, please</h2>
+      <p>${wanted.refused ? "The server does not take this key any more." : "This server answers those who have a key."}
+        Whoever runs it makes one with <code>foreask keys create</code>.</p>
+      <label>Key <input name="key" type="password" autocomplete="off" required autofocus></label>
+      <label class="check"><input name="remember" type="checkbox"> Remember it in this browser</label>
+      <button class="main" type="submit">Continue</button>
+    </form>
+  </dialog>`;
+}

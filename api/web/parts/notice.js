@@ -1,0 +1,59 @@
+// What went wrong, and what has just been done.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { changed } from "../store.js";
+
+let shown = null;
+let clock = 0;
+
+/**
+ * Say what was done; with `undo` it can be taken back while it is shown.
+ * @param {string} text
+ * @param {{undo?: () => void, seconds?: number, then?: () => void}} [options]
+ */
+export function say(text, { undo, seconds = 6, then } = {}) {
+  end();
+  shown = { text, undo, then };
+  clock = window.setTimeout(end, seconds * 1000);
+  changed();
+}
+
+function end() {
+  window.clearTimeout(clock);
+  const last = shown;
+  shown = null;
+  last?.then?.();
+  changed();
+}
+
+function undo() {
+  const { undo: back } = shown;
+  shown = { ...shown, then: undefined };
+  end();
+  back();
+}
+
+export function notice() {
+  return html`<div class="notice-area" role="status">
+    ${shown
+      ? html`<div class="notice">
+          <span>${shown.text}</span>
+          ${shown.undo ? html`<button class="quiet" @click=${undo}>Undo</button>` : nothing}
+          <button class="quiet" aria-label="Close" @click=${end}>\u2715</button>
+        </div>`
+      : nothing}
+  </div>`;
+}
+
+/** @param {{message: string, component?: string | null, requestId?: string | null} | null} problem @param {() => void} [again] */
+export function trouble(problem, again) {
+  if (!problem) return nothing;
+  return html`<div class="trouble" role="alert">
+    <p>${problem.message}</p>
+    <p class="soft small">
+      ${problem.component ? html`${problem.component} \u00b7 ` : nothing}
+      ${problem.requestId ? html`request <code>${problem.requestId}</code>` : nothing}
+      ${again ? html`<button class="quiet" @click=${again}>Try again</button>` : nothing}
+    </p>
+  </div>`;
+}

@@ -1,0 +1,50 @@
+// A passage beside the answer: in its place in the document, and why it was found.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT, get } from "../api.js";
+import { changed } from "../store.js";
+import { channelBars } from "./bars.js";
+import { path, score } from "./format.js";
+
+const around = new Map();
+const MOST = 50;
+
+function neighbours(chunkId) {
+  if (!around.has(chunkId)) {
+    if (around.size >= MOST) around.clear();
+    around.set(chunkId, null);
+    get(`/v1/chunks/${chunkId}?before=1&after=1`).then(
+      (read) => (around.set(chunkId, read), changed()),
+      () => {},  // the passage itself is shown all the same
+    );
+  }
+  return around.get(chunkId);
+}
+
+/**
+ * @param {{number: number, chunk: any, citation?: any}} source
+ * @param {number} many @param {number} place @param {(place: number) => void} show @param {() => void} close
+ */
+export function sourcePanel({ number, chunk }, many, place, show, close) {
+  const read = neighbours(chunk.chunk_id);
+  const where = path(chunk.heading_path);
+  return html`<aside class="detail" aria-labelledby="source-title">
+    <header class="bar-line">
+      <h2 id="source-title" tabindex="-1">Source ${number}</h2>
+      <span class="grow soft small">${place + 1} of ${many}</span>
+      <button class="quiet" aria-label="Previous source" ?disabled=${place === 0} @click=${() => show(place - 1)}>\u25c2</button>
+      <button class="quiet" aria-label="Next source" ?disabled=${place === many - 1} @click=${() => show(place + 1)}>\u25b8</button>
+      <button class="quiet" aria-label="Close" @click=${close}>\u2715</button>
+    </header>
+    <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>
+    <p class="soft small" dir="auto">${chunk.filename ?? chunk.external_id}${chunk.page ? ` \u00b7 page ${chunk.page}` : ""}</p>
+    <div class="reading" dir="auto">
+      ${read?.before.map((each) => html`<p class="around">${each.text}</p>`) ?? nothing}
+      <p class="marked">${chunk.text}</p>
+      ${read?.after.map((each) => html`<p class="around">${each.text}</p>`) ?? nothing}
+    </div>
+    <h3>Why it was found <span class="soft number">${score(chunk.score)}</span></h3>
+    ${channelBars(chunk.channels, chunk.matched_question)}
+    <p><a href=${`${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}`}>Open in its document</a></p>
+  </aside>`;
+}

@@ -1,0 +1,19 @@
+// The state of a document as a shape, a word and a colour.
+
+import { html } from "../vendor/lit-html.js";
+
+const SHAPES = { ready: "\u25cf", failed: "\u2715", degraded: "\u25b2", deleting: "\u2715" };
+export const OPEN = ["queued", "parsing", "indexing", "searchable"];
+
+/** @param {string} state */
+export function stateMark(state) {
+  const kind = OPEN.includes(state) ? "working" : state;
+  return html`<span class="state ${kind}"><span aria-hidden="true">${SHAPES[state] ?? "\u25d0"}</span> ${state}</span>`;
+}
+
+/** How far the chunks of a document are. @param {{chunks: {total: number, indexed: number, dead: number}, state: string}} document */
+export function progressOf(document) {
+  const { total, indexed, searchable } = document.chunks;
+  if (!OPEN.includes(document.state) || !total) return "";
+  return `${indexed} of ${total} chunks done${searchable < total ? `, ${searchable} found` : ""}`;
+}

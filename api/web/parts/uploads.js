@@ -1,0 +1,78 @@
+// Files on their way to the server, three at a time, each with its own bar.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { upload } from "../api.js";
+import { changed } from "../store.js";
+import { bar } from "./bars.js";
+import { counted, size } from "./format.js";
+
+const AT_ONCE = 3;
+const KEPT = 200;
+
+/** @type {{name: string, bytes: number, share: number, state: string, problem: string | null, control: AbortController, file: File, fields: Record<string, string>}[]} */
+let files = [];
+let running = 0;
+let finished = () => {};
+
+/**
+ * @param {Iterable<File>} chosen @param {Record<string, string>} fields of the form @param {number} most bytes of a file
+ * @param {() => void} taken is called when a file was taken
+ */
+export function send(chosen, fields, most, taken) {
+  finished = taken;
+  for (const file of chosen) {
+    const name = file.webkitRelativePath || file.name;
+    const large = most && file.size > most;
+    files.push({ name, bytes: file.size, share: 0, file, control: new AbortController(),
+      fields: { ...fields, external_id: name }, state: large ? "refused" : "waiting",
+      problem: large ? `It has ${size(file.size)}; the server takes ${size(most)} at most.` : null });
+  }
+  files = files.slice(-KEPT - chosen.length);
+  next();
+  changed();
+}
+
+function next() {
+  while (running < AT_ONCE) {
+    const file = files.find((each) => each.state === "waiting");
+    if (!file) return;
+    running += 1;
+    run(file).finally(() => {
+      running -= 1;
+      next();
+      changed();
+    });
+  }
+}
+
+async function run(each) {
+  each.state = "sending";
+  try {
+    const progressed = (share) => ((each.share = share), changed());
+    const taken = await upload(each.file, each.fields, progressed, each.control.signal);
+    each.state = taken.unchanged ? "unchanged" : "taken";
+    finished();
+  } catch (problem) {
+    each.state = each.control.signal.aborted ? "stopped" : "refused";
+    each.problem = each.state === "stopped" ? null : problem.message;
+  }
+}
+
+const WORDS = { waiting: "waits", sending: "", taken: "taken", unchanged: "the same content is there already", stopped: "stopped", refused: "" };
+
+export function uploads() {
+  if (!files.length) return nothing;
+  const open = files.filter((each) => ["waiting", "sending"].includes(each.state));
+  const shown = files.filter((each) => each.state !== "taken").slice(0, 40);
+  const stop = () => open.forEach((each) => (each.control.abort(), (each.state = "stopped")));
+  return html`<section class="uploads" aria-label="Uploads">
+    <p class="bar-line"><span class="grow">${open.length ? `${counted(open.length, "file")} on the way` : `${counted(files.length, "file")} sent`}</span>
+      ${open.length ? html`<button class="quiet" @click=${() => (stop(), changed())}>Stop</button>`
+        : html`<button class="quiet" @click=${() => ((files = []), changed())}>Close</button>`}</p>
+    <ul role="list">${shown.map((each) => html`<li class="bar-line small">
+      <span class="grow clip" dir="auto">${each.name}</span>
+      ${each.state === "sending" ? bar(each.share, "working") : nothing}
+      <span class=${each.state === "refused" ? "bad" : "soft"}>${each.problem ?? WORDS[each.state]}</span>
+    </li>`)}</ul>
+  </section>`;
+}

@@ -1,0 +1,44 @@
+// A long list of which only the visible rows are in the document.
+
+import { html } from "../vendor/lit-html.js";
+import { repeat } from "../vendor/directives/repeat.js";
+import { changed } from "../store.js";
+
+const MARGIN = 8; // rows above and below what is visible
+
+export class WindowedList {
+  /** @param {number} rowHeight in pixels @param {() => void} more is called when the end comes near */
+  constructor(rowHeight, more) {
+    this.rowHeight = rowHeight;
+    this.more = more;
+    this.top = 0;
+    this.height = 800;
+    this.scrolled = this.scrolled.bind(this);
+  }
+
+  scrolled(event) {
+    const box = event.currentTarget;
+    this.top = box.scrollTop;
+    this.height = box.clientHeight;
+    changed();
+  }
+
+  /**
+   * @param {any[]} rows those that are loaded @param {number} total how many there are
+   * @param {(row: any, place: number) => unknown} draw @param {string} label
+   */
+  view(rows, total, draw, label) {
+    const first = Math.max(0, Math.floor(this.top / this.rowHeight) - MARGIN);
+    const last = Math.ceil((this.top + this.height) / this.rowHeight) + MARGIN;
+    if (last > rows.length - MARGIN && rows.length < total) queueMicrotask(this.more);
+    const shown = rows.slice(first, last);
+    return html`<div class="window" tabindex="0" role="region" aria-label=${label} @scroll=${this.scrolled}>
+      <div class="window-all" .style=${`height:${rows.length * this.rowHeight}px`}>
+        <ul role="list" class="rows" .style=${`transform:translateY(${first * this.rowHeight}px)`}>
+          ${repeat(shown, (row) => row.id, (row, place) => html`<li class="row" .style=${`height:${this.rowHeight}px`}
+            aria-setsize=${total} aria-posinset=${first + place + 1}>${draw(row, first + place)}</li>`)}
+        </ul>
+      </div>
+    </div>`;
+  }
+}

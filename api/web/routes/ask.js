@@ -1,0 +1,218 @@
+// Ask: a question, its answer as it is written, and the passages that it cites.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { live } from "../vendor/directives/live.js";
+import { Problem, ROOT, follow, get, post } from "../api.js";
+import { changed } from "../store.js";
+import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { counted, duration, path } from "../parts/format.js";
+import { say, trouble } from "../parts/notice.js";
+import { prose } from "../parts/prose.js";
+import { sourcePanel } from "../parts/source.js";
+
+export const title = "Ask";
+
+const fresh = () => ({
+  question: "", asked: "", phase: "idle", answer: "", chunks: [], reply: null, queryId: null, problem: null, open: null,
+  helpful: new Map(), stopped: false,
+});
+let ask = fresh();
+let examples = [];
+let running = null;
+
+export async function load() {
+  try {
+    await loadCollections();
+    if (!examples.length) await findExamples();
+  } catch (problem) {
+    ask.problem = problem;
+  }
+  changed();
+}
+
+export function leave() {
+  running?.abort();
+}
+
+async function findExamples() {
+  const name = encodeURIComponent(collections.chosen);
+  const documents = await get(`/v1/documents?collection=${name}&state=ready&limit=6&metadata=false`);
+  const found = [];
+  for (const document of documents.items) {
+    const chunks = await get(`/v1/documents/${document.id}/chunks?limit=3`);
+    const passed = chunks.items.flatMap((chunk) => chunk.questions).find((question) => question.passed);
+    if (passed && !found.includes(passed.text)) found.push(passed.text);
+    if (found.length === 3) break;
+  }
+  examples = found;
+  changed();
+}
+
+async function submit(question) {
+  if (!question.trim()) return;
+  running?.abort();
+  const control = (running = new AbortController());
+  ask = { ...fresh(), question, asked: question, phase: "searching" };
+  changed();
+  const body = { question, collection: collections.chosen, top_k: 8, explain: true, stream: true };
+  try {
+    await follow("POST", "/v1/query", heard, { body, signal: control.signal });
+    if (ask.phase !== "done" && !ask.problem) throw new Problem({ detail: "The answer broke off." });
+  } catch (problem) {
+    if (control.signal.aborted) ask.stopped = ask.phase !== "done";
+    else ask.problem = problem;
+  }
+  if (running === control) {
+    running = null;
+    ask.phase = "done";
+    changed();
+  }
+}
+
+function heard(name, data) {
+  if (name === "retrieved") {
+    ask = { ...ask, phase: "writing", chunks: data.chunks, queryId: data.metadata.query_id };
+  } else if (name === "token") {
+    ask = { ...ask, answer: ask.answer + data.text };
+  } else if (name === "done") {
+    ask = { ...ask, phase: "done", answer: data.answer, reply: data, chunks: data.chunks };
+    if (data.citations.length && ask.open === null && matchMedia("(min-width: 64rem)").matches) ask.open = 0;
+  } else if (name === "error") {
+    ask = { ...ask, problem: new Problem(data) };
+  }
+  changed();
+}
+
+/** What is listed as sources: what the answer cites, until then all that was found. */
+function sources() {
+  const { reply, chunks } = ask;
+  const known = new Map(chunks.map((chunk) => [chunk.chunk_id, chunk]));
+  if (!reply) return chunks.map((chunk, place) => ({ number: place + 1, chunk }));
+  const cited = reply.citations.map((each) => ({ number: each.number, chunk: known.get(each.chunk_id), citation: each }));
+  return cited.filter((each) => each.chunk);
+}
+
+async function judge(helpful) {
+  const chunk = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk;
+  if (!chunk || !ask.queryId) return;
+  const body = { query_id: ask.queryId, chunk_id: chunk.chunk_id, helpful };
+  try {
+    const { outcome } = await post("/v1/feedback", body);
+    ask.helpful.set(chunk.chunk_id, helpful);
+    const told = { accepted: "Your question is now one of this passage: whoever asks it again finds it.",
+      already_accepted: "This passage has your question already.", already_asked: "This passage has your question already.",
+      taken_back: "Your question was taken back from this passage.", not_accepted: "Noted: this passage did not answer it." };
+    const undo = outcome === "accepted" ? () => judge(false) : undefined;
+    say(told[outcome], { undo, seconds: 8 });
+  } catch (problem) {
+    say(problem.message);
+  }
+  changed();
+}
+
+function cite(number) {
+  const place = sources().findIndex((each) => each.number === number);
+  if (place < 0) return html`<span class="cited soft">[${number}]</span>`;
+  return html`<button class="cited" aria-label=${`Source ${number}`} aria-pressed=${String(place === ask.open)}
+    @click=${() => show(place)}>${number}</button>`;
+}
+
+function show(place) {
+  ask.open = place;
+  changed();
+  requestAnimationFrame(() => document.getElementById("source-title")?.focus());
+}
+
+const keys = (event) => {
+  if (event.key === "Escape") running?.abort();
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    submit(event.target.value);
+  }
+};
+
+export function view() {
+  const busy = running !== null;
+  const open = ask.open === null ? null : sources()[ask.open];
+  return html`<div class="split ${open ? "with-detail" : ""}">
+    <section class="column">
+      <form class="asking" role="search" @submit=${(event) => (event.preventDefault(), submit(ask.question))}>
+        ${collectionPicker(() => ((examples = []), findExamples().catch(() => {})))}
+        <textarea id="question" rows="2" maxlength="10000" placeholder="Ask your documents" aria-label="Question" dir="auto"
+          .value=${live(ask.question)} @input=${(event) => (ask.question = event.target.value)} @keydown=${keys}></textarea>
+        ${busy
+          ? html`<button type="button" @click=${() => running?.abort()}>Stop</button>`
+          : html`<button class="main" type="submit">Ask</button>`}
+      </form>
+      ${ask.asked ? answered(busy) : beginning()}
+    </section>
+    ${open
+      ? sourcePanel(open, sources().length, ask.open, show, () => ((ask.open = null), changed()))
+      : nothing}
+  </div>`;
+}
+
+function beginning() {
+  if (ask.problem) return trouble(ask.problem, load);
+  if (!collections.items.length) {
+    return html`<div class="empty"><h2>Nothing to ask yet</h2>
+      <p>Hand in documents first. A model writes the questions that each part answers; yours is matched with them.</p>
+      <p><a class="button main" href=${`${ROOT}/documents`}>Add documents</a></p></div>`;
+  }
+  if (!examples.length) return nothing;
+  return html`<div class="empty"><h2>For example</h2>
+    <ul class="examples">${examples.map(
+      (text) => html`<li><button class="quiet" dir="auto" @click=${() => submit(text)}>${text}</button></li>`,
+    )}</ul></div>`;
+}
+
+function answered(busy) {
+  const { reply, phase } = ask;
+  return html`<article class="answer" aria-busy=${String(busy)}>
+    <h2 class="asked" dir="auto">${ask.asked}</h2>
+    ${phase === "searching" ? html`<p class="soft">Searching\u2026</p>` : nothing}
+    <div class="written" aria-live="polite">${prose(ask.answer, cite)}</div>
+    ${ask.stopped ? html`<p class="soft">You stopped it here.</p>` : nothing}
+    ${trouble(ask.problem, () => submit(ask.asked))}
+    ${reply ? facts(reply) : nothing}
+    ${sourceList()}
+    ${reply?.citations.length && ask.queryId ? judging() : nothing}
+  </article>`;
+}
+
+function facts(reply) {
+  const { usage, milliseconds } = reply.metadata;
+  const who = reply.form === "extractive" ? "Quoted, not written by a model" : "Written by a model";
+  const tokens = usage.prompt_tokens + usage.completion_tokens;
+  const parts = [who, counted(reply.chunks.length, "passage"), duration(milliseconds.total / 1000)];
+  if (tokens) parts.push(counted(tokens, "token"));
+  if (reply.removed_citations.length) parts.push(`left out ${counted(reply.removed_citations.length, "citation")} of nothing`);
+  return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;
+}
+
+function sourceList() {
+  const list = sources();
+  const nothingFound = ask.reply && !ask.reply.found;
+  const near = nothingFound ? ask.chunks.slice(0, 3).map((chunk, place) => ({ number: place + 1, chunk })) : list;
+  if (!near.length) return nothing;
+  return html`<h3>${nothingFound ? "Nearest passages" : ask.reply ? "Sources" : "Found"}</h3>
+    <ol class="sources">
+      ${near.map(
+        ({ number, chunk }, place) => html`<li><button class="source" aria-current=${String(place === ask.open && !nothingFound)}
+          @click=${() => show(place)} ?disabled=${nothingFound}>
+          <span class="cited" aria-hidden="true">${number}</span>
+          <span><span class="name" dir="auto">${path(chunk.heading_path, chunk.title ?? chunk.external_id)}</span>
+            <span class="soft small" dir="auto">${chunk.matched_question ?? "its text was nearest"}</span></span>
+        </button></li>`,
+      )}
+    </ol>`;
+}
+
+function judging() {
+  const chunk = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk;
+  const helpful = chunk ? ask.helpful.get(chunk.chunk_id) : undefined;
+  return html`<p class="judging">
+    <button aria-pressed=${String(helpful === true)} @click=${() => judge(true)}>\u2713 This answered it</button>
+    <button aria-pressed=${String(helpful === false)} @click=${() => judge(false)}>\u2715 It did not</button>
+  </p>`;
+}

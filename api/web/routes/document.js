@@ -1,0 +1,161 @@
+// Reader: a document's chunks, the questions that were written for each, and why some were dropped.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT, get, key, send } from "../api.js";
+import { changed } from "../store.js";
+import { listen } from "../events.js";
+import { ago, counted, money, nameOf, path, score } from "../parts/format.js";
+import { say, trouble } from "../parts/notice.js";
+import { OPEN, progressOf, stateMark } from "../parts/state.js";
+import { WindowedList } from "../parts/window.js";
+
+export const title = "Document";
+const PAGE = 100;
+const ROW = 48;
+
+let shown = null;
+let stop = () => {};
+const windowed = new WindowedList(ROW, () => more());
+
+const fresh = (id) => ({ id, document: null, chunks: [], next: null, open: null, problem: null, loading: false });
+
+/** @param {{id: string, query: URLSearchParams}} place */
+export async function load({ id, query }) {
+  shown = fresh(id);
+  stop();
+  stop = listen(heard, () => {});
+  await refresh(query.get("chunk"));
+}
+
+export function leave() {
+  stop();
+}
+
+async function refresh(around = shown.open?.id) {
+  const now = shown;
+  try {
+    now.document = await get(`/v1/documents/${now.id}`);
+    const from = around ? `&around=${encodeURIComponent(around)}` : "";
+    let page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}`);
+    if (around && !page.items.some((chunk) => chunk.id === around)) {
+      page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}${from}`).catch(() => page);
+    }
+    Object.assign(now, { chunks: page.items, next: page.next_cursor, problem: null });
+    now.open = page.items.find((chunk) => chunk.id === around) ?? now.open ?? (wide() ? page.items[0] : null) ?? null;
+  } catch (problem) {
+    now.problem = problem;
+  }
+  changed();
+}
+
+const wide = () => matchMedia("(min-width: 64rem)").matches;
+
+async function more() {
+  const now = shown;
+  if (now.loading || !now.next) return;
+  now.loading = true;
+  try {
+    const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&cursor=${encodeURIComponent(now.next)}`);
+    now.chunks = [...now.chunks, ...page.items];
+    now.next = page.next_cursor;
+  } catch (problem) {
+    now.problem = problem;
+  }
+  now.loading = false;
+  changed();
+}
+
+let waiting = 0;
+function heard(name, data) {
+  if (name !== "document" || data.id !== shown.id) return;
+  shown.document = data;
+  changed();
+  waiting ||= window.setTimeout(() => ((waiting = 0), refresh()), 1500);
+}
+
+async function retry() {
+  try {
+    await send("POST", `/v1/documents/${shown.id}/retry`);
+    say("It has another round of attempts.");
+    await refresh();
+  } catch (problem) {
+    say(problem.message);
+  }
+}
+
+/** A link cannot carry a key, so the file is fetched and then saved. */
+async function save() {
+  const headers = key() ? { authorization: `Bearer ${key()}` } : {};
+  const reply = await fetch(`${ROOT}/v1/documents/${shown.id}/content`, { headers });
+  if (!reply.ok) return say("The original cannot be fetched.");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await reply.blob());
+  link.download = shown.document.filename ?? shown.document.external_id;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+export function view() {
+  if (!shown?.document) return html`<section class="column">${trouble(shown?.problem, () => refresh())}</section>`;
+  const { document: each, open } = shown;
+  return html`<div class="split ${open ? "with-detail" : ""}">
+    <section class="column wide">
+      <p class="small"><a href=${`${ROOT}/documents`}>Documents</a></p>
+      <h2 dir="auto" class="asked">${nameOf(each)}</h2>
+      <p class="counts soft">${stateMark(each.state)}
+        <span dir="auto">${each.external_id}</span> <span>version ${each.version}${each.live_version && each.live_version !== each.version ? `, queries see ${each.live_version}` : ""}</span>
+        <span>${counted(each.chunks.total, "chunk")}</span> <span>${counted(each.questions, "question")}</span>
+        <span>${money(each.usage.cost)}</span> <span>${ago(each.updated_at)}</span></p>
+      ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
+      ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
+      <p class="tools">
+        <button @click=${save}>Save the original</button>
+        ${each.state === "failed" || each.state === "degraded" ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
+      </p>
+      ${trouble(shown.problem, () => refresh())}
+      ${shown.chunks.length ? windowed.view(shown.chunks, each.chunks.total, row, "Chunks")
+        : html`<p class="empty soft">${OPEN.includes(each.state) ? "It is being read; its chunks come here." : "It has no chunks."}</p>`}
+    </section>
+    ${open ? detail(open) : nothing}
+  </div>`;
+}
+
+function row(chunk) {
+  const kept = chunk.questions.filter((question) => question.passed).length;
+  const dropped = chunk.questions.filter((question) => question.passed === false).length;
+  const choose = () => ((shown.open = chunk), changed());
+  return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
+      <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), chunk.text.slice(0, 80))}</span>
+      <span class="soft small clip" dir="auto">${chunk.error ?? chunk.text.slice(0, 160)}</span></button>
+    <span class="small number">${kept} kept${dropped ? html` <span class="soft">${dropped} dropped</span>` : nothing}</span>
+    ${chunk.state === "dead" ? stateMark("failed") : nothing}`;
+}
+
+/** Its headings below the document's own title. */
+const within = (chunk) => (chunk.heading_path[0] === nameOf(shown.document) ? chunk.heading_path.slice(1) : chunk.heading_path);
+
+function detail(chunk) {
+  return html`<aside class="detail" aria-labelledby="chunk-title">
+    <header class="bar-line"><h2 id="chunk-title">Chunk ${chunk.ordinal + 1}</h2>
+      <span class="grow soft small">${chunk.page ? `page ${chunk.page} \u00b7 ` : ""}${chunk.span[0]}\u2013${chunk.span[1]}</span>
+      <button class="quiet" aria-label="Close" @click=${() => ((shown.open = null), changed())}>\u2715</button></header>
+    <p class="name" dir="auto">${path(chunk.heading_path)}</p>
+    <div class="reading" dir="auto"><p class="marked">${chunk.text}</p></div>
+    <h3>Questions it answers</h3>
+    <ul class="questions" role="list">${chunk.questions.map(question)}</ul>
+    ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? "None is written yet."}</p>`}
+    ${chunk.attempts.length ? html`<h3>Attempts that failed</h3><ul class="small">${chunk.attempts.map(
+      (attempt) => html`<li>${ago(attempt.at)}: ${attempt.error}</li>`)}</ul>` : nothing}
+    <p class="soft small">${counted(chunk.usage.calls, "call")} \u00b7 ${counted(chunk.usage.prompt_tokens + chunk.usage.completion_tokens, "token")} ${money(chunk.usage.cost)}</p>
+  </aside>`;
+}
+
+const ORIGIN = { generated: "", given: "came with the document", user: "from a user" };
+
+function question(each) {
+  const mark = each.passed === false ? html`<span class="bad" aria-label="dropped">\u2715</span>` : html`<span class="good" aria-label="kept">\u2713</span>`;
+  const why = [each.reason, ORIGIN[each.source]].filter(Boolean).join(" \u00b7 ");
+  return html`<li class=${each.passed === false ? "dropped" : ""}>${mark}<span class="grow"><span dir="auto">${each.text}</span>
+    ${why ? html`<span class="soft small">${why}</span>` : nothing}</span>
+    <span class="soft small number">${each.similarity === null ? "" : score(each.similarity)}</span></li>`;
+}

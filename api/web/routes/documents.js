@@ -1,0 +1,210 @@
+// Documents: what there is, what becomes of it, and more by drop.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { live } from "../vendor/directives/live.js";
+import { ROOT, get, send as request } from "../api.js";
+import { listen } from "../events.js";
+import { changed } from "../store.js";
+import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { ago, count, counted, money, nameOf } from "../parts/format.js";
+import { say, trouble } from "../parts/notice.js";
+import { OPEN, progressOf, stateMark } from "../parts/state.js";
+import { send, uploads } from "../parts/uploads.js";
+import { WindowedList } from "../parts/window.js";
+
+export const title = "Documents";
+const PAGE = 100;
+const ROW = 48;
+const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in work"], ["degraded", "degraded"], ["failed", "failed"]];
+const SORTS = [["newest", "newest first"], ["updated", "changed last"], ["name", "by name"], ["state", "by state"]];
+
+const list = { rows: [], total: 0, next: null, q: "", state: "", sort: "newest", problem: null, loading: false, connected: true };
+let limits = null;
+let stop = () => {};
+let typing = 0;
+let dropping = false;
+const going = new Set();
+const windowed = new WindowedList(ROW, () => more());
+
+export async function load() {
+  stop();
+  stop = listen(heard, (connected) => ((list.connected = connected), changed()));
+  await refresh();
+  limits ??= await get("/v1/me").then((me) => me.limits, () => null);
+}
+
+export function leave() {
+  stop();
+}
+
+const address = (cursor) => {
+  const query = new URLSearchParams({ collection: collections.chosen, limit: String(PAGE), sort: list.sort, metadata: "false" });
+  if (list.q) query.set("q", list.q);
+  if (list.state) query.set("state", list.state);
+  if (cursor) query.set("cursor", cursor);
+  return `/v1/documents?${query}`;
+};
+
+async function refresh() {
+  list.loading = true;
+  changed();
+  try {
+    await loadCollections();
+    const page = await get(address(null));
+    Object.assign(list, { rows: page.items, next: page.next_cursor, problem: null });
+  } catch (problem) {
+    list.problem = problem;
+  }
+  list.loading = false;
+  changed();
+}
+
+async function more() {
+  if (list.loading || !list.next) return;
+  list.loading = true;
+  try {
+    const page = await get(address(list.next));
+    const known = new Set(list.rows.map((row) => row.id));
+    list.rows = [...list.rows, ...page.items.filter((row) => !known.has(row.id))];
+    list.next = page.next_cursor;
+  } catch (problem) {
+    list.problem = problem;
+  }
+  list.loading = false;
+  changed();
+}
+
+function heard(name, data) {
+  if (name === "progress") refreshCounts();
+  if (name !== "document" || data.collection !== collections.chosen) return;
+  const place = list.rows.findIndex((row) => row.id === data.id);
+  if (place >= 0) list.rows = list.rows.with(place, data);
+  else if (!list.q && !list.state && list.sort === "newest" && data.state !== "deleting") list.rows = [data, ...list.rows];
+  changed();
+}
+
+let counting = 0;
+function refreshCounts() {
+  if (counting) return;
+  counting = window.setTimeout(() => ((counting = 0), loadCollections().catch(() => {})), 1500);
+}
+
+function filter(change) {
+  Object.assign(list, change);
+  refresh();
+}
+
+function typed(event) {
+  list.q = event.target.value;
+  clearTimeout(typing);
+  typing = window.setTimeout(refresh, 250);
+}
+
+function take(files) {
+  if (files.length) send(files, { collection: collections.chosen }, limits?.upload_bytes ?? 0, refreshCounts);
+}
+
+async function dropped(event) {
+  event.preventDefault();
+  dropping = false;
+  const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  const files = entries.length ? (await Promise.all(entries.map(filesOf))).flat() : [...event.dataTransfer.files];
+  take(files);
+}
+
+/** The files of a dropped file or folder. */
+async function filesOf(entry) {
+  if (entry.isFile) return [await new Promise((resolve, reject) => entry.file(resolve, reject))];
+  const reader = entry.createReader();
+  const found = [];
+  for (;;) {
+    const part = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!part.length) return (await Promise.all(found.map(filesOf))).flat();
+    found.push(...part);
+  }
+}
+
+async function retry(row) {
+  try {
+    await request("POST", `/v1/documents/${row.id}/retry`);
+    say(`\u201c${nameOf(row)}\u201d has another round of attempts.`);
+  } catch (problem) {
+    say(problem.message);
+  }
+}
+
+function remove(row) {
+  going.add(row.id);
+  const back = () => (going.delete(row.id), changed());
+  const then = () => request("DELETE", `/v1/documents/${row.id}`)
+    .then(() => ((list.rows = list.rows.filter((each) => each.id !== row.id)), refreshCounts()), (problem) => (back(), say(problem.message)));
+  say(`\u201c${nameOf(row)}\u201d is deleted with its questions.`, { undo: back, then, seconds: 8 });
+}
+
+function totals() {
+  const states = collections.items.find((each) => each.name === collections.chosen)?.documents ?? {};
+  const working = OPEN.reduce((sum, state) => sum + (states[state] ?? 0), 0);
+  const all = Object.values(states).reduce((sum, each) => sum + each, 0);
+  const chosen = list.state ? list.state.split(",").reduce((sum, state) => sum + (states[state] ?? 0), 0) : all;
+  return { states, working, all, shown: list.q || !list.next ? list.rows.length + (list.next ? PAGE : 0) : Math.max(chosen, list.rows.length) };
+}
+
+export function view() {
+  const { states, working, all, shown } = totals();
+  const choose = (event) => (take([...event.target.files]), (event.target.value = ""));
+  const over = (event) => (event.preventDefault(), dropping || ((dropping = true), changed()));
+  return html`<section class="column wide ${dropping ? "dropping" : ""}" @dragover=${over}
+    @dragleave=${() => ((dropping = false), changed())} @drop=${dropped}>
+    <div class="tools">
+      ${collectionPicker(refresh)}
+      <input id="search" type="search" placeholder="Search name or title" aria-label="Search documents" .value=${live(list.q)} @input=${typed}>
+      ${choice("State", FILTERS, list.state, (state) => filter({ state }))}
+      ${choice("Order", SORTS, list.sort, (sort) => filter({ sort }))}
+      <label class="button main">Upload<input class="hidden" type="file" multiple @change=${choose}></label>
+    </div>
+    <p class="counts soft" role="status">
+      ${stateCount(states.ready, "ready")} ${stateCount(working, "in work", "indexing")}
+      ${stateCount(states.degraded, "degraded")} ${stateCount(states.failed, "failed")}
+      ${list.connected ? nothing : html`<span class="bad">not connected: what is shown may be old</span>`}
+    </p>
+    ${uploads()} ${trouble(list.problem, refresh)}
+    ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
+    ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}
+  </section>`;
+}
+
+function stateCount(number, word, state = word) {
+  const kind = OPEN.includes(state) ? "working" : state;
+  return number ? html`<span class="state ${kind}">${count(number)} ${word}</span>` : nothing;
+}
+
+function choice(label, options, chosen, choose) {
+  return html`<label class="picker"><span class="hidden">${label}</span><select .value=${live(chosen)} @change=${(event) => choose(event.target.value)}>
+    ${options.map(([value, word]) => html`<option value=${value} ?selected=${value === chosen}>${word}</option>`)}</select></label>`;
+}
+
+function rows(shown) {
+  const seen = list.rows.filter((row) => !going.has(row.id));
+  if (!seen.length && !list.loading) return html`<p class="empty soft">No document is like that.</p>`;
+  return windowed.view(seen, shown, row, "Documents");
+}
+
+function row(each) {
+  const failed = each.state === "failed" || each.state === "degraded";
+  return html`<a class="row-main" href=${`${ROOT}/documents/${each.id}`}>
+      <span class="name clip" dir="auto">${nameOf(each)}</span>
+      <span class="soft small clip" dir="auto">${each.error ?? (progressOf(each) || each.external_id)}</span></a>
+    ${stateMark(each.state)}
+    <span class="soft small number wide-only">${counted(each.chunks.total, "chunk")}</span>
+    <span class="soft small number wide-only">${counted(each.questions, "question")}</span>
+    <span class="soft small number wide-only">${money(each.usage.cost)}</span>
+    <span class="soft small number">${ago(each.updated_at)}</span>
+    ${failed ? html`<button class="quiet" @click=${() => retry(each)}>Try again</button>` : nothing}
+    <button class="quiet" aria-label=${`Delete ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>`;
+}
+
+function nothingYet() {
+  return html`<div class="empty"><h2>No documents yet</h2>
+    <p>Drop files or folders here, choose them with Upload, or hand in a folder from a terminal:</p>
+    <pre>foreask ingest my-folder</pre></div>`;
+}

@@ -1,0 +1,106 @@
+// Work: what waits, what is done, what failed and why, and what it cost.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { get, post } from "../api.js";
+import { changed } from "../store.js";
+import { bar } from "../parts/bars.js";
+import { count, counted, duration, money } from "../parts/format.js";
+import { say, trouble } from "../parts/notice.js";
+
+export const title = "Work";
+const EVERY = 2000; // milliseconds
+const STAGES = [["parse", "Reading documents"], ["generate", "Writing questions"], ["index", "Indexing"]];
+
+const work = { status: null, reasons: [], problem: null };
+let clock = 0;
+let looks = 0;
+
+export async function load() {
+  clearTimeout(clock);
+  await look();
+}
+
+export function leave() {
+  clearTimeout(clock);
+}
+
+async function look() {
+  if (!document.hidden) {
+    try {
+      work.status = await get("/v1/status");
+      if (looks++ % 5 === 0) work.reasons = (await get("/v1/dead/reasons")).items;
+      work.problem = null;
+    } catch (problem) {
+      work.problem = problem;
+    }
+    changed();
+  }
+  clearTimeout(clock);
+  clock = window.setTimeout(look, EVERY);
+}
+
+async function resolve(how, reason, many) {
+  try {
+    await post(`/v1/dead/${how}`, { reason });
+    say(how === "retry" ? `${counted(many, "failure")} tried again.` : `${counted(many, "failure")} given up.`);
+    looks = 0;
+    await look();
+  } catch (problem) {
+    say(problem.message);
+  }
+}
+
+export function view() {
+  const { status, problem } = work;
+  if (!status) return html`<section class="column">${trouble(problem, load)}</section>`;
+  const open = Object.values(status.stages).some((stage) => stage.due + stage.in_flight + stage.later);
+  return html`<section class="column wide">
+    ${trouble(problem, load)}
+    <h2>${open ? "Work" : "Nothing waits."}</h2>
+    ${open ? html`<p class="soft">${counted(Math.round(status.chunks_per_minute), "chunk")} a minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
+    ${status.why ? html`<p>${status.why}</p>` : nothing}
+    <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
+    <h2>Limits</h2>
+    ${limits(status.limits)}
+    <h2>Failed</h2>
+    ${failures()}
+    <h2>Paid for</h2>
+    ${usage(status.usage)}
+  </section>`;
+}
+
+function stage(words, each) {
+  return html`<div class="card"><h3>${words}</h3>
+    <dl><div><dt>in work</dt><dd>${count(each.in_flight)}</dd></div><div><dt>due</dt><dd>${count(each.due)}</dd></div>
+      <div><dt>later</dt><dd>${count(each.later)}</dd></div></dl>
+    <p class="soft small">${each.oldest_seconds === null ? "nothing is due" : `the oldest for ${duration(each.oldest_seconds)}`}</p></div>`;
+}
+
+function limits(all) {
+  if (!all) return html`<p class="soft">Unknown: the broker does not answer.</p>`;
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Limits"><table><thead><tr><th>limit</th><th>used</th><th></th><th>in flight</th><th>provider</th></tr></thead>
+    <tbody>${all.map((each) => html`<tr><th scope="row">${each.name}</th>
+      <td class="number">${each.per_minute ? `${count(each.used)} of ${count(each.per_minute)} a minute` : `${count(each.used)} in the last minute`}</td>
+      <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
+      <td class="number">${count(each.in_flight)}${each.in_flight_limit ? ` of ${count(each.in_flight_limit)}` : ""}</td>
+      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? `asked for a pause of ${duration(each.cooldown_seconds)}` : "answers") : html`<span class="bad">left alone: it fails</span>`}</td></tr>`)}</tbody></table></div>`;
+}
+
+function failures() {
+  if (!work.reasons.length) return html`<p class="soft">Nothing has failed.</p>`;
+  return html`<ul class="reasons" role="list">${work.reasons.map((each) => {
+    const many = each.documents + each.chunks;
+    return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
+      <button @click=${() => resolve("retry", each.reason, many)}>Try again</button>
+      <button class="quiet" @click=${() => confirm(`Give up ${counted(many, "failure")}?`) && resolve("discard", each.reason, many)}>Give up</button></li>`;
+  })}</ul>`;
+}
+
+function usage(all) {
+  if (!all.length) return html`<p class="soft">Nothing yet.</p>`;
+  const words = { generate: "questions", embed: "embedding" };
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Paid for"><table><thead><tr><th>collection</th><th>for</th><th>model</th><th>calls</th><th>tokens</th><th>cost</th></tr></thead>
+    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ?? "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td>
+      <td class="number">${count(each.calls)}</td><td class="number">${count(each.prompt_tokens + each.completion_tokens)}</td>
+      <td class="number">${each.cost === null ? html`<span class="soft">no price is set</span>` : money(each.cost)}</td></tr>`)}</tbody></table></div>`;
+}

@@ -1,0 +1,68 @@
+"""The page as files over HTTP, without a browser."""
+
+import gzip
+import re
+
+from api.page import Page, imported
+from tests.api import calling
+
+MOST_KB = 45  # compressed, of all that a first visit asks for
+
+
+async def test_every_address_of_the_page_answers_with_the_document_and_others_with_a_problem(client):
+    for path in ("/", "/ask", "/documents", "/documents/a", "/work"):
+        reply = await client.get(path)
+        assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert "default-src 'none'" in reply.headers["content-security-policy"]
+        assert reply.headers["cache-control"] == "no-cache"
+    for path in ("/v1/nothing", "/documents/a/b", "/page/0/app.js"):
+        assert (await client.get(path)).status_code == 404, path
+
+
+async def test_what_the_document_names_is_there_and_is_kept_for_ever(client):
+    document = (await client.get("/")).text
+    files = re.findall(r'(?:href|src)="([^"]+)"', document)
+    assert len(files) > 10
+    size = len(gzip.compress(document.encode()))
+    for file in files:
+        reply = await client.get(file, headers={"accept-encoding": "gzip"})
+        assert reply.status_code == 200, file
+        assert "immutable" in reply.headers["cache-control"]
+        assert reply.headers["content-encoding"] == "gzip"
+        size += int(reply.headers["content-length"])
+        assert (await client.get(file, headers={"accept-encoding": "identity"})).content == reply.content
+    assert size < MOST_KB * 1000
+
+
+def test_each_module_that_another_imports_is_told_to_the_browser_at_once():
+    page = Page()
+    sources = {name: file.content.decode() for name, file in page.files.items()}
+    modules = {name for name in sources if name.endswith(".js")}
+    assert set(imported("app.js", sources)) == modules - {"app.js"}
+
+
+def test_another_content_has_another_address(tmp_path):
+    (tmp_path / "index.html").write_text("{files} {head}")
+    (tmp_path / "app.js").write_text("1")
+    first = Page(tmp_path).address
+    assert Page(tmp_path).address == first
+    (tmp_path / "app.js").write_text("2")
+    assert Page(tmp_path).address != first
+
+
+def test_a_proxys_path_stands_before_every_file():
+    assert 'src="/docs-of-ours/page/' in Page().document("/docs-of-ours")
+
+
+def test_no_module_makes_html_of_a_text():
+    for name, file in Page().files.items():
+        if name.startswith("vendor/"):
+            continue
+        assert not re.search(
+            rb"innerHTML|outerHTML|insertAdjacentHTML|unsafeHTML|\beval\(|document\.write", file.content
+        ), name
+
+
+async def test_it_can_be_left_out(settings, services):
+    async with calling(settings.model_copy(update={"page": False}), services) as client:
+        assert (await client.get("/")).status_code == 404

@@ -1,0 +1,105 @@
+"""A deployment with documents, and a browser that looks at it."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from bench.deployment import Deployment, ScriptedProvider
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> javascript:alert(3) ${alert(4)}"
+LEAVE = (
+    "# Leave\n\nEverybody has thirty days of leave a year.\n\n## First year\n\nIn the first year leave is pro rata.\n"
+)
+DOCUMENTS = {
+    "leave.md": LEAVE,
+    "travel.md": "# Travel\n\nAbroad, the per diem follows the table of the ministry.\n",
+    "urlaub.md": "# Urlaub\n\nAlle haben drei\u00dfig Tage Urlaub im Jahr.\n",
+    "ijaza.md": "# الإجازة\n\nلكل موظف ثلاثون يوما في السنة.\n",
+    "hostile.md": f"# {HOSTILE}\n\n{HOSTILE} is a sentence of a stranger. " + "x" * 3000 + "\n",
+    "empty.md": "",
+}
+
+
+@pytest.fixture(scope="session")
+def deployment(provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    folder = tmp_path_factory.mktemp("page")
+    with Deployment(provider_process.settings(), folder) as deployment:
+        deployment.wait_for_workers()
+        deployment.ingest({name: text for name, text in DOCUMENTS.items() if text})
+        deployment.wait_until_settled(len(DOCUMENTS) - 1)
+        yield deployment
+
+
+@pytest.fixture(scope="session")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    assert CHROMIUM, "There is no Chromium: install Debian's package `chromium`, or any that is called so on PATH."
+    home = tmp_path_factory.mktemp("browser")
+    async with async_playwright() as playwright:
+        options = ["--no-sandbox"] if os.getuid() == 0 else []
+        environment = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "TMPDIR": str(home)}
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=options, env=environment)
+        yield browser
+        await browser.close()
+
+
+class Visit:
+    """A tab that keeps what must not happen: errors, refused contents, requests to elsewhere."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page = page
+        self.base = base
+        self.faults: list[str] = []
+        self.allowed: tuple[str, ...] = ()
+        page.on("console", lambda message: self._heard(message.type, message.text))
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("dialog", lambda dialog: self.faults.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: self._asked(request.url))
+
+    async def go(self, path: str) -> None:
+        await self.page.goto(self.base + path)
+        await self.page.wait_for_load_state("networkidle" if path in {"/", "/ask"} else "load")
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"} and not any(part in text for part in self.allowed):
+            self.faults.append(text)
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith((self.base, "data:", "blob:")):
+            self.faults.append(url)
+
+
+@asynccontextmanager
+async def visiting(browser: Browser, base: str, **options: object) -> AsyncIterator[Visit]:
+    context: BrowserContext = await browser.new_context(**options)  # type: ignore[arg-type]
+    context.set_default_timeout(10_000)
+    visit = Visit(await context.new_page(), base)
+    try:
+        yield visit
+        assert visit.faults == []
+    finally:
+        await context.close()
+
+
+@pytest.fixture
+async def visit(browser: Browser, deployment: Deployment) -> AsyncIterator[Visit]:
+    async with visiting(
+        browser, f"http://127.0.0.1:{deployment.port}", viewport={"width": 1360, "height": 850}
+    ) as visit:
+        yield visit
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Files to upload: twelve that are fine, and one without text."""
+    found = [tmp_path / f"note-{number}.txt" for number in range(12)]
+    for number, path in enumerate(found):
+        path.write_text(f"Note {number}: the meeting about subject{number} is on day {number}.")
+    empty = tmp_path / "nothing.pdf"
+    empty.write_bytes(b"%PDF-1.4 nothing")
+    return [*found, empty]

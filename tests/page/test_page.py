@@ -1,0 +1,160 @@
+"""The page in a real browser."""
+
+import re
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
+
+from tests.page.conftest import HOSTILE, visiting
+
+SCREENS = ("/", "/documents", "/work")
+AXE = Axe()
+RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
+
+
+async def ask(visit, question):
+    await visit.go("/ask")
+    await visit.page.fill("#question", question)
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.locator(".facts")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", SCREENS)
+async def test_a_screen_loads_by_itself_without_an_error_or_a_foreign_request(visit, path):
+    await visit.go(path)
+    await expect(visit.page.locator("nav a[aria-current=page]")).to_have_count(1)
+    await expect(visit.page.locator("main")).not_to_be_empty()
+    policy = (await visit.page.request.get(visit.base + path)).headers["content-security-policy"]
+    assert "require-trusted-types-for 'script'" in policy
+    assert "unsafe" not in policy
+
+
+async def test_an_answer_comes_with_its_sources_and_their_place_in_the_document(visit):
+    await ask(visit, "How many days of leave does everybody have?")
+    page = visit.page
+    await expect(page.locator(".written .cited").first).to_be_visible()
+    await page.locator(".written .cited").first.click()
+    await expect(page.locator("#source-title")).to_be_focused()
+    await expect(page.locator(".detail .marked")).to_contain_text("thirty days of leave")
+    await expect(page.locator(".channels tr")).to_have_count(3)
+    await page.get_by_role("link", name="Open in its document").click()
+    await expect(page).to_have_url(re.compile(r"/documents/[0-9a-f-]{36}\?chunk="))
+    await expect(page.locator(".questions li").first).to_be_visible()
+
+
+async def test_a_question_that_was_answered_becomes_one_of_the_passage_and_can_be_taken_back(visit, deployment):
+    await ask(visit, "What are my holidays, please?")
+    await visit.page.get_by_role("button", name="This answered it").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("Your question is now one of this passage")
+    accepted = deployment.client.get("/v1/collections/default/accepted").json()["items"]
+    assert [each["question"] for each in accepted] == ["What are my holidays, please?"]
+    await visit.page.get_by_role("button", name="Undo").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("taken back")
+    assert deployment.client.get("/v1/collections/default/accepted").json()["items"] == []
+
+
+async def test_what_strangers_wrote_is_shown_as_text(visit, deployment):
+    hostile = next(each for each in deployment.documents() if each["external_id"] == "hostile.md")
+    await visit.go("/documents")
+    await expect(visit.page.locator(".rows")).to_contain_text("<img src=x onerror=alert(1)>")
+    await visit.go(f"/documents/{hostile['id']}")
+    await expect(visit.page.locator(".detail .marked")).to_contain_text(HOSTILE)
+    await ask(visit, f"Who wrote {HOSTILE}?")
+    await expect(visit.page.locator(".asked")).to_contain_text(HOSTILE)
+    assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_uploads_end_as_the_ledger_says(visit, deployment, files):
+    await visit.go("/documents")
+    await visit.page.locator("input[type=file]").set_input_files(files)
+    await expect(visit.page.locator(".uploads")).to_contain_text("13 files sent", timeout=30_000)
+    documents = deployment.wait_until_settled(18)
+    await visit.page.fill("#search", "note")
+    await expect(visit.page.locator(".row")).to_have_count(12)
+    await expect(visit.page.locator(".row .state.ready")).to_have_count(12, timeout=15_000)
+    await visit.page.fill("#search", "")
+    await visit.page.locator("select").nth(1).select_option("failed")
+    await expect(visit.page.locator(".row")).to_have_count(1)
+    await expect(visit.page.locator(".row")).to_contain_text("nothing.pdf")
+    assert sorted(each["state"] for each in documents) == ["failed"] + ["ready"] * 17
+    await visit.page.get_by_role("button", name="Delete nothing.pdf").click()
+    await visit.page.get_by_role("button", name="Undo").click()
+    await expect(visit.page.locator(".row")).to_have_count(1)
+    await visit.go("/work")
+    await expect(visit.page.locator(".reasons")).to_contain_text(next(d["error"] for d in documents if d["error"]))
+
+
+async def test_only_the_rows_that_are_seen_are_in_the_page(visit, deployment):
+    deployment.ingest({f"many-{n:03}": f"Number {n} of many." for n in range(250)}, collection="many")
+    deployment.wait_until_settled(250, collection="many")
+    await visit.go("/documents")
+    await visit.page.locator("select").first.select_option("many")
+    await visit.page.locator("select").nth(2).select_option("name")
+    await expect(visit.page.locator(".row").first).to_contain_text("many-000")
+    await visit.page.locator(".window").focus()
+    for _ in range(40):
+        await visit.page.keyboard.press("PageDown")
+        await visit.page.wait_for_timeout(50)
+    await expect(visit.page.locator(".row").last).to_contain_text("many-249")
+    assert await visit.page.locator(".row").count() <= 80
+
+
+async def test_the_keyboard_is_enough(visit):
+    await visit.go("/")
+    keyboard = visit.page.keyboard
+    await visit.page.locator("body").press("g")
+    await keyboard.press("d")
+    await expect(visit.page).to_have_url(re.compile("/documents$"))
+    await keyboard.press("/")
+    await expect(visit.page.locator("#search")).to_be_focused()
+    await keyboard.press("Tab")
+    shown = await visit.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert shown != "none"
+
+
+async def test_a_key_is_asked_for_and_what_was_typed_stays(browser, deployment):
+    """The API of the deployment has no keys, so its answers are made to ask for one."""
+    async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
+        visit.allowed = ("401",)
+
+        async def guarded(route):
+            if route.request.headers.get("authorization") == "Bearer right":
+                await route.continue_()
+            else:
+                await route.fulfill(status=401, json={"status": 401, "detail": "no"})
+
+        await visit.go("/ask")
+        await visit.page.fill("#question", "How many days of leave?")
+        await visit.page.route("**/v1/**", guarded)
+        await visit.page.keyboard.press("Enter")
+        for key in ("wrong", "right"):
+            await visit.page.get_by_role("textbox", name="Key").fill(key)
+            await visit.page.get_by_role("button", name="Continue").click()
+        await expect(visit.page.locator(".facts")).to_be_visible()
+        await expect(visit.page.locator("#question")).to_have_value("How many days of leave?")
+        assert "right" not in visit.page.url
+        assert await visit.page.evaluate("localStorage.getItem('foreask.key')") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+async def test_every_screen_is_accessible(browser, deployment, scheme, width):
+    options = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}, "bypass_csp": True}
+    async with visiting(browser, f"http://127.0.0.1:{deployment.port}", **options) as visit:
+        document = deployment.documents()[0]["id"]
+        for path in (*SCREENS, f"/documents/{document}"):
+            await visit.go(path)
+            await expect(visit.page.locator("main")).not_to_be_empty()
+            await _require_accessible(visit, path)
+        await ask(visit, "How many days of leave does everybody have?")
+        await _require_accessible(visit, "an answer")
+        await visit.page.locator(".written .cited").first.click()
+        await _require_accessible(visit, "a source")
+
+
+async def _require_accessible(visit, where):
+    found = await AXE.run(visit.page, options=RULES)
+    violations = [(each["id"], [node["target"] for node in each["nodes"]]) for each in found.response["violations"]]
+    assert violations == [], where
+    assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
