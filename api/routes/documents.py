@@ -10,10 +10,10 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api import batch, intake
+from api import batch, intake, waiting
 from api.deps import CollectionCacheDep, QuotasDep, ServicesDep
 from api.document_views import view
-from api.http import bodies, paging
+from api.http import bodies, paging, preferences
 from api.http.auth import Reader, Writer
 from api.http.lines import LineStream, read_lines
 from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
@@ -47,27 +47,36 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
     status_code=202,
     response_model=DocumentView,
     responses=replies(
-        {200: {"model": DocumentView, "description": "The same content is there already"}},
+        {
+            200: {"model": DocumentView, "description": "The same content is there already"},
+            201: {"model": DocumentView, "description": "It is found, or has failed, within `Prefer: wait`"},
+        },
         *(400, 401, 409, 413, 415, 422, 503),
     ),
     openapi_extra=json_or_form(DocumentBody),
 )
 async def submit(
+    *,
     request: Request,
     tenant: Writer,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     quotas: QuotasDep,
+    prefer: preferences.Preferences = None,
 ) -> Response:
     """Hand in a document, as a form with a `file` or as JSON.
 
     202: the document is durable and will be worked on. Other content under the same `external_id` begins the next
-    version; queries see the old version until the new one is whole. 200: the same content is there already.
+    version; queries see the old version until the new one is whole. 200: the same content is there already. With
+    `Prefer: wait=30` the reply comes when the document is found by its texts or has failed (201), or after 30 seconds.
     """
     submission = await intake.receive(request, tenant, services, collection_cache, quotas)
-    document = submission.document
-    reply = view(document, services.settings)
-    return JsonReply(reply, 202 if submission.accepted else 200, {"location": f"/v1/documents/{document.id}"})
+    document, wait = submission.document, preferences.wait_of(prefer)
+    if wait is not None:
+        document = await waiting.until_found(request, tenant, document, services.ledger.documents, wait)
+    in_time = 201 if wait is not None and waiting.is_found(document) else 202
+    headers = {"location": f"/v1/documents/{document.id}"} | preferences.applied(wait)
+    return JsonReply(view(document, services.settings), in_time if submission.accepted else 200, headers)
 
 
 @router.post(
