@@ -16,7 +16,7 @@ from api.document_views import view
 from api.http import bodies, paging, preferences
 from api.http.auth import Reader, Writer
 from api.http.lines import LineStream, read_lines
-from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
+from api.http.openapi import NDJSON, json_body, json_lines, json_or_form, line_replies, problems, replies
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
@@ -24,6 +24,7 @@ from api.schemas.documents import (
     BatchLine,
     BatchResult,
     DocumentBody,
+    DocumentChange,
     DocumentPage,
     DocumentView,
     ExternalId,
@@ -32,6 +33,7 @@ from shared.domain.errors import Transient
 from shared.domain.records import Document, DocumentState
 from shared.ledger import states
 from shared.ledger.listing import ListPlace, Order, Wanted
+from shared.maintenance.descriptions import tell
 
 _MOST_IDS = 100  # of one request: proxies take addresses of 8 KB
 _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
@@ -145,6 +147,27 @@ async def page(
 async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Look at a document and its progress."""
     return JsonReply(view(await services.ledger.documents.get(tenant, document_id), services.settings))
+
+
+@router.patch(
+    "/{document_id}",
+    response_model=DocumentView,
+    responses=problems(400, 401, 404, 413, 415, 422, 503),
+    openapi_extra=json_body(DocumentChange),
+)
+async def describe(request: Request, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+    """Change a document's title or metadata: no text is embedded anew, and no question written.
+
+    Filters and replies go by it as soon as Qdrant answers. BM25 finds another title's words from the next version on.
+    """
+    change = await bodies.read_json(request, DocumentChange)
+    title = None if change.title is None else change.title.strip()
+    described = await services.ledger.documents.describe(tenant, document_id, title=title, metadata=change.metadata)
+    services.wakeups.wake("parse", "index")  # claims have ended that had read the old description
+    rows, descriptions = described.rows, services.ledger.descriptions
+    with suppress(Transient):  # the scheduler tells Qdrant when it is back
+        await tell(descriptions, services.index, await descriptions.due(len(rows), rows))
+    return JsonReply(view(described.document, services.settings))
 
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))

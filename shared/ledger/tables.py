@@ -131,6 +131,13 @@ documents = Table(
     *_lease_columns(),
     _now(),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    # Since when its points may lack its title and metadata, or when that is looked at again; null: they have them.
+    Column("description_due_at", DateTime(timezone=True)),
+    Index(
+        "ix_documents_description_due",
+        "description_due_at",
+        postgresql_where=text("description_due_at IS NOT NULL"),
+    ),
     Index(
         "uq_documents_external_id",
         "collection_id",
