@@ -166,7 +166,8 @@ async def describe(request: Request, document_id: UUID, tenant: Writer, services
     services.wakeups.wake("parse", "index")  # claims have ended that had read the old description
     rows, descriptions = described.rows, services.ledger.descriptions
     with suppress(Transient):  # the scheduler tells Qdrant when it is back
-        await tell(descriptions, services.index, await descriptions.due(len(rows), rows))
+        while claimed := await descriptions.claim(len(rows), rows):  # again where it changed again meanwhile
+            await tell(descriptions, services.index, claimed)
     return JsonReply(view(described.document, services.settings))
 
 

@@ -467,7 +467,7 @@ class Description:
 
     Args:
         document_id: the document's row in its build.
-        due_at: tells whether it changed once more meanwhile.
+        changes: how often it has changed.
         filterable: the fields that its collection declares.
         versions: those that are there, live and newest.
     """
@@ -476,7 +476,7 @@ class Description:
     tenant: str
     collection_id: UUID
     index_name: str
-    due_at: datetime
+    changes: int
     filterable: tuple[FilterableField, ...]
     versions: tuple[DescribedVersion, ...]
 

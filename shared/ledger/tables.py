@@ -131,7 +131,8 @@ documents = Table(
     *_lease_columns(),
     _now(),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    # Since when its points may lack its title and metadata, or when that is looked at again; null: they have them.
+    Column("description_changes", Integer, nullable=False, server_default="0"),  # of its title or metadata
+    # When its points may be told the last one; while a process tells them, the end of its claim; null: they have it.
     Column("description_due_at", DateTime(timezone=True)),
     Index(
         "ix_documents_description_due",

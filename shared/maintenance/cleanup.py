@@ -91,8 +91,8 @@ class Cleaner:
 
     async def describe(self) -> bool:
         """Have points say what is said of their documents now, where nobody has come to it."""
-        due = await self.descriptions.due(_SLICE)
-        return await tell(self.descriptions, self.index, due) and len(due) == _SLICE
+        claimed = await self.descriptions.claim(_SLICE)
+        return await tell(self.descriptions, self.index, claimed) and len(claimed) == _SLICE
 
     async def purge_versions(self) -> bool:
         """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""

@@ -10,14 +10,14 @@ from shared.ledger.descriptions import Descriptions
 from shared.vectors.index import Index
 
 
-async def tell(descriptions: Descriptions, index: Index, due: Sequence[Description]) -> bool:
+async def tell(descriptions: Descriptions, index: Index, claimed: Sequence[Description]) -> bool:
     """Have the points of documents say what the ledger says; return whether Qdrant took any.
 
     Those that it did not take are due again.
     """
-    done = await confirmed(due, index.describe)
+    done = await confirmed(claimed, index.describe)
     if done:
         await descriptions.settle(done)
-    if refused := [description for description in due if description not in done]:
+    if refused := [description for description in claimed if description not in done]:
         await descriptions.put_off(refused)
     return bool(done)

@@ -1,5 +1,7 @@
 """Descriptions: a title or metadata is changed without an embedding or a question, and no kill loses the change."""
 
+import asyncio
+
 import pytest
 
 from shared.domain.errors import Unavailable
@@ -48,7 +50,7 @@ async def test_a_change_of_metadata_is_found_at_once_and_costs_nothing(client, s
     assert await found(client, department="law", year=None, at={"gte": "2026-01-01"}) == {"a": ("Harbour", new)}
     assert (await found(client, **{"not": {"department": "law"}})).keys() == {"b"}
     assert {name: count for name, count in provider.stats().items() if name == "calls"} == {"calls": before["calls"]}
-    assert await services.ledger.descriptions.due(10) == []
+    assert await services.ledger.descriptions.claim(10) == []
     assert other["metadata"] == (await client.get(f"/v1/documents/{other['id']}")).json()["metadata"]
 
 
@@ -76,7 +78,7 @@ async def test_a_change_that_qdrant_missed_is_made_up_for(client, services, prov
         raise Unavailable("away", component="qdrant" if lost == "qdrant" else "ledger")
 
     with monkeypatch.context() as patched:
-        patched.setattr(*((Index, "describe", away) if lost == "qdrant" else (Descriptions, "due", away)))
+        patched.setattr(*((Index, "describe", away) if lost == "qdrant" else (Descriptions, "claim", away)))
         await change(client, document, metadata={"department": "law"})
         assert await found(client, department="law") == {}
 
@@ -84,7 +86,30 @@ async def test_a_change_that_qdrant_missed_is_made_up_for(client, services, prov
         await connection.exec_driver_sql("UPDATE documents SET description_due_at = now() - interval '1 second'")
     await services.cleaner.clean()
     assert (await found(client, department="law")).keys() == {"a"}
-    assert await services.ledger.descriptions.due(10) == []
+    assert await services.ledger.descriptions.claim(10) == []
+
+
+async def test_of_two_changes_the_later_one_stays_though_the_first_is_slow(client, services, provider, monkeypatch):
+    document = await submit(client)
+    await work(services)
+    describe, slow, told = Index.describe, asyncio.Event(), []
+
+    async def slowly(self, description):
+        told.append(description.changes)
+        await slow.wait()
+        await describe(self, description)
+
+    monkeypatch.setattr(Index, "describe", slowly)
+    first = asyncio.create_task(change(client, document, metadata={"department": "law"}))
+    while not told:
+        await asyncio.sleep(0.01)
+    assert (await change(client, document, metadata={"department": "tax"}))["metadata"] == {"department": "tax"}
+    slow.set()
+    await first
+
+    assert told == [1, 2]
+    assert (await found(client, department="tax")).keys() == {"a"}
+    assert await services.ledger.descriptions.claim(10) == []
 
 
 @pytest.mark.parametrize("late", [False, True])

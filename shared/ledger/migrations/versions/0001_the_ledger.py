@@ -130,6 +130,7 @@ def _documents() -> None:
         *_lease_columns(),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.Column("updated_at", TIME, server_default=NOW, nullable=False),
+        sa.Column("description_changes", sa.Integer(), server_default="0", nullable=False),
         sa.Column("description_due_at", TIME),
         sa.ForeignKeyConstraint(
             ["collection_id"], ["collections.id"], name="fk_documents_collection_id", ondelete="CASCADE"
