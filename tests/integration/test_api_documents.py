@@ -657,20 +657,28 @@ async def test_dead_chunks_are_retried_from_where_they_died(client, services, pr
 
 async def test_no_tenant_sees_what_is_anothers(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
-        mine = (await client.post("/v1/documents", json=JSON, headers=as_tenant("alice"))).json()
+        own, theirs = as_tenant("alice"), as_tenant("bob")
+        mine = (await client.post("/v1/documents", json=JSON, headers=own)).json()
         address = f"/v1/documents/{mine['id']}"
-        theirs = as_tenant("bob")
+        await work(services, "parse")
+        (chunk,) = (await client.get(f"{address}/chunks", headers=own)).json()["items"]
+        assert (await client.get(f"/v1/chunks/{chunk['id']}", headers=own)).status_code == 200
 
         assert (await client.get(address, headers=as_tenant("alice"))).status_code == 200
         for reply in (
             await client.get(address, headers=theirs),
             await client.get(f"{address}/chunks", headers=theirs),
+            await client.get(f"{address}/content", headers=theirs),
+            await client.get(f"{address}/text", headers=theirs),
+            await client.get(f"/v1/chunks/{chunk['id']}", headers=theirs),
+            await client.patch(address, json={"title": "Mine"}, headers=theirs),
             await client.delete(address, headers=theirs),
             await client.post(f"{address}/retry", headers=theirs),
             await client.get("/v1/collections/default", headers=theirs),
         ):
             assert reply.status_code == 404
-        assert (await client.get("/v1/documents", headers=theirs)).json()["items"] == []
+        for listed in ({}, {"q": "a"}, {"sort": "updated"}, {"sort": "name"}, {"sort": "state"}):
+            assert (await client.get("/v1/documents", params=listed, headers=theirs)).json()["items"] == []
         assert (await client.get("/v1/collections", headers=theirs)).json()["items"] == []
         same = await client.post("/v1/documents", json=JSON, headers=theirs)
         assert same.status_code == 202
