@@ -69,7 +69,7 @@ async def read_form(request: Request, guard: UploadGuard, settings: Settings) ->
         InvalidInput: the file is absent or empty, or a field is unknown or comes twice.
         Unavailable: the disk refused.
     """
-    parts = _PartReader(request, settings.max_upload_bytes + settings.max_json_bytes)
+    parts = _PartReader(request, settings.max_upload_bytes + settings.max_json_bytes, "FOREASK_MAX_UPLOAD_BYTES")
     fields: dict[str, bytes] = {}
     rest = settings.max_json_bytes
     file: tuple[_FormPart, Upload] | None = None
@@ -92,6 +92,51 @@ async def read_form(request: Request, guard: UploadGuard, settings: Settings) ->
     return DocumentForm(fields, upload, part.filename, part.media_type)
 
 
+@dataclass(frozen=True, slots=True)
+class SampleFile:
+    """A file of a form that is kept in memory alone."""
+
+    filename: str | None
+    media_type: str | None
+    content: bytes
+
+
+async def read_sample(
+    request: Request, allowed: frozenset[str], *, most_files: int, most_bytes: int
+) -> tuple[list[SampleFile], dict[str, str]]:
+    """Read a form with some files, called `file`, and fields, and store nothing.
+
+    Args:
+        request: whose body it is.
+        allowed: the names of fields.
+        most_files: that a form may have.
+        most_bytes: of the form.
+
+    Returns:
+        The files, and the texts of the fields.
+
+    Raises:
+        TooLarge: the form has more bytes or more files than it may have.
+        MalformedRequest: the body is not a form, or it ends in the middle.
+        InvalidInput: a field is unknown, comes twice or is not UTF-8.
+    """
+    parts = _PartReader(request, most_bytes, None)
+    files: list[SampleFile] = []
+    fields: dict[str, str] = {}
+    while (part := await parts.next()) is not None:
+        content = b"".join([piece async for piece in parts.content()])
+        if part.name == "file":
+            files.append(SampleFile(part.filename, part.media_type, content))
+        elif part.name not in allowed or part.name in fields:
+            names = ", ".join(("file", *sorted(allowed)))
+            raise InvalidInput(f"A form has these fields: {names}, each but `file` once.", field=part.name[:100])
+        else:
+            fields[part.name] = _field_text(part.name, content)
+        if len(files) > most_files:
+            raise TooLarge(f"The form has more than {most_files} files: send some of them, and how many there are.")
+    return files, fields
+
+
 async def _read_field(parts: _PartReader, max_bytes: int) -> bytes:
     value = bytearray()
     async for piece in parts.content():
@@ -104,8 +149,8 @@ async def _read_field(parts: _PartReader, max_bytes: int) -> bytes:
 class _PartReader:
     """The parts of a form one after the other, each with its content; only the newest pieces are in memory."""
 
-    def __init__(self, request: Request, max_bytes: int) -> None:
-        self._stream = read_pieces(request, max_bytes, "FOREASK_MAX_UPLOAD_BYTES")
+    def __init__(self, request: Request, max_bytes: int, setting: str | None) -> None:
+        self._stream = read_pieces(request, max_bytes, setting)
         self._events: deque[_FormPart | bytes | None] = deque()  # None ends a part
         self._headers: dict[bytes, bytes] = {}
         self._name, self._value = b"", b""

@@ -16,7 +16,7 @@ from api.schemas.calibration import CalibrateBody
 from api.schemas.chat import ChatBody, EmbeddingsBody
 from api.schemas.collections import CollectionChange
 from api.schemas.dead_letters import DeadLetterFilter
-from api.schemas.documents import BatchLine, BatchResult, DocumentBody
+from api.schemas.documents import BatchLine, BatchResult, DocumentBody, DocumentChange
 from api.schemas.estimates import EstimateBody, MigrationBody
 from api.schemas.feedback import FeedbackBody
 from api.schemas.keys import KeyBody
@@ -30,6 +30,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
     (model, "validation")
     for model in (
         DocumentBody,
+        DocumentChange,
         BatchLine,
         BatchResult,
         CollectionChange,

@@ -103,9 +103,6 @@ async def _pieces(chunks: Sequence[ChunkDetail], read: Callable[..., Awaitable[l
         if chunks[0].version != version:
             raise ConnectionAbortedError("the version was replaced while it was read")
         for chunk in chunks:
-            start, end = chunk.content.span
-            yield "\n" * (start - position)
-            own = chunk.content.text[-(end - start) :]  # without the header rows of a table that go before
-            yield own[max(position - start, 0) :]
-            position = max(position, end)
+            yield chunk.content.continuing(position)
+            position = max(position, chunk.content.span[1])
         chunks = await read(after=chunks[-1].ordinal)

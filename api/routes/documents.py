@@ -10,13 +10,13 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api import batch, intake
+from api import batch, intake, waiting
 from api.deps import CollectionCacheDep, QuotasDep, ServicesDep
 from api.document_views import view
-from api.http import bodies, paging
+from api.http import bodies, paging, preferences
 from api.http.auth import Reader, Writer
 from api.http.lines import LineStream, read_lines
-from api.http.openapi import NDJSON, json_lines, json_or_form, line_replies, problems, replies
+from api.http.openapi import NDJSON, json_body, json_lines, json_or_form, line_replies, problems, replies
 from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
@@ -24,6 +24,7 @@ from api.schemas.documents import (
     BatchLine,
     BatchResult,
     DocumentBody,
+    DocumentChange,
     DocumentPage,
     DocumentView,
     ExternalId,
@@ -32,6 +33,7 @@ from shared.domain.errors import Transient
 from shared.domain.records import Document, DocumentState
 from shared.ledger import states
 from shared.ledger.listing import ListPlace, Order, Wanted
+from shared.maintenance.descriptions import tell
 
 _MOST_IDS = 100  # of one request: proxies take addresses of 8 KB
 _STATES = "^({0})(,({0}))*$".format("|".join(states.EXISTING_DOCUMENTS))
@@ -47,27 +49,36 @@ router = APIRouter(prefix="/v1/documents", tags=["documents"])
     status_code=202,
     response_model=DocumentView,
     responses=replies(
-        {200: {"model": DocumentView, "description": "The same content is there already"}},
+        {
+            200: {"model": DocumentView, "description": "The same content is there already"},
+            201: {"model": DocumentView, "description": "It is found, or has failed, within `Prefer: wait`"},
+        },
         *(400, 401, 409, 413, 415, 422, 503),
     ),
     openapi_extra=json_or_form(DocumentBody),
 )
 async def submit(
+    *,
     request: Request,
     tenant: Writer,
     services: ServicesDep,
     collection_cache: CollectionCacheDep,
     quotas: QuotasDep,
+    prefer: preferences.Preferences = None,
 ) -> Response:
     """Hand in a document, as a form with a `file` or as JSON.
 
     202: the document is durable and will be worked on. Other content under the same `external_id` begins the next
-    version; queries see the old version until the new one is whole. 200: the same content is there already.
+    version; queries see the old version until the new one is whole. 200: the same content is there already. With
+    `Prefer: wait=30` the reply comes when the document is found by its texts or has failed (201), or after 30 seconds.
     """
     submission = await intake.receive(request, tenant, services, collection_cache, quotas)
-    document = submission.document
-    reply = view(document, services.settings)
-    return JsonReply(reply, 202 if submission.accepted else 200, {"location": f"/v1/documents/{document.id}"})
+    document, wait = submission.document, preferences.wait_of(prefer)
+    if wait is not None:
+        document = await waiting.until_found(request, tenant, document, services.ledger.documents, wait)
+    in_time = 201 if wait is not None and waiting.is_found(document) else 202
+    headers = {"location": f"/v1/documents/{document.id}"} | preferences.applied(wait)
+    return JsonReply(view(document, services.settings), in_time if submission.accepted else 200, headers)
 
 
 @router.post(
@@ -136,6 +147,28 @@ async def page(
 async def get(document_id: UUID, tenant: Reader, services: ServicesDep) -> Response:
     """Look at a document and its progress."""
     return JsonReply(view(await services.ledger.documents.get(tenant, document_id), services.settings))
+
+
+@router.patch(
+    "/{document_id}",
+    response_model=DocumentView,
+    responses=problems(400, 401, 404, 413, 415, 422, 503),
+    openapi_extra=json_body(DocumentChange),
+)
+async def describe(request: Request, document_id: UUID, tenant: Writer, services: ServicesDep) -> Response:
+    """Change a document's title or metadata: no text is embedded anew, and no question written.
+
+    Filters and replies go by it as soon as Qdrant answers. BM25 finds another title's words from the next version on.
+    """
+    change = await bodies.read_json(request, DocumentChange)
+    title = None if change.title is None else change.title.strip()
+    described = await services.ledger.documents.describe(tenant, document_id, title=title, metadata=change.metadata)
+    services.wakeups.wake("parse", "index")  # claims have ended that had read the old description
+    rows, descriptions = described.rows, services.ledger.descriptions
+    with suppress(Transient):  # the scheduler tells Qdrant when it is back
+        while claimed := await descriptions.claim(len(rows), rows):  # again where it changed again meanwhile
+            await tell(descriptions, services.index, claimed)
+    return JsonReply(view(described.document, services.settings))
 
 
 @router.delete("/{document_id}", status_code=204, responses=problems(401, 404, 422, 503))

@@ -1,4 +1,4 @@
-"""The route that says what a load or a rebuild will cost."""
+"""The routes that say what a load or a rebuild will cost."""
 
 from __future__ import annotations
 
@@ -9,22 +9,45 @@ from starlette.responses import Response
 
 from api.deps import CollectionCacheDep, ServicesDep
 from api.http.auth import Writer
-from api.http.bodies import read_json
+from api.http.bodies import media_type, read_json, validate_as
+from api.http.multipart import read_sample
 from api.http.openapi import json_body, problems
+from api.http.problems import UnsupportedMedia
 from api.http.replies import JsonReply
 from api.routes.collections import require_embedding, require_sizes_fit
-from api.schemas.estimates import EstimateBody, EstimateView, LoadBody, MigrationBody
+from api.schemas.estimates import (
+    EstimateBody,
+    EstimateView,
+    FormEstimateFields,
+    FormEstimateView,
+    LoadBody,
+    MigrationBody,
+)
 from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
 from shared.domain.records import Collection, CollectionOptions
 from shared.estimates.estimator import Load, SampleText
+from shared.ingest.parse.kinds import is_plain
 from shared.services.api import ApiServices
 
-router = APIRouter(prefix="/v1/estimates", tags=["estimates"])
+router = APIRouter(tags=["estimates"])
+
+_FORM_BYTES = 4 * 1024 * 1024
+_FORM_FILES = 200
+_FORM = {
+    "type": "object",
+    "required": ["file"],
+    "additionalProperties": False,
+    "properties": {
+        "file": {"type": "array", "items": {"type": "string", "format": "binary"}, "maxItems": _FORM_FILES},
+        "collection": {"type": "string", "default": "default"},
+        "count": {"type": "integer", "minimum": 1, "description": "how many files there are; default: those sent"},
+    },
+}
 
 
 @router.post(
-    "",
+    "/v1/estimates",
     response_model=EstimateView,
     responses=problems(400, 401, 404, 409, 413, 415, 422, 503),
     openapi_extra=json_body(EstimateBody),
@@ -49,6 +72,39 @@ async def estimate(
         collection = await collection_cache.ensure(tenant, body.collection)
         await services.ledger.estimates.keep(collection.id, made)
     return JsonReply(EstimateView(**dataclasses.asdict(made)))
+
+
+@router.post(
+    "/v1/documents/estimate",
+    response_model=FormEstimateView,
+    responses=problems(400, 401, 413, 415, 422, 503),
+    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
+)
+async def estimate_files(request: Request, tenant: Writer, services: ServicesDep) -> Response:
+    """Say what files will cost that are to be handed in; nothing is stored.
+
+    The form has up to 200 files, of 4 MiB together. Of many send some that stand for the others, and their `count`.
+    Files whose texts are known only when they are parsed, as those of a PDF, are left out and named.
+    """
+    if media_type(request) != "multipart/form-data":
+        raise UnsupportedMedia("Send a form (multipart/form-data) with a `file` or several.")
+    files, given = await read_sample(
+        request, frozenset({"collection", "count"}), most_files=_FORM_FILES, most_bytes=_FORM_BYTES
+    )
+    if not files:
+        raise InvalidInput("The form has no `file`.", field="file")
+    fields = validate_as(FormEstimateFields, given)
+    plain = [is_plain(file.content, filename=file.filename, media_type=file.media_type) for file in files]
+    texts = [file.content.decode(errors="replace") for file, known in zip(files, plain, strict=True) if known]
+    made = None
+    if texts:
+        count = len(texts) if fields.count is None else max(1, round(fields.count * len(texts) / len(files)))
+        collection = await services.ledger.collections.find(tenant, fields.collection)
+        load = Load(count, None, [SampleText(text) for text in texts])
+        made = await services.estimator.estimate_load(tenant, collection, load)
+    left_out = [file.filename for file, known in zip(files, plain, strict=True) if not known]
+    shown = None if made is None else EstimateView(**dataclasses.asdict(made))
+    return JsonReply(FormEstimateView(estimate=shown, left_out=left_out))
 
 
 async def _of_rebuild(collection: Collection, migration: MigrationBody, services: ApiServices) -> Estimate:

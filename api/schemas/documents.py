@@ -137,6 +137,23 @@ class UploadOffer(ReplyModel):
     expires_in_seconds: int
 
 
+class DocumentChange(BodyModel):
+    """What is to be said of a document from now on; its content stays."""
+
+    model_config = example(metadata={"department": "hr", "year": 2027})
+
+    title: str | None = Field(None, max_length=1_000, pattern=r"\S", description="absent: it stays")
+    metadata: Annotated[dict[str, Any], AfterValidator(_metadata)] | None = Field(
+        None, description="in the place of all that there is; absent: it stays"
+    )
+
+    @model_validator(mode="after")
+    def _any_change(self) -> Self:
+        if self.title is None and self.metadata is None:
+            raise ValueError("Give a `title` or `metadata`.")
+        return self
+
+
 class BatchLine(DocumentDescription, DocumentContent):
     """A line of a batch: a document with either `text` or `content_base64`."""
 

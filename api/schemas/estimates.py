@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.schemas.collections import CollectionChange
 from api.schemas.common import BodyModel, CollectionName, ReplyModel, example
@@ -94,6 +94,22 @@ class EstimateView(ReplyModel):
     embedding_cost: float | None = Field(description="by FOREASK_EMBEDDING_PRICE; null: it is not set")
     seconds: float | None = Field(description="at the limits; null: neither a limit nor a pace is known")
     tightest: str | None = Field(description="the limit that takes longest")
+
+
+class FormEstimateFields(BaseModel):
+    """The fields of a form of files that are to be handed in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)  # a form has texts: a number may be one
+
+    collection: CollectionName = "default"
+    count: int | None = Field(None, ge=1, le=10**9)
+
+
+class FormEstimateView(ReplyModel):
+    """What files cost that are to be handed in, as far as their texts are known before they are parsed."""
+
+    estimate: EstimateView | None = Field(description="null: none of the files is a text as it stands")
+    left_out: list[str | None] = Field(description="the names of files whose texts only the parser knows")
 
 
 class SpentView(ReplyModel):

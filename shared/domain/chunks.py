@@ -44,6 +44,16 @@ class ChunkContent:
         place = " > ".join(part for part in (self.title, *self.heading_path) if part)
         return f"{place}\n\n{self.text}" if place else self.text
 
+    def continuing(self, at: int) -> str:
+        """The extracted text from a position to the end of this chunk, where the chunks before it end at the position.
+
+        What lies between the spans of two chunks is white space, of which the chunks do not say which: it becomes line
+        feeds.
+        """
+        start, end = self.span
+        own = self.text[len(self.text) - (end - start) :]  # without the header that a piece of a table repeats
+        return "\n" * (start - at) + own[max(0, at - start) :]
+
     def with_text(self, text: str, span: tuple[int, int]) -> Self:
         """The content of another stretch: a field that depends on the text is renewed here."""
         return replace(self, text=text, span=span)

@@ -450,3 +450,36 @@ class Sweep:
     @property
     def place(self) -> Place:
         return place_of(self.index_name, self.tenant, self.collection_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedVersion:
+    """What a version's points are to say beside their texts."""
+
+    version: int
+    title: str | None
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A document whose title or metadata has changed without its content: its points are to say what the ledger says.
+
+    Args:
+        document_id: the document's row in its build.
+        changes: how often it has changed.
+        filterable: the fields that its collection declares.
+        versions: those that are there, live and newest.
+    """
+
+    document_id: UUID
+    tenant: str
+    collection_id: UUID
+    index_name: str
+    changes: int
+    filterable: tuple[FilterableField, ...]
+    versions: tuple[DescribedVersion, ...]
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.index_name, self.tenant, self.collection_id)

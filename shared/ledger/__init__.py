@@ -13,6 +13,7 @@ from shared.ledger.completions import Completions
 from shared.ledger.costs import Costs
 from shared.ledger.dead_letters import DeadLetters
 from shared.ledger.deployment import DeploymentIdentity
+from shared.ledger.descriptions import Descriptions
 from shared.ledger.documents import Documents
 from shared.ledger.erasures import Erasures
 from shared.ledger.estimates import Estimates
@@ -36,6 +37,7 @@ class Ledger:
     completions: Completions
     erasures: Erasures
     documents: Documents
+    descriptions: Descriptions
     work: Work
     backlogs: Backlogs
     dead_letters: DeadLetters
@@ -62,6 +64,7 @@ __all__ = [
     "Costs",
     "DeadLetters",
     "DeploymentIdentity",
+    "Descriptions",
     "Documents",
     "Erasures",
     "Estimates",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from sqlalchemy import RowMapping, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict, NotFound
+from shared.domain.filterable import require_fit
 from shared.domain.records import (
     ChunkDetail,
     ChunkState,
@@ -24,8 +25,8 @@ from shared.domain.records import (
     NewDocument,
     Progress,
 )
-from shared.ledger import following, listing, shown_chunks, states, tallies, versions
-from shared.ledger.collections import being_erased, collection_of
+from shared.ledger import descriptions, following, listing, shown_chunks, states, tallies, versions
+from shared.ledger.collections import being_erased, collection_of, options_of
 from shared.ledger.database import Collided, Database, again_after_collision
 from shared.ledger.dead_letters import document_parameters, revive_chunks, revive_documents
 from shared.ledger.listing import ListPlace, Order, Wanted
@@ -170,6 +171,12 @@ _LOCK_ROWS = text(f"""
     ORDER BY {states.is_live("l")} DESC, l.build FOR UPDATE OF d FOR KEY SHARE OF l
 """)
 
+# Read the options of the live build that has a document.
+_OPTIONS = text(f"""
+    SELECT l.options FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.public_id = :id AND d.tenant = :tenant AND {states.exists("d")} AND {states.is_live("l")}
+""")
+
 # Hide a document from its owner, in all builds: one that was filled just now may have it too. Its version rises: a late
 # writer of the last one is refused.
 _DELETE = text(f"""
@@ -251,6 +258,14 @@ class Changes:
     at: datetime
     documents: list[Document]
     more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A document with its new description, and the rows that it has in all builds."""
+
+    document: Document
+    rows: Sequence[UUID]
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,6 +496,29 @@ class Documents:
             rows = await delete_rows(connection, tenant, document_id)
         live = next(row for row in rows if row["is_live"])
         return DeletableDocument(**{name: value for name, value in live.items() if name != "is_live"})
+
+    @again_after_collision
+    async def describe(
+        self, tenant: str, document_id: UUID, *, title: str | None, metadata: Mapping[str, Any] | None
+    ) -> Described:
+        """Change a document's title or metadata in every build, without its content; None leaves it as it is.
+
+        Its points say the old ones until the marks that this leaves are seen to; see `descriptions`.
+
+        Raises:
+            NotFound: the tenant has no document of that id.
+            InvalidInput: the metadata does not fit the declared fields.
+        """
+        async with self._database.begin() as connection:
+            parameters = {"tenant": tenant, "id": document_id}
+            ids = (await connection.execute(_LOCK_ROWS, parameters)).scalars().all()
+            options = (await connection.execute(_OPTIONS, parameters)).scalar_one_or_none()
+            if options is None:
+                raise _not_found(document_id)
+            if metadata is not None:
+                require_fit(options_of(options).filterable, metadata)
+            await descriptions.change(connection, ids, title=title, metadata=metadata)
+        return Described(await self.get(tenant, document_id), ids)
 
     @again_after_collision
     async def retry(self, tenant: str, document_id: UUID) -> Document:

@@ -131,6 +131,14 @@ documents = Table(
     *_lease_columns(),
     _now(),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("description_changes", Integer, nullable=False, server_default="0"),  # of its title or metadata
+    # When its points may be told the last one; while a process tells them, the end of its claim; null: they have it.
+    Column("description_due_at", DateTime(timezone=True)),
+    Index(
+        "ix_documents_description_due",
+        "description_due_at",
+        postgresql_where=text("description_due_at IS NOT NULL"),
+    ),
     Index(
         "uq_documents_external_id",
         "collection_id",

@@ -15,10 +15,12 @@ from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
 from shared.ledger.builds import Builds
 from shared.ledger.collections import Collections
+from shared.ledger.descriptions import Descriptions
 from shared.ledger.erasures import Erasures
 from shared.ledger.feedback import Feedback, PendingRemoval
 from shared.ledger.outdated import OutdatedObjects
 from shared.ledger.work import Work
+from shared.maintenance.descriptions import tell
 from shared.storage.uploads import Uploads, stored_in
 from shared.vectors.index import Index
 
@@ -48,6 +50,7 @@ class Cleaner:
     outdated: OutdatedObjects
     tenant_keys: TenantKeys
     finisher: Finisher
+    descriptions: Descriptions
 
     @property
     def steps(self) -> Mapping[str, Step]:
@@ -55,6 +58,7 @@ class Cleaner:
         return {
             "sweep": self.sweep,
             "finish": self.finish,
+            "describe": self.describe,
             "purge": self.purge_versions,
             "delete": self.delete_documents,
             "drop": self.drop_builds,
@@ -84,6 +88,11 @@ class Cleaner:
         """Finish the documents that a killed worker left unfinished."""
         await self.finisher.finish(await self.work.find_ended())
         return False
+
+    async def describe(self) -> bool:
+        """Have points say what is said of their documents now, where nobody has come to it."""
+        claimed = await self.descriptions.claim(_SLICE)
+        return await tell(self.descriptions, self.index, claimed) and len(claimed) == _SLICE
 
     async def purge_versions(self) -> bool:
         """Delete the chunks, the rows and the uploads of versions that are neither live nor newest."""

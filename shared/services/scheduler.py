@@ -50,4 +50,5 @@ def cleaner_of(parts: Parts) -> Cleaner:
         outdated=OutdatedObjects(parts.database),
         tenant_keys=parts.tenant_keys,
         finisher=parts.finisher,
+        descriptions=parts.ledger.descriptions,
     )

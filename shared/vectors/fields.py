@@ -47,6 +47,12 @@ def indexed_values(fields: tuple[FilterableField, ...], metadata: Mapping[str, A
     return payload
 
 
+def emptied_values(fields: tuple[FilterableField, ...]) -> dict[str, list[object]]:
+    """No values for each key in a point that declared fields may have: what to write over values that are to go."""
+    terms: dict[str, list[object]] = {TERMS: []} if any(kind in _OF_TERMS for _, kind in fields) else {}
+    return terms | {key: [] for _, key in _compared(fields)}
+
+
 def indexed_condition(fields: tuple[FilterableField, ...], name: str, condition: object) -> tuple[str, object] | None:
     """Return a key of points, and the condition on it that says the same as one on a field of the metadata.
 

@@ -130,6 +130,12 @@ def document_points(
     return models.Filter(must=[*must])
 
 
+def document_texts(place: Place, document_id: UUID, version: int) -> models.Filter:
+    """Select the texts of a document's version, hidden ones too."""
+    must = [*_of_kind(place, "t"), _equals("document_id", str(document_id)), _equals("version", version)]
+    return models.Filter(must=[*must])
+
+
 def hidden_points(
     place: Place, document_id: UUID, *, version: int | None = None, below: int | None = None
 ) -> models.Filter:

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,7 +28,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 from shared.domain.errors import Permanent, Unavailable
 from shared.domain.ids import chunk_of_point, chunk_point_id
 from shared.domain.places import Place
-from shared.domain.records import ChunkToIndex, Sweep
+from shared.domain.records import ChunkToIndex, Description, Sweep
 from shared.domain.vectors import Vectors
 from shared.process.metrics import QDRANT_SECONDS
 from shared.vectors import fields, filters
@@ -233,7 +234,10 @@ class Index:
         Most are never needed, and an unused one costs memory in every segment. The points that are there lack the key:
         Qdrant has only to look through them.
         """
-        keys = {key for point in points for key in point.payload.keys() & fields.KEYS.keys()} - self._indexed[name]
+        await self._index_keys(name, {key for point in points for key in point.payload.keys() & fields.KEYS.keys()})
+
+    async def _index_keys(self, name: str, wanted: AbstractSet[str]) -> None:
+        keys = wanted - self._indexed[name]
         if not keys:
             return
         with self._writing(name), self._errors(), self._gone(name):
@@ -312,6 +316,26 @@ class Index:
         with self._errors():
             result = await self._client.set_payload(place.index_name, {"hidden": False}, points=hidden, wait=True)
         _require_completed(result.status)
+
+    async def describe(self, description: Description) -> None:
+        """Have the points of a document say its title and metadata, in one request; their vectors stay.
+
+        No such collection: none of its chunks had a point, so there is nothing to do.
+        """
+        place, document_id = description.place, description.document_id
+        operations: list[models.UpdateOperation] = []
+        with self._if_there():
+            for said in description.versions:
+                indexed = fields.indexed_values(description.filterable, said.metadata)
+                await self._index_keys(place.index_name, indexed.keys())
+                payload = {"metadata": dict(said.metadata)} | fields.emptied_values(description.filterable) | indexed
+                of_version = filters.document_points(place, document_id, version=said.version)
+                operations.append(_setting(payload, of_version))
+                if said.title is not None:
+                    texts = filters.document_texts(place, document_id, said.version)
+                    operations.append(_setting({"title": said.title}, texts))
+            for result in await self._client.batch_update_points(place.index_name, operations, wait=True):
+                _require_completed(result.status)
 
     async def delete_document(self, place: Place, document_id: UUID) -> None:
         """Delete a document's points. No such collection: nothing to do."""
@@ -633,6 +657,10 @@ def _by_version(chunks: Sequence[ChunkToIndex]) -> Iterator[tuple[Place, int, li
         versions[chunk.place, chunk.lease.version].append(chunk)
     for (place, version), same in versions.items():
         yield place, version, same
+
+
+def _setting(payload: Mapping[str, Any], selected: models.Filter) -> models.SetPayloadOperation:
+    return models.SetPayloadOperation(set_payload=models.SetPayload(payload=dict(payload), filter=selected))
 
 
 def _deletion(selected: models.Filter) -> models.DeleteOperation:

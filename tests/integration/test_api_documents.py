@@ -1,5 +1,6 @@
 """Documents over HTTP: handed in once, followed, retried, deleted; and nothing is left of what is refused."""
 
+import asyncio
 import base64
 import errno
 import hashlib
@@ -59,6 +60,33 @@ async def test_the_row_is_there_before_the_bell_rings(client, monkeypatch):
     await submit(client)
 
     assert order == ["row", "ring"]
+
+
+async def test_a_client_that_waits_is_told_when_the_document_is_found(client, services):
+    async def worked():
+        while not (await client.get("/v1/documents")).json()["items"]:
+            await asyncio.sleep(0.01)
+        await work(services, "parse", "index")
+
+    working = asyncio.create_task(worked())
+    reply = await client.post("/v1/documents", json=JSON, headers={"prefer": "respond-async, wait=20"})
+    await working
+
+    assert (reply.status_code, reply.json()["state"]) == (201, "searchable")
+    assert reply.headers["preference-applied"] == "wait=20"
+    assert reply.json()["chunks"]["searchable"] == 1
+    again = await client.post("/v1/documents", json=JSON, headers={"prefer": "wait=20"})
+    assert (again.status_code, again.json()["state"]) == (200, "searchable")
+
+
+@pytest.mark.parametrize(
+    ("prefer", "applied"), [("wait=0", "wait=0"), ("wait", None), ("wait=-1", None), ("return=minimal", None)]
+)
+async def test_a_client_waits_no_longer_than_it_says(client, prefer, applied):
+    reply = await client.post("/v1/documents", json=JSON, headers={"prefer": prefer})
+
+    assert (reply.status_code, reply.json()["state"]) == (202, "queued")
+    assert reply.headers.get("preference-applied") == applied
 
 
 async def test_everything_that_a_form_says_is_kept(client):
@@ -629,20 +657,28 @@ async def test_dead_chunks_are_retried_from_where_they_died(client, services, pr
 
 async def test_no_tenant_sees_what_is_anothers(services, settings, provider):
     async with calling(with_keys(settings), services) as client:
-        mine = (await client.post("/v1/documents", json=JSON, headers=as_tenant("alice"))).json()
+        own, theirs = as_tenant("alice"), as_tenant("bob")
+        mine = (await client.post("/v1/documents", json=JSON, headers=own)).json()
         address = f"/v1/documents/{mine['id']}"
-        theirs = as_tenant("bob")
+        await work(services, "parse")
+        (chunk,) = (await client.get(f"{address}/chunks", headers=own)).json()["items"]
+        assert (await client.get(f"/v1/chunks/{chunk['id']}", headers=own)).status_code == 200
 
         assert (await client.get(address, headers=as_tenant("alice"))).status_code == 200
         for reply in (
             await client.get(address, headers=theirs),
             await client.get(f"{address}/chunks", headers=theirs),
+            await client.get(f"{address}/content", headers=theirs),
+            await client.get(f"{address}/text", headers=theirs),
+            await client.get(f"/v1/chunks/{chunk['id']}", headers=theirs),
+            await client.patch(address, json={"title": "Mine"}, headers=theirs),
             await client.delete(address, headers=theirs),
             await client.post(f"{address}/retry", headers=theirs),
             await client.get("/v1/collections/default", headers=theirs),
         ):
             assert reply.status_code == 404
-        assert (await client.get("/v1/documents", headers=theirs)).json()["items"] == []
+        for listed in ({}, {"q": "a"}, {"sort": "updated"}, {"sort": "name"}, {"sort": "state"}):
+            assert (await client.get("/v1/documents", params=listed, headers=theirs)).json()["items"] == []
         assert (await client.get("/v1/collections", headers=theirs)).json()["items"] == []
         same = await client.post("/v1/documents", json=JSON, headers=theirs)
         assert same.status_code == 202

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api import work
+from tests.api import left_behind, work
 
 DOCUMENT = "# Lighthouse\n\nThe keeper lives alone on the northern cliff and lights the lamp at dusk."
 
@@ -19,6 +19,39 @@ async def test_an_estimate_of_documents(client):
     assert body["prompt_tokens"] > body["completion_tokens"] > 0
     assert body["llm_cost"] is body["embedding_cost"] is None
     assert (await client.get("/v1/collections")).json()["items"] == []
+
+
+async def test_an_estimate_of_files_stores_nothing(client, services, settings):
+    one = (await client.post("/v1/estimates", json=load(DOCUMENT))).json()["calls"]
+    sent = [("file", (name, DOCUMENT.encode())) for name in ("a.md", "b.txt")]
+    scan = ("file", ("scan.pdf", b"%PDF-1.7 no text"))
+    reply = await client.post("/v1/documents/estimate", files=[*sent, scan], data={"collection": "new"})
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["left_out"] == ["scan.pdf"]
+    assert (reply.json()["estimate"]["documents"], reply.json()["estimate"]["calls"]) == (2, one)
+    many = await client.post("/v1/documents/estimate", files=[*sent, scan], data={"count": "3000"})
+    assert (many.json()["estimate"]["documents"], many.json()["estimate"]["exact"]) == (2000, False)
+    unknown = await client.post("/v1/documents/estimate", files=[scan])
+    assert unknown.json() == {"estimate": None, "left_out": ["scan.pdf"]}
+    assert (await client.get("/v1/collections")).json()["items"] == []
+    assert await left_behind(services, settings) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "field"),
+    [
+        ({"files": {"count": (None, "1")}}, 422, "file"),
+        ({"files": {"file": ("a", b"a")}, "data": {"count": "0"}}, 422, "count"),
+        ({"files": {"file": ("a", b"a")}, "data": {"colour": "red"}}, 422, "colour"),
+        ({"files": {"file": ("a", b"a" * 5_000_000)}}, 413, None),
+        ({"files": [("file", (str(n), b"a")) for n in range(201)]}, 413, None),
+        ({"json": {}}, 415, None),
+    ],
+)
+async def test_a_form_that_cannot_be_estimated_is_refused(client, request_, status, field):
+    reply = await client.post("/v1/documents/estimate", **request_)
+
+    assert (reply.status_code, reply.json().get("field")) == (status, field), reply.text
 
 
 async def test_an_estimate_by_size_alone(client):

@@ -130,6 +130,8 @@ def _documents() -> None:
         *_lease_columns(),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.Column("updated_at", TIME, server_default=NOW, nullable=False),
+        sa.Column("description_changes", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("description_due_at", TIME),
         sa.ForeignKeyConstraint(
             ["collection_id"], ["collections.id"], name="fk_documents_collection_id", ondelete="CASCADE"
         ),
@@ -139,6 +141,12 @@ def _documents() -> None:
 
 
 def _documents_indexes() -> None:
+    op.create_index(
+        "ix_documents_description_due",
+        "documents",
+        ["description_due_at"],
+        postgresql_where=sa.text("description_due_at IS NOT NULL"),
+    )
     op.create_index("ix_documents_deleting", "documents", ["due_at"], postgresql_where=sa.text("state = 'deleting'"))
     op.create_index(
         "ix_documents_due",

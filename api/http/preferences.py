@@ -1,0 +1,32 @@
+"""What a request prefers (RFC 7240): so far how long its client waits."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Header
+
+LONGEST_WAIT = timedelta(seconds=60)  # many proxies give a request up then
+_WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(;.*)?", re.IGNORECASE)
+
+
+Preferences = Annotated[
+    list[str] | None, Header(alias="prefer", description="`wait=30`: reply when the work is done, or after 30 seconds")
+]
+
+
+def wait_of(preferences: Preferences) -> timedelta | None:
+    """Return how long the client waits for the work behind its request, at most a minute; None: it does not.
+
+    What cannot be read is passed over, as the RFC has it.
+    """
+    each = ",".join(preferences or ()).split(",")
+    waits = [int(match[1]) for preference in each if (match := _WAIT.fullmatch(preference))]
+    return min(timedelta(seconds=waits[0]), LONGEST_WAIT) if waits else None
+
+
+def applied(wait: timedelta | None) -> dict[str, str]:
+    """The header that tells which preference was honoured."""
+    return {} if wait is None else {"preference-applied": f"wait={int(wait.total_seconds())}"}

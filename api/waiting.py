@@ -1,0 +1,41 @@
+"""Waiting for a document, for clients that prefer one request to many."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from datetime import timedelta
+
+from fastapi import Request
+
+from shared.domain.errors import NotFound, Unavailable
+from shared.domain.records import Document, DocumentState
+from shared.ledger.documents import Documents
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
+_ON_THE_WAY = frozenset({DocumentState.QUEUED, DocumentState.PARSING, DocumentState.INDEXING})
+
+
+def is_found(document: Document) -> bool:
+    """Whether queries find the newest version, or never will: it could not be read."""
+    return document.state not in _ON_THE_WAY
+
+
+async def until_found(
+    request: Request, tenant: str, document: Document, documents: Documents, wait: timedelta
+) -> Document:
+    """Wait until a document is found by its texts or has failed; return it as it was seen last.
+
+    The wait ends earlier where the client goes away or the server stops. What was handed in is durable, so a ledger
+    that is away, or a deletion, is no error here.
+    """
+    ends, pause = time.monotonic() + wait.total_seconds(), _FIRST_PAUSE_SECONDS
+    while not is_found(document) and (left := ends - time.monotonic()) > 0:
+        if request.app.state.stopping or request.app.state.draining or await request.is_disconnected():
+            break
+        await asyncio.sleep(min(pause, left))
+        pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
+        with suppress(NotFound, Unavailable):
+            document = await documents.get(tenant, document.id)
+    return document

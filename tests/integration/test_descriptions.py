@@ -1,0 +1,178 @@
+"""Descriptions: a title or metadata is changed without an embedding or a question, and no kill loses the change."""
+
+import asyncio
+
+import pytest
+
+from shared.domain.errors import Unavailable
+from shared.ingest.index.stage import index_batch
+from shared.ledger.descriptions import Descriptions
+from shared.vectors.index import Index
+from tests.api import work
+
+TEXT = "# Harbour\n\nThe harbour opens at six and closes at nine."
+FIELDS = {"department": "keyword", "year": "integer", "at": "datetime"}
+
+
+async def submit(client, name="a", **more):
+    body = {"text": TEXT, "external_id": name, "collection": "c", "metadata": {"department": "hr", "year": 2025}}
+    reply = await client.post("/v1/documents", json=body | more)
+    assert reply.status_code in {200, 202}, reply.text
+    return reply.json()
+
+
+async def change(client, document, **changes):
+    reply = await client.patch(f"/v1/documents/{document['id']}", json=changes)
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def found(client, **filter_):
+    """The documents that a filter finds, with the titles and the metadata of their chunks."""
+    body = {"question": "When does the harbour open?", "collection": "c", "filter": filter_}
+    chunks = (await client.post("/v1/retrieve", json=body)).json()["chunks"]
+    return {chunk["external_id"]: (chunk["title"], chunk["metadata"]) for chunk in chunks}
+
+
+@pytest.mark.parametrize("declared", [{}, FIELDS])
+async def test_a_change_of_metadata_is_found_at_once_and_costs_nothing(client, services, provider, declared):
+    await client.put("/v1/collections/c", json={"filterable": declared})
+    document, other = await submit(client), await submit(client, "b")
+    await work(services)
+    before = provider.stats()
+
+    new = {"department": "law", "at": "2026-05-01", "more": {"deep": [1]}}
+    shown = await change(client, document, metadata=new)
+
+    assert (shown["metadata"], shown["state"], shown["version"]) == (new, "ready", 1)
+    assert (await client.get(f"/v1/documents/{document['id']}")).json()["metadata"] == new
+    assert (await found(client, department="hr")).keys() == (await found(client, year=2025)).keys() == {"b"}
+    assert await found(client, department="law", year=None, at={"gte": "2026-01-01"}) == {"a": ("Harbour", new)}
+    assert (await found(client, **{"not": {"department": "law"}})).keys() == {"b"}
+    assert {name: count for name, count in provider.stats().items() if name == "calls"} == {"calls": before["calls"]}
+    assert await services.ledger.descriptions.claim(10) == []
+    assert other["metadata"] == (await client.get(f"/v1/documents/{other['id']}")).json()["metadata"]
+
+
+async def test_a_change_of_title_is_shown_by_chunks_and_lists(client, services, provider):
+    document = await submit(client)
+    await work(services)
+
+    assert (await change(client, document, title=" Opening hours "))["title"] == "Opening hours"
+
+    assert await found(client) == {"a": ("Opening hours", {"department": "hr", "year": 2025})}
+    chunks = (await client.get(f"/v1/documents/{document['id']}/chunks")).json()["items"]
+    assert [chunk["title"] for chunk in chunks] == ["Opening hours"]
+    listed = await client.get("/v1/documents", params={"q": "hours"})
+    assert [one["external_id"] for one in listed.json()["items"]] == ["a"]
+    again = await submit(client)  # what is handed in again says what it says
+    assert (again["version"], again["title"]) == (2, None)
+
+
+@pytest.mark.parametrize("lost", ["qdrant", "process"])
+async def test_a_change_that_qdrant_missed_is_made_up_for(client, services, provider, monkeypatch, lost):
+    document = await submit(client)
+    await work(services)
+
+    async def away(*_):
+        raise Unavailable("away", component="qdrant" if lost == "qdrant" else "ledger")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*((Index, "describe", away) if lost == "qdrant" else (Descriptions, "claim", away)))
+        await change(client, document, metadata={"department": "law"})
+        assert await found(client, department="law") == {}
+
+    async with services.database.begin() as connection:  # it was put off for some seconds
+        await connection.exec_driver_sql("UPDATE documents SET description_due_at = now() - interval '1 second'")
+    await services.cleaner.clean()
+    assert (await found(client, department="law")).keys() == {"a"}
+    assert await services.ledger.descriptions.claim(10) == []
+
+
+async def test_of_two_changes_the_later_one_stays_though_the_first_is_slow(client, services, provider, monkeypatch):
+    document = await submit(client)
+    await work(services)
+    describe, slow, told = Index.describe, asyncio.Event(), []
+
+    async def slowly(self, description):
+        told.append(description.changes)
+        await slow.wait()
+        await describe(self, description)
+
+    monkeypatch.setattr(Index, "describe", slowly)
+    first = asyncio.create_task(change(client, document, metadata={"department": "law"}))
+    while not told:
+        await asyncio.sleep(0.01)
+    assert (await change(client, document, metadata={"department": "tax"}))["metadata"] == {"department": "tax"}
+    slow.set()
+    await first
+
+    assert told == [1, 2]
+    assert (await found(client, department="tax")).keys() == {"a"}
+    assert await services.ledger.descriptions.claim(10) == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_worker_that_read_the_old_description_does_not_bring_it_back(client, services, provider, late):
+    document = await submit(client)
+    await work(services, "parse", "index", "generate")
+    claimed = await services.ledger.work.claim_to_index(10)
+    assert [chunk.metadata["department"] for chunk in claimed] == ["hr"]
+
+    await change(client, document, metadata={"department": "law"})
+    if late:
+        await work(services, "index")
+    outcomes = await index_batch(services.indexer, claimed)
+    assert await services.ledger.work.settle_indexed(outcomes) == set()
+    await work(services, "index")
+    await services.cleaner.clean()
+
+    assert (await client.get(f"/v1/documents/{document['id']}")).json()["state"] == "ready"
+    assert (await found(client, department="law")).keys() == {"a"}
+    assert {department for _, department in await said(services)} == {"law"}
+
+
+async def test_another_build_says_the_same(client, services, provider):
+    document = await submit(client)
+    await work(services)
+    assert (await client.post("/v1/collections/c/builds", json={"questions_per_chunk": 2})).status_code == 201
+    while await services.ledger.builds.fill():
+        pass
+    await change(client, document, metadata={"department": "law"})  # of rows in two builds, one of which is not parsed
+    await work(services)
+    assert len({group for group, _ in await said(services)}) == 4
+    assert {department for _, department in await said(services)} == {"law"}
+
+    await change(client, document, metadata={"department": "tax"})
+    assert {department for _, department in await said(services)} == {"tax"}
+
+
+async def said(services):
+    """The group and the department of every point."""
+    collection = await services.ledger.collections.get("default", "c")
+    points, _ = await services.index._client.scroll(collection.index_name, limit=100)
+    return [(point.payload["group"], point.payload["metadata"]["department"]) for point in points]
+
+
+async def test_a_parser_that_read_the_old_title_does_not_bring_it_back(client, services, provider):
+    document = await submit(client, title="Old")
+    (claimed,) = await services.ledger.work.claim_documents(1)
+    await change(client, document, title="New")
+    assert not await services.ledger.work.extend("documents", [claimed.lease])
+
+    await work(services)
+    assert {title for title, _ in (await found(client)).values()} == {"New"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({}, None), ({"title": " "}, "title"), ({"metadata": {"year": "x"}}, "metadata.year"), ({"text": "a"}, "text")],
+)
+async def test_a_change_that_cannot_be_is_refused(client, body, field):
+    await client.put("/v1/collections/c", json={"filterable": FIELDS})
+    document = await submit(client)
+
+    reply = await client.patch(f"/v1/documents/{document['id']}", json=body)
+
+    assert (reply.status_code, reply.json().get("field")) == (422, field)
+    assert (await client.get(f"/v1/documents/{document['id']}")).json()["metadata"] == document["metadata"]
