@@ -19,6 +19,7 @@ from api.query_log import QueryLogWriter
 from api.quotas import Quotas
 from api.readiness import Readiness
 from api.routes import (
+    asked,
     builds,
     calibration,
     chat,
@@ -128,6 +129,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         queries,
         chat,
         feedback,
+        asked,
         status,
         events,
         keys,
