@@ -39,6 +39,7 @@ from api.routes import (
     queries,
     status,
     uploads,
+    usage,
     verification,
     webhooks,
 )
@@ -131,6 +132,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         feedback,
         asked,
         status,
+        usage,
         events,
         keys,
         me,
