@@ -19,6 +19,7 @@ from api.query_log import QueryLogWriter
 from api.quotas import Quotas
 from api.readiness import Readiness
 from api.routes import (
+    asked,
     builds,
     calibration,
     chat,
@@ -37,7 +38,9 @@ from api.routes import (
     operators,
     queries,
     status,
+    trials,
     uploads,
+    usage,
     verification,
     webhooks,
 )
@@ -125,10 +128,13 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         verification,
         erasures,
         estimates,
+        trials,
         queries,
         chat,
         feedback,
+        asked,
         status,
+        usage,
         events,
         keys,
         me,

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 _FOLDER = Path(__file__).parent / "web"
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-_ADDRESSES = ("/", "/ask", "/documents", "/documents/{document_id}", "/work")
+ADDRESSES = ("/", "/ask", "/documents", "/documents/{document_id}", "/work")
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
 _FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
 # Scripts and styles are files of this server, and no text becomes HTML but lit-html's own templates.
@@ -113,5 +113,5 @@ def install(app: FastAPI) -> None:
             return Response(found.compressed, media_type=found.kind, headers=headers | {"content-encoding": "gzip"})
         return Response(found.content, media_type=found.kind, headers=headers)
 
-    app.router.routes.extend(Route(address, begin, include_in_schema=False) for address in _ADDRESSES)
+    app.router.routes.extend(Route(address, begin, include_in_schema=False) for address in ADDRESSES)
     app.router.routes.append(Route(page.address + "/{name:path}", file, include_in_schema=False))

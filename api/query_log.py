@@ -20,6 +20,7 @@ from shared.domain.errors import ForeaskError
 from shared.domain.records import Collection
 from shared.ledger import QueryLog
 from shared.ledger.query_log import QueryLogEntry
+from shared.query.retrieve import RetrievedChunk
 
 _PATIENCE = timedelta(milliseconds=500)
 _PAUSE_SECONDS = 1.0  # after a failure, before the ledger is tried again
@@ -45,11 +46,15 @@ class QueryLogWriter:
         self._not_before = 0.0
         self._late = False  # a query gave up on the write under way, so others do not wait for it
 
-    async def record(self, collection: Collection | None, question: str, chunk_ids: Sequence[str]) -> UUID | None:
+    async def record(
+        self, collection: Collection | None, question: str, chunks: Sequence[RetrievedChunk]
+    ) -> UUID | None:
         """Write the query down and return its id; None if the log is off, or the ledger too slow or away."""
         if collection is None or not self._enabled or self._late or time.monotonic() < self._not_before:
             return None
-        query = QueryLogEntry(uuid4(), collection.tenant, collection.id, question, chunk_ids)
+        best_score = max((chunk.score for chunk in chunks), default=None)
+        chunk_ids = [chunk.chunk_id for chunk in chunks]
+        query = QueryLogEntry(uuid4(), collection.tenant, collection.id, question, chunk_ids, best_score)
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((query, written))
         if self._writing is None:
@@ -57,6 +62,16 @@ class QueryLogWriter:
         done, _ = await asyncio.wait({written}, timeout=self._patience)
         self._late = self._late or (not done and self._writing is not None)
         return query.id if done and written.result() else None
+
+    async def note(self, query_id: UUID | None, *, found: bool) -> None:
+        """Write down that the documents did not answer a query; that they did is what its row says already."""
+        if query_id is None or found:
+            return
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._queries.not_found(query_id)
+        except (ForeaskError, TimeoutError) as error:
+            log.warning("query_log.failed", query_id=str(query_id), reason=str(error))
 
     async def aclose(self) -> None:
         if self._writing is not None:

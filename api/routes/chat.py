@@ -21,6 +21,7 @@ from api.http.openai_errors import OpenAIRoute, error_message, openai_errors
 from api.http.openapi import EVENTS, json_body
 from api.http.problems import InvalidFields
 from api.http.replies import JsonReply
+from api.query_log import QueryLogWriter
 from api.routes.queries import citation_of, find_chunks, passages_of
 from api.schemas.chat import (
     Annotation,
@@ -90,7 +91,7 @@ async def complete(
     query = options.model_copy(update={"question": condensed.text})
     retrieval = await find_chunks(query, caller, services, collection_cache, query_log)
     answerer = services.answerer_for(caller.tenant, retrieval.collection, query.links)
-    completion = _Completion(body, condensed, retrieval, str(request.base_url), lists_sources=lists_sources)
+    completion = _Completion(body, condensed, retrieval, query_log, str(request.base_url), lists_sources=lists_sources)
     if body.stream:
         return event_stream(end_with_error(completion.events(answerer), request.scope, error_message))
     return JsonReply(await completion.reply(answerer))
@@ -138,12 +139,14 @@ class _Completion:
     body: ChatBody
     condensed: CondensedQuestion
     retrieval: Retrieval
+    query_log: QueryLogWriter
     server: str
     lists_sources: bool
 
     async def reply(self, answerer: Answerer) -> ChatReply:
         with self.retrieval.trace.timed("answer"):
             answer = await answerer.answer(self.condensed.text, passages_of(self.retrieval.chunks))
+        await self.query_log.note(self.retrieval.query_id, found=answer.found)
         order = self._order()
         content, annotations = order.feed(answer.text), self._annotations(order)
         content += self._sources(annotations)
@@ -171,6 +174,7 @@ class _Completion:
                     else:
                         yield _chunk(common, {"content": order.feed(piece)})
         assert answer is not None
+        await self.query_log.note(self.retrieval.query_id, found=answer.found)
         if annotations := self._annotations(order):
             yield _chunk(common, {"annotations": [annotation.model_dump() for annotation in annotations]})
         if sources := self._sources(annotations):

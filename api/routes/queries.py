@@ -99,10 +99,11 @@ async def query(
     retrieval = await find_chunks(body, caller, services, collection_cache, query_log)
     answerer = services.answerer_for(caller.tenant, retrieval.collection, body.links)
     if body.stream:
-        events = _answer_events(body, retrieval, answerer, stopwatch)
+        events = _answer_events(body, retrieval, answerer, query_log, stopwatch)
         return event_stream(end_with_error(events, request.scope))
     with retrieval.trace.timed("answer"):
         answer = await answerer.answer(body.question, passages_of(retrieval.chunks))
+    await query_log.note(retrieval.query_id, found=answer.found)
     return JsonReply(_query_reply(body, answer, retrieval, stopwatch))
 
 
@@ -126,9 +127,8 @@ async def find_chunks(
         parameters["rewrite_budget"] = body.rewrite.budget
     retrieval = await _retrieve_from_live(body, caller, services, collection_cache, parameters)
     with retrieval.trace.timed("record"):
-        chunk_ids = [chunk.chunk_id for chunk in retrieval.chunks]
         if body.record:
-            retrieval.query_id = await query_log.record(retrieval.collection, body.question, chunk_ids)
+            retrieval.query_id = await query_log.record(retrieval.collection, body.question, retrieval.chunks)
     return retrieval
 
 
@@ -159,7 +159,7 @@ async def _retrieve_from_live(
 
 
 async def _answer_events(
-    body: QueryBody, retrieval: Retrieval, answerer: Answerer, stopwatch: _Stopwatch
+    body: QueryBody, retrieval: Retrieval, answerer: Answerer, query_log: QueryLogWriter, stopwatch: _Stopwatch
 ) -> AsyncGenerator[bytes, None]:
     """Yield the chunks, the answer piece by piece, and the whole reply. Closing this ends the model's call."""
     yield event("retrieved", _retrieve_reply(body, retrieval, stopwatch))
@@ -172,6 +172,7 @@ async def _answer_events(
                 answer = piece
             else:
                 yield event("token", {"text": piece})
+    await query_log.note(retrieval.query_id, found=answer.found)
     yield event("done", _query_reply(body, answer, retrieval, stopwatch))
 
 

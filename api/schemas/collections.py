@@ -17,7 +17,12 @@ from shared.ingest.generate import validate_template
 _QUESTIONS_MAX = 20
 
 
-def _template(value: str) -> str:
+def checked_template(value: str) -> str:
+    """Check the placeholders of a prompt.
+
+    Raises:
+        ValueError: it lacks one, or has one that there is not.
+    """
     try:
         validate_template(value)
     except InvalidInput as error:
@@ -45,7 +50,7 @@ class CollectionChange(BodyModel):
     )
 
     questions_per_chunk: QuestionCount | None = Field(None, description="auto: by the length of the chunk, 3 to 10")
-    prompt: Annotated[str, AfterValidator(_template)] | None = Field(
+    prompt: Annotated[str, AfterValidator(checked_template)] | None = Field(
         None, description="the model's instructions, with {text} and optionally {title}, {headings} and {count}"
     )
     chunk_max_chars: int | None = Field(None, ge=200, le=100_000)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Literal
 
 from pydantic import Field
 
 from api.schemas.common import ReplyModel, example
 from api.schemas.estimates import KeptEstimateView
+
+UsageKey = Literal["day", "collection", "model"]
 
 
 class StageView(ReplyModel):
@@ -49,6 +52,44 @@ class UsageView(ReplyModel):
         description="by FOREASK_LLM_INPUT_PRICE, FOREASK_LLM_OUTPUT_PRICE and the embedding's price, else by the list"
         " price in dollars; null: no price is known"
     )
+
+
+class UsageGroupView(ReplyModel):
+    """What calls of a kind have cost, of one day, collection or model; what it is not grouped by is null."""
+
+    day: date | None = Field(description="in UTC")
+    collection: str | None = Field(description="null with `by=collection`: the collection is gone")
+    model: str | None
+    kind: Literal["generate", "embed"]
+    prompt_tokens: int
+    completion_tokens: int
+    calls: int
+    cost: float | None = Field(description="of the calls whose price is known; null: of none it is")
+    unpriced_calls: int = Field(description="calls whose price is not known")
+
+
+class UsageReply(ReplyModel):
+    model_config = example(
+        by="day",
+        days=30,
+        items=[
+            {
+                "day": "2026-10-01",
+                "collection": None,
+                "model": None,
+                "kind": "generate",
+                "prompt_tokens": 104200,
+                "completion_tokens": 14350,
+                "calls": 252,
+                "cost": 0.0242,
+                "unpriced_calls": 0,
+            }
+        ],
+    )
+
+    by: UsageKey
+    days: int
+    items: list[UsageGroupView] = Field(description="days in their order; collections and models by name")
 
 
 class BudgetView(ReplyModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -75,6 +75,21 @@ _SUMS = text("""
     ORDER BY l.name, s.kind DESC, s.model
 """)
 
+# Sum up what a tenant has spent on the last days in UTC, by the day.
+_DAYS = text("""
+    SELECT s.day, l.name AS collection, s.kind, s.model, sum(s.prompt_tokens)::bigint AS prompt_tokens,
+           sum(s.completion_tokens)::bigint AS completion_tokens, sum(s.calls)::bigint AS calls
+    FROM (SELECT collection_id, kind, model, day, prompt_tokens, completion_tokens, calls FROM spent_changes
+          WHERE tenant = :tenant
+          UNION ALL
+          SELECT collection_id, kind, model, day, prompt_tokens, completion_tokens, calls FROM spent_by_day
+          WHERE tenant = :tenant) s
+    LEFT JOIN collections l ON l.id = s.collection_id
+    WHERE s.day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS int)
+    GROUP BY s.day, l.name, s.kind, s.model
+    ORDER BY s.day, l.name, s.kind DESC, s.model
+""")
+
 # Sum up what was spent today, by all tenants or by one.
 _TODAY = text("""
     SELECT tenant, kind, model, sum(prompt_tokens)::bigint AS prompt_tokens,
@@ -108,6 +123,18 @@ class CostSum:
     calls: int
 
 
+@dataclass(frozen=True, slots=True)
+class CostOfDay:
+    """What all calls of a kind to a model have cost for a collection on a day in UTC; None: the collection is gone."""
+
+    day: date
+    collection: str | None
+    kind: CostKind
+    model: str
+    usage: Usage
+    calls: int
+
+
 class Costs:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -118,6 +145,15 @@ class Costs:
             found = (await connection.execute(_SUMS, {"tenant": tenant})).all()
         return [
             CostSum(s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls) for s in found
+        ]
+
+    async def by_day(self, tenant: str, days: int) -> list[CostOfDay]:
+        """Return what a tenant has spent today and on the days before, `days` of them together, the oldest first."""
+        async with self._database.begin() as connection:
+            found = (await connection.execute(_DAYS, {"tenant": tenant, "days": days})).all()
+        return [
+            CostOfDay(s.day, s.collection, s.kind, s.model, Usage(s.prompt_tokens, s.completion_tokens), s.calls)
+            for s in found
         ]
 
     async def today(self, tenant: str | None = None) -> list[DayCost]:

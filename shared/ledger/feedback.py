@@ -35,6 +35,9 @@ _REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant take
 # Read a logged query.
 _QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant")
 
+# Write down whether a chunk that a query returned answered it.
+_NOTE_HELPFUL = text("UPDATE queries SET helpful = :helpful WHERE id = :id")
+
 # Read the name of a build's collection.
 _NAME = text("SELECT tenant, name FROM collections WHERE id = :collection")
 
@@ -245,6 +248,7 @@ class Feedback:
         """
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
+            await connection.execute(_NOTE_HELPFUL, {"id": query_id, "helpful": True})
             live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
             chunk = await _live_chunk(connection, live, chunk_id)
             if plain(query.question) in _passed_questions(chunk):
@@ -276,6 +280,7 @@ class Feedback:
         """
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
+            await connection.execute(_NOTE_HELPFUL, {"id": query_id, "helpful": False})
             live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
             identity = accepted_id(chunk_id, query.question)
             if not await _take_back(connection, live, identity):

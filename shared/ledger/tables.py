@@ -422,9 +422,12 @@ queries = Table(
     Column("collection_id", Uuid, nullable=False),
     Column("question", Text, nullable=False),
     Column("chunk_ids", ARRAY(Uuid), nullable=False),
+    Column("best_score", REAL),  # null: no chunk was returned
+    Column("found", Boolean, nullable=False, server_default="true"),  # whether the chunks, or the answer, said anything
+    Column("helpful", Boolean),  # by its last feedback; null: there was none
     _now(),
     Index("ix_queries_created_at", "created_at"),
-    Index("ix_queries_collection_id", "collection_id"),
+    Index("ix_queries_collection_id", "collection_id", "created_at"),
 )
 
 # Users' questions that chunks accepted. A chunk goes with the last version that has its text; no foreign key can say

@@ -10,6 +10,7 @@ from shared.broker.wakeups import Wakeups
 from shared.domain.records import Collection
 from shared.estimates.budgets import Budgets
 from shared.estimates.estimator import Estimator
+from shared.ingest.trial import Trial
 from shared.ledger import Ledger
 from shared.ledger.database import Database
 from shared.maintenance.erasure_check import ErasureCheck
@@ -20,7 +21,7 @@ from shared.query.answer import Answerer
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import Retriever
 from shared.services.parts import Parts
-from shared.services.query import answerer_of, calibrator_of, condenser_of, retriever_of
+from shared.services.query import answerer_of, calibrator_of, condenser_of, query_embedders, retriever_of
 from shared.settings import Embedding, Settings
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
@@ -76,6 +77,7 @@ class ApiServices:
     limiters: Limiters
     budgets: Budgets
     estimator: Estimator
+    trial: Trial
     retriever: Retriever
     calibrator: Calibrator
     erasure_check: ErasureCheck
@@ -103,6 +105,7 @@ def assemble(parts: Parts) -> ApiServices:
         limiters=limiters,
         budgets=parts.budgets,
         estimator=estimator,
+        trial=Trial(parts.settings, parts.chat, parts.llm_limiter, query_embedders(parts)),
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),
         erasure_check=parts.erasure_check,

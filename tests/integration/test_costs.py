@@ -8,11 +8,12 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from api.schemas.status import UsageReply
 from shared.domain.errors import Unavailable
 from shared.domain.usage import Usage
 from shared.ingest.generate.stage import generate
 from shared.ingest.index.stage import _settle, index_batch, index_stage
-from tests.api import work
+from tests.api import calling, work
 from tests.conftest import Library
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
@@ -287,3 +288,36 @@ async def test_attempts_that_last_do_not_hold_back_older_costs(services):
 
     assert await services.ledger.costs.forget(timedelta(days=1))
     assert not await services.ledger.costs.forget(timedelta(days=1))
+
+
+async def test_usage_is_shown_by_day_collection_and_model(services, settings, provider):
+    priced = settings.model_copy(update={"llm_input_price": 2.0, "llm_output_price": 10.0})
+    async with calling(settings, services) as client:
+        for collection, said in (("cliffs", KEEPER), ("harbours", HARBOUR)):
+            await client.post("/v1/documents", json={"text": said, "filename": "a.md", "collection": collection})
+        await work(services)
+        await services.ledger.costs.fold()  # these are added up already, the next are not
+        await client.post("/v1/documents", json={"text": "A cat.", "filename": "b.md", "collection": "cliffs"})
+        await work(services)
+    async with services.database.begin() as connection:
+        await connection.exec_driver_sql("UPDATE spent_by_day SET day = day - 2 WHERE kind = 'generate'")
+
+    async with calling(priced, services) as client:
+
+        async def usage(**wanted):
+            items = UsageReply.model_validate_json((await client.get("/v1/usage", params=wanted)).content).items
+            return [item for item in items if item.kind == "generate"]
+
+        before, today = await usage()
+        assert (before.calls, today.calls, today.day - before.day) == (2, 1, timedelta(days=2))
+        assert today.cost == pytest.approx((2 * today.prompt_tokens + 10 * today.completion_tokens) / 1e6)
+        assert await usage(days=2) == [today]
+        assert [(item.collection, item.calls) for item in await usage(by="collection")] == [
+            ("cliffs", 2),
+            ("harbours", 1),
+        ]
+        (model,) = await usage(by="model")
+        assert (model.model, model.calls, model.unpriced_calls) == (settings.llm_model, 3, 0)
+        every = UsageReply.model_validate_json((await client.get("/v1/usage?by=model")).content).items
+        (embedding,) = [item for item in every if item.kind == "embed"]
+        assert (embedding.cost, embedding.unpriced_calls) == (None, embedding.calls)

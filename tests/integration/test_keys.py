@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from api.app import create
 from api.http.auth import Needs
 from api.known_keys import KnownKeys
+from api.page import ADDRESSES, Page
 from api.schemas.me import MeView
 from cli.commands import keys as commands
 from cli.commands.documents import status as show_status
@@ -168,6 +169,8 @@ def test_every_route_declares_one_scope():
         "/openapi.json",
         "/docs/files",
         "/mcp",  # looks at the key itself: `test_mcp.py`
+        *ADDRESSES,  # the page has nothing of a tenant, and asks for a key itself
+        f"{Page().address}/{{name:path}}",
     }
     described = {(path, method.upper()) for path, operations in APP.openapi()["paths"].items() for method in operations}
     assert {(route.path, method) for route in ROUTES for method in route.methods if route.path != "/docs"} == described

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
+from api.schemas.asked import AskedQuestionPage
 from tests.api import calling, events_of, work
 from tests.faults.proxy import Fault, Link
 from workers.scheduler import forget_queries
@@ -122,3 +123,49 @@ async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
     assert len(await kept(services)) == 1
     assert not await services.ledger.query_log.purge(timedelta())  # with 0 days what there was is removed, too
     assert await kept(services) == {}
+
+
+async def asked(client, **wanted):
+    reply = await client.get("/v1/collections/default/queries", params=wanted)
+    assert reply.status_code == 200, reply.text
+    return AskedQuestionPage.model_validate_json(reply.content)
+
+
+async def test_what_users_have_asked_is_listed_once_with_what_became_of_it(client, indexed, settings):
+    await client.post("/v1/retrieve", json=QUESTION)
+    again = (await client.post("/v1/retrieve", json={"question": QUESTION["question"].upper()[:-1]})).json()
+    await client.post("/v1/retrieve", json={"question": "Who pays for lunch?", "min_score": 1.0})
+    async with calling(settings.model_copy(update={"answering": "extractive"})) as quoting:
+        unanswered = (await quoting.post("/v1/query", json={"question": "zebra quark xylophone"})).json()
+        await quoting.post("/v1/query", json={"question": "yttrium plinth wombat", "stream": True})
+    assert (unanswered["found"], len(unanswered["chunks"])) == (False, 1)
+
+    streamed, strange, lunch, leave = (await asked(client)).items
+    assert (streamed.found, len(streamed.chunk_ids)) == (False, 1)
+    assert (strange.question, strange.found, strange.times) == ("zebra quark xylophone", False, 1)
+    assert (lunch.found, lunch.best_score, lunch.chunk_ids) == (False, None, [])
+    assert (leave.times, leave.found, leave.helpful) == (2, True, None)
+    assert str(leave.query_id) == again["metadata"]["query_id"]
+    assert leave.best_score == pytest.approx(again["chunks"][0]["score"], abs=1e-4)
+    assert leave.first_at < leave.last_at
+    assert (await asked(client, answered=False)).items == [streamed, strange, lunch]
+
+    no = {"query_id": str(leave.query_id), "chunk_id": str(leave.chunk_ids[0]), "helpful": False}
+    await client.post("/v1/feedback", json=no)
+    assert [(q.question, q.helpful) for q in (await asked(client, answered=False)).items][3:] == [
+        (leave.question, False)
+    ]
+    assert (await asked(client, answered=True)).items == []
+    await client.post("/v1/feedback", json=no | {"helpful": True})
+    assert [q.helpful for q in (await asked(client, answered=True)).items] == [True]
+
+    first = await asked(client, limit=2)
+    rest = await asked(client, limit=2, cursor=first.next_cursor)
+    assert [len(first.items), len(rest.items), rest.next_cursor] == [2, 2, None]
+    assert (await asked(client, since=strange.last_at.isoformat())).items == [streamed, strange]
+
+
+async def test_where_no_questions_are_kept_the_list_says_so(client, services, settings, indexed):
+    await client.post("/v1/retrieve", json=QUESTION)
+    async with calling(settings.model_copy(update={"query_retention_days": 0}), services) as without:
+        assert await asked(without) == AskedQuestionPage(kept_days=0, items=[], next_cursor=None)

@@ -482,11 +482,14 @@ def _queries() -> None:
         sa.Column("collection_id", sa.Uuid(), nullable=False),
         sa.Column("question", sa.Text(), nullable=False),
         sa.Column("chunk_ids", sa.ARRAY(sa.Uuid()), nullable=False),
+        sa.Column("best_score", sa.REAL()),
+        sa.Column("found", sa.Boolean(), server_default="true", nullable=False),
+        sa.Column("helpful", sa.Boolean()),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_queries"),
     )
     op.create_index("ix_queries_created_at", "queries", ["created_at"])
-    op.create_index("ix_queries_collection_id", "queries", ["collection_id"])
+    op.create_index("ix_queries_collection_id", "queries", ["collection_id", "created_at"])
 
 
 def _accepted_questions() -> None:

@@ -1,0 +1,72 @@
+"""The route of what users have asked: which questions the documents answered, and which they did not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
+from starlette.responses import Response
+
+from api.deps import ServicesDep
+from api.http import paging
+from api.http.auth import Manager
+from api.http.openapi import problems
+from api.http.replies import JsonReply
+from api.schemas.asked import AskedQuestionPage, AskedQuestionView
+from api.schemas.common import CollectionName
+from shared.ledger.query_log import AskedQuestion
+
+router = APIRouter(prefix="/v1", tags=["feedback"])
+
+
+@router.get(
+    "/collections/{name}/queries", response_model=AskedQuestionPage, responses=problems(400, 401, 404, 422, 503)
+)
+async def page(
+    name: CollectionName,
+    tenant: Manager,
+    services: ServicesDep,
+    *,
+    answered: Annotated[
+        bool | None, Query(description="false: nothing was found, or feedback says that it did not help")
+    ] = None,
+    since: Annotated[AwareDatetime | None, Query(description="with its zone; default: all that are kept")] = None,
+    limit: paging.Limit = 50,
+    cursor: paging.Cursor = None,
+) -> Response:
+    """List what users have asked, equal questions once, the last asked first; of the newest 10,000 queries.
+
+    Where `FOREASK_QUERY_RETENTION_DAYS` is 0 no question is kept: `kept_days` is 0 then, and `items` is empty.
+    """
+    collection = await services.ledger.collections.get(tenant, name)
+    after = paging.read_cursor(cursor, paging.read_time_and_id)
+    days = services.settings.query_retention_days
+    asked: Sequence[AskedQuestion] = ()
+    if days:
+        oldest = datetime.now(UTC) - timedelta(days=days)
+        asked = await services.ledger.query_log.asked(tenant, collection.name, max(since or oldest, oldest))
+    rows = [
+        question
+        for question in asked
+        if (answered is None or question.answered == answered)
+        and (after is None or (question.last_at, question.id) < after)
+    ]
+    shown, following = paging.split_page(rows[: limit + 1], limit, lambda q: (q.last_at.isoformat(), str(q.id)))
+    return JsonReply(AskedQuestionPage(kept_days=days, items=[_view(q) for q in shown], next_cursor=following))
+
+
+def _view(question: AskedQuestion) -> AskedQuestionView:
+    return AskedQuestionView(
+        query_id=question.id,
+        question=question.question,
+        times=question.times,
+        found=question.found,
+        best_score=None if question.best_score is None else round(question.best_score, 4),
+        helpful=question.helpful,
+        chunk_ids=list(question.chunk_ids),
+        first_at=question.first_at,
+        last_at=question.last_at,
+    )

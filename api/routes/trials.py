@@ -1,0 +1,127 @@
+"""The route of trials: see chunks, questions and verdicts of a text, and store nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from api.deps import ServicesDep
+from api.http.auth import Writer
+from api.http.bodies import read_json
+from api.http.event_stream import end_with_error, event, event_stream
+from api.http.openapi import EVENTS, json_body, replies
+from api.http.problems import TooManyRequests
+from api.routes.collections import require_sizes_fit
+from api.schemas.queries import QueryUsage
+from api.schemas.trials import (
+    TrialBody,
+    TrialChunkEvent,
+    TrialDoneEvent,
+    TrialQuestionEvent,
+    TrialScreenedEvent,
+    TrialVerdict,
+)
+from shared.domain.records import CollectionOptions
+from shared.domain.usage import Usage
+from shared.estimates.prices import price
+from shared.ingest.trial import MOST_CHARS, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
+from shared.services.api import ApiServices
+
+router = APIRouter(prefix="/v1", tags=["estimates"])
+
+_OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_chars")
+
+
+@router.post(
+    "/try",
+    responses=replies(
+        {
+            200: {
+                "description": "Server-sent events: `chunk` for each chunk, `question` for each question,"
+                " `screened` for the verdicts on each chunk's questions, `done`, or `error` (problem details)",
+                "content": EVENTS,
+            }
+        },
+        *(400, 401, 404, 413, 415, 422, 429, 503),
+    ),
+    openapi_extra=json_body(TrialBody),
+)
+async def run(request: Request, tenant: Writer, services: ServicesDep) -> Response:
+    """Show what would become of a text: its chunks, the questions that the model writes, and which of them pass.
+
+    Nothing is stored. The calls keep the limits of the tenant, and none is made when its budget of the day is used up;
+    they are not counted to it. Closing the connection ends them.
+    """
+    settings = services.settings
+    body = await read_json(request, TrialBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
+    options, embedding = CollectionOptions(), settings.embedding_model or ""
+    if body.collection is not None:
+        collection = await services.ledger.collections.get(tenant, body.collection)
+        options, embedding = collection.options, collection.embedding_model
+    given = {name: getattr(body, name) for name in _OPTIONS if getattr(body, name) is not None}
+    options = dataclasses.replace(options, **given)
+    require_sizes_fit(options, settings)
+    budget = await services.budgets.of(tenant)
+    if budget is not None and budget.used_up:
+        raise TooManyRequests("The budget of the day is used up: try again after midnight in UTC.")
+    events = _events(services, tenant, TriedText(body.text, body.title, options, embedding))
+    return event_stream(end_with_error(events, request.scope))
+
+
+async def _events(services: ApiServices, tenant: str, tried: TriedText) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a trial. Closing this ends its calls."""
+    began, chunks, calls, usage, verdicts = time.perf_counter(), 0, 0, Usage(), list[bool]()
+    async with aclosing(services.trial.run(tenant, tried)) as happening:
+        async for happened in happening:
+            if isinstance(happened, TriedChunk):
+                chunks = happened.of
+                yield event("chunk", _chunk(happened))
+            elif isinstance(happened, WrittenQuestion):
+                yield event("question", TrialQuestionEvent(chunk=happened.place, text=happened.text))
+            else:
+                calls, usage = calls + happened.calls, usage + happened.usage
+                verdicts += [question.passed for question in happened.questions]
+                yield event("screened", _screened(happened))
+    done = TrialDoneEvent(
+        chunks=chunks,
+        questions=len(verdicts),
+        passed=sum(verdicts),
+        cut=len(tried.text) > MOST_CHARS,
+        characters=min(len(tried.text), MOST_CHARS),
+        usage=_usage(usage),
+        calls=calls,
+        cost=price(services.settings, "generate", usage),
+        milliseconds=round((time.perf_counter() - began) * 1000, 2),
+    )
+    yield event("done", done)
+
+
+def _chunk(tried: TriedChunk) -> TrialChunkEvent:
+    content = tried.content
+    return TrialChunkEvent(
+        chunk=tried.place,
+        of=tried.of,
+        text=content.text,
+        title=content.title,
+        heading_path=list(content.heading_path),
+        span=content.span,
+    )
+
+
+def _screened(screened: ScreenedChunk) -> TrialScreenedEvent:
+    return TrialScreenedEvent(
+        chunk=screened.place,
+        questions=[TrialVerdict(**dataclasses.asdict(question)) for question in screened.questions],
+        usage=_usage(screened.usage),
+        calls=screened.calls,
+        error=screened.error,
+    )
+
+
+def _usage(usage: Usage) -> QueryUsage:
+    return QueryUsage(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)

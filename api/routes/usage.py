@@ -1,0 +1,63 @@
+"""The route of usage: what the calls of the ingest have cost, by day, collection or model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from api.deps import ServicesDep
+from api.http.auth import Reader
+from api.http.openapi import problems
+from api.http.replies import JsonReply
+from api.schemas.status import UsageGroupView, UsageKey, UsageReply
+from shared.domain.usage import CostKind, Usage
+from shared.estimates.prices import price
+from shared.ledger.costs import CostOfDay
+from shared.settings import Settings
+
+router = APIRouter(prefix="/v1", tags=["status"])
+
+
+@router.get("/usage", response_model=UsageReply, responses=problems(400, 401, 422, 503))
+async def usage(
+    tenant: Reader,
+    services: ServicesDep,
+    by: UsageKey = "day",
+    days: Annotated[int, Query(ge=1, le=366, description="today, in UTC, and days before")] = 30,
+) -> Response:
+    """Show what the calls of the ingest have cost, whatever became of what they paid for."""
+    costs = await services.ledger.costs.by_day(tenant, days)
+    items = await asyncio.to_thread(_groups, services.settings, costs, by)  # list prices are read once, for 0.3 s
+    return JsonReply(UsageReply(by=by, days=days, items=items))
+
+
+def _groups(settings: Settings, costs: Iterable[CostOfDay], by: UsageKey) -> list[UsageGroupView]:
+    groups: dict[tuple[object, CostKind], list[CostOfDay]] = {}
+    for cost in costs:
+        groups.setdefault((getattr(cost, by), cost.kind), []).append(cost)
+    return [
+        _group(settings, members, by, kind)
+        for (_, kind), members in sorted(groups.items(), key=lambda item: (str(item[0][0] or ""), item[0][1]))
+    ]
+
+
+def _group(settings: Settings, members: Sequence[CostOfDay], by: UsageKey, kind: CostKind) -> UsageGroupView:
+    prices = [price(settings, kind, member.usage, member.model) for member in members]
+    known = [each for each in prices if each is not None]
+    total = sum((member.usage for member in members), Usage())
+    first = members[0]
+    return UsageGroupView(
+        day=first.day if by == "day" else None,
+        collection=first.collection if by == "collection" else None,
+        model=first.model if by == "model" else None,
+        kind=kind,
+        prompt_tokens=total.prompt_tokens,
+        completion_tokens=total.completion_tokens,
+        calls=sum(member.calls for member in members),
+        cost=round(sum(known), 8) if known else None,
+        unpriced_calls=sum(m.calls for m, each in zip(members, prices, strict=True) if each is None),
+    )

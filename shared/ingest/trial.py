@@ -1,0 +1,200 @@
+"""A trial: a text is divided, a model writes the questions of its chunks, the filter judges them; nothing is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import numpy as np
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.errors import ForeaskError, Permanent
+from shared.domain.records import CollectionOptions
+from shared.domain.usage import Usage
+from shared.ingest.generate import (
+    BadQuestions,
+    FilteredQuestion,
+    GenerationOptions,
+    filter_by_similarity,
+    filter_by_text,
+    floor_for,
+    generate_questions,
+)
+from shared.ingest.generate.options import generation_options
+from shared.ingest.parse.chunking import divide
+from shared.ingest.parse.document import ExtractedText
+from shared.ingest.parse.options import chunking_options
+from shared.ingest.parse.text import clean
+from shared.ingest.parse.titles import title_of
+from shared.providers.chat import ChatModel
+from shared.providers.embedding import Embedders, embed_each
+from shared.providers.limiter.limiter import Limiter, Patience
+from shared.providers.limiter.models import LimitedChat
+from shared.settings import Settings
+
+MOST_CHARS = 20_000
+_AT_ONCE = 4
+# Somebody waits, so it goes before the ingest; but it makes many calls, so none without leave.
+_PATIENCE = Patience(timedelta(minutes=1), is_query=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TriedText:
+    """What is tried.
+
+    Args:
+        text: as it was sent; what is behind `MOST_CHARS` characters is left out.
+        title: the document's; None: its first heading.
+        options: of chunking and of questions.
+        embedding: by whose name questions are compared with their chunks.
+    """
+
+    text: str
+    title: str | None
+    options: CollectionOptions
+    embedding: str
+
+
+@dataclass(frozen=True, slots=True)
+class TriedChunk:
+    """A chunk of the text, of `of` together."""
+
+    place: int
+    of: int
+    content: ChunkContent
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenQuestion:
+    """A question as the model wrote it for a chunk."""
+
+    place: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenedChunk:
+    """The questions of a chunk as the filter judged them, and what they cost; it comes once for each chunk.
+
+    Args:
+        error: why there are no questions, or no similarities; None: nothing went wrong.
+    """
+
+    place: int
+    questions: Sequence[FilteredQuestion]
+    usage: Usage = Usage()
+    calls: int = 0
+    error: str | None = None
+
+
+TrialEvent = TriedChunk | WrittenQuestion | ScreenedChunk
+
+
+class Trial:
+    """Does with a text what the ingest would do, as far as the filter.
+
+    Args:
+        settings: for what the options leave open.
+        chat: writes the questions.
+        limiter: of its provider.
+        embedders: for requests that somebody waits for.
+    """
+
+    def __init__(self, settings: Settings, chat: ChatModel, limiter: Limiter, embedders: Embedders) -> None:
+        self._settings = settings
+        self._chat = chat
+        self._limiter = limiter
+        self._embedders = embedders
+
+    async def run(self, tenant: str, tried: TriedText) -> AsyncGenerator[TrialEvent, None]:
+        """Yield the chunks in order, then the questions of each and their verdicts as they come.
+
+        Closing this ends the calls that are under way. A chunk whose questions cannot be written fails alone.
+
+        Args:
+            tenant: on whose account the calls are made.
+            tried: the text and its options.
+        """
+        contents = await asyncio.to_thread(_divided, self._settings, tried)
+        for place, content in enumerate(contents):
+            yield TriedChunk(place, len(contents), content)
+        events = asyncio.Queue[WrittenQuestion | ScreenedChunk | asyncio.Task[None]]()
+        model = LimitedChat(self._chat, self._limiter, tenant, _PATIENCE)
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def write(place: int, content: ChunkContent) -> None:
+            async with gate:
+                await self._write(model, place, content, tried, events.put_nowait)
+
+        tasks = [asyncio.create_task(write(place, content)) for place, content in enumerate(contents)]
+        for task in tasks:
+            task.add_done_callback(events.put_nowait)
+        try:
+            ended = 0
+            while ended < len(tasks):
+                event = await events.get()
+                if isinstance(event, asyncio.Task):
+                    ended += 1
+                    event.result()
+                else:
+                    yield event
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write(
+        self,
+        model: ChatModel,
+        place: int,
+        content: ChunkContent,
+        tried: TriedText,
+        tell: Callable[[WrittenQuestion | ScreenedChunk], None],
+    ) -> None:
+        try:
+            generated = await generate_questions(model, content, self._generation(tried.options))
+        except BadQuestions as error:
+            tell(ScreenedChunk(place, [], error.usage, error.calls, error.message))
+            return
+        except ForeaskError as error:
+            tell(ScreenedChunk(place, [], error=error.message))
+            return
+        filtered = filter_by_text(generated.questions, content)
+        for question in filtered:
+            tell(WrittenQuestion(place, question.text))
+        screened = ScreenedChunk(place, filtered, generated.usage, generated.calls)
+        try:
+            tell(replace(screened, questions=await self._judged(content, filtered, tried.embedding)))
+        except ForeaskError as error:
+            tell(replace(screened, error=error.message))
+
+    def _generation(self, options: CollectionOptions) -> GenerationOptions:
+        return generation_options(self._settings, options, self._chat.name)
+
+    async def _judged(
+        self, content: ChunkContent, filtered: Sequence[FilteredQuestion], embedding: str
+    ) -> list[FilteredQuestion]:
+        """Judge questions by their similarity to the chunk, those too that their words have dropped already.
+
+        Raises:
+            ForeaskError: the provider refuses the text or a question, or is not available now.
+        """
+        embedder = self._embedders.of(embedding)
+        texts = [embedder.prefixes.passage(content.text), *embedder.prefixes.queries(q.text for q in filtered)]
+        vectors = await embed_each(embedder, texts)
+        for vector in vectors:
+            if isinstance(vector, Permanent):
+                raise vector
+        rows = np.stack([vector for vector in vectors if not isinstance(vector, Permanent)])
+        floor = self._settings.tuning.similarity_floor
+        if floor is None:
+            floor = floor_for(self._settings.served_embeddings()[embedding].model)
+        return filter_by_similarity(filtered, rows[1:], rows[0], floor)
+
+
+def _divided(settings: Settings, tried: TriedText) -> tuple[ChunkContent, ...]:
+    text = clean(tried.text[:MOST_CHARS])
+    title = tried.title or title_of(text, None)
+    return divide(ExtractedText(text, title, "text/markdown"), chunking_options(settings, tried.options))

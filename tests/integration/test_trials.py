@@ -1,0 +1,102 @@
+"""POST /v1/try: what would become of a text is seen, and nothing is stored."""
+
+import asyncio
+
+import pytest
+
+from shared.ledger.tables import metadata
+from shared.settings import TenantLimits
+from tests.api import calling, events_of, serving, work
+from tests.conftest import Library
+
+TEXT = "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Pay\n\nSalaries are paid on the last working day."
+
+
+async def tried(client, **body):
+    reply = await client.post("/v1/try", json={"text": TEXT} | body)
+    assert reply.status_code == 200, reply.text
+    return [told async for told in events_of(reply)]
+
+
+async def rows(services):
+    """How many rows each table has, and Qdrant how many points."""
+    async with services.database.begin() as connection:
+        counts = {
+            name: (await connection.exec_driver_sql(f"SELECT count(*) FROM {name}")).scalar_one()
+            for name in metadata.tables
+        }
+    collection = await services.ledger.collections.get("default", "default")
+    return counts, await services.index.count_points(collection.place)
+
+
+async def test_chunks_questions_and_verdicts_are_told_and_nothing_is_stored(client, services, provider):
+    await Library(services).add("A text about a lighthouse and its keeper.")
+    await work(services)
+    before = await rows(services)
+    provider.reset()
+
+    told = await tried(client, chunk_max_chars=200, questions_per_chunk=3, prompt="Ask about {text}, {count} times.")
+
+    assert await rows(services) == before
+    chunks = [data for name, data in told if name == "chunk"]
+    assert [(name, data["chunk"]) for name, data in told[: len(chunks)]] == [
+        ("chunk", place) for place in range(chunks[0]["of"])
+    ]
+    assert all(chunk["text"] in TEXT for chunk in chunks)
+    written = [data["text"] for name, data in told if name == "question"]
+    screened = [data for name, data in told if name == "screened"]
+    assert sorted(s["chunk"] for s in screened) == list(range(len(chunks)))
+    verdicts = [question for s in screened for question in s["questions"]]
+    assert sorted(q["text"] for q in verdicts) == sorted(written)
+    assert any(q["passed"] for q in verdicts)
+    assert all(q["similarity"] is not None and q["passed"] == (q["reason"] is None) for q in verdicts)
+    name, done = told[-1]
+    assert (name, done["chunks"], done["questions"]) == ("done", len(chunks), len(written))
+    assert (done["calls"], done["cut"], done["characters"]) == (provider.stats()["calls"], False, len(TEXT))
+    assert done["usage"] == {
+        key: sum(s["usage"][key] for s in screened) for key in ("prompt_tokens", "completion_tokens")
+    }
+
+
+async def test_a_long_text_is_cut_and_a_chunk_without_questions_says_why(client, provider):
+    provider.script(malformed_containing="lighthouse")
+    text = "The lighthouse has a keeper.\n\n" + "word " * 5_000
+
+    told = await tried(client, text=text, chunk_max_chars=10_000)
+
+    assert told[-1][1]["cut"]
+    assert told[-1][1]["characters"] == 20_000
+    assert 19_990 < max(data["span"][1] for name, data in told if name == "chunk") <= 20_000
+    first = next(data for name, data in told if name == "screened" and data["chunk"] == 0)
+    assert first["error"]
+    assert first["calls"] > 1
+
+
+async def test_who_goes_away_ends_the_calls(services, settings, provider):
+    async def in_flight():
+        return max(use.in_flight for use in await services.limiters.llm.usage("default"))
+
+    provider.script(latency_seconds=4)
+    async with serving(settings, services) as client:
+        async with client.stream("POST", "/v1/try", json={"text": TEXT}) as reply, asyncio.timeout(2):
+            lines = reply.aiter_lines()
+            await anext(lines)
+            while not await in_flight():
+                await asyncio.sleep(0.02)
+        async with asyncio.timeout(2):
+            while await in_flight():
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("own", [{"collection": "nowhere"}, {"prompt": "No placeholder."}, {"text": " "}])
+async def test_what_cannot_be_tried_is_refused(client, own):
+    assert (await client.post("/v1/try", json={"text": TEXT} | own)).status_code in (404, 422)
+
+
+async def test_a_budget_that_is_used_up_refuses(services, settings, provider):
+    limited = settings.model_copy(update={"tenant_limits": {"default": TenantLimits(tokens_per_day=1)}})
+    await Library(services).add("A text about a lighthouse and its keeper.")
+    await work(services)
+    async with calling(limited) as client:
+        reply = await client.post("/v1/try", json={"text": TEXT})
+    assert (reply.status_code, reply.json()["detail"][:10]) == (429, "The budget")
