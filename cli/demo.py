@@ -13,7 +13,7 @@ from rich.console import Console
 from cli import library, output
 from cli.client import Client, Json
 from cli.ingestion import FOUND, Until, UploadBatch, follow, upload
-from cli.launcher import Launcher, Plan, StopRequested, announce_restarts, stoppable
+from cli.launcher import DEFAULT_PORT, Launcher, Plan, StopRequested, announce_restarts, stoppable
 from cli.meter import Meter
 from cli.programs import Crew
 from shared.domain.errors import Unavailable
@@ -175,4 +175,4 @@ def _part(launcher: Launcher, data_dir: Path, console: Console, seconds: float) 
     )
     output.say(console, f"  foreask up --data-dir {data_dir}")
     output.say(console, f"  foreask ask --collection {COLLECTION} 'What is structlog for?'")
-    output.say(console, f"  {launcher.url}/ask in a browser: ask there, and see what was read and written")
+    output.say(console, f"In a browser it is at http://127.0.0.1:{DEFAULT_PORT}/ask then.")

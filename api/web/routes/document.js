@@ -125,7 +125,7 @@ function row(chunk) {
   const dropped = chunk.questions.filter((question) => question.passed === false).length;
   const choose = () => ((shown.open = chunk), changed());
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
-      <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), chunk.text.slice(0, 80))}</span>
+      <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), chunk.text.replace(/^[#\s]+/, "").slice(0, 80))}</span>
       <span class="soft small clip" dir="auto">${chunk.error ?? chunk.text.slice(0, 160)}</span></button>
     <span class="small number">${kept} kept${dropped ? html` <span class="soft">${dropped} dropped</span>` : nothing}</span>
     ${chunk.state === "dead" ? stateMark("failed") : nothing}`;

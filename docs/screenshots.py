@@ -1,0 +1,59 @@
+"""Pictures of the page for the README: `python docs/screenshots.py http://127.0.0.1:8350`, with a browser (`make page-test`).
+
+It looks at a server that has the demo's documents: `make demo`, then `foreask up --data-dir .foreask/demo`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+IMAGES = Path(__file__).parent / "images"
+QUESTION = "How do I wait longer after each failed try?"
+COLLECTION = "demo"
+
+
+def ask(page: Page) -> None:
+    page.locator("select").first.select_option(COLLECTION)
+    page.fill("#question", QUESTION)
+    page.keyboard.press("Enter")
+    page.locator(".facts").wait_for()
+    page.locator(".channels").wait_for()
+
+
+def read(page: Page) -> None:
+    page.locator("select").first.select_option(COLLECTION)
+    page.locator("select").nth(2).select_option("updated")
+    page.locator(".state.ready").first.wait_for()
+    page.locator(".row:has(.state.ready) .row-main").first.click()
+    page.locator(".questions li").first.wait_for()
+
+
+def work(page: Page) -> None:
+    page.locator(".cards").wait_for()
+
+
+SCREENS = {"ask": ("/ask", ask), "reader": ("/documents", read), "work": ("/work", work)}
+
+
+def main(base: str) -> None:
+    IMAGES.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for scheme in ("light", "dark"):
+            context = browser.new_context(viewport={"width": 1240, "height": 720}, color_scheme=scheme)
+            page = context.new_page()
+            for name, (path, act) in SCREENS.items():
+                page.goto(base + path)
+                act(page)
+                page.wait_for_timeout(500)
+                page.screenshot(path=IMAGES / f"{name}-{scheme}.png")
+            context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
