@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
-from pathlib import Path
 from urllib.parse import quote
 from uuid import UUID
 
 from fastapi import APIRouter
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from api.deps import ServicesDep
 from api.http.auth import Reader
@@ -20,11 +17,9 @@ from api.http.openapi import replies
 from api.routes.chunks import Version
 from shared.domain.errors import NotFound, Unreadable
 from shared.domain.records import ChunkDetail
-from shared.ledger.documents import StoredContent
 
 router = APIRouter(prefix="/v1/documents/{document_id}", tags=["documents"])
 
-_PIECE_BYTES = 1 << 18
 _PAGE = 200  # chunks
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
@@ -42,13 +37,17 @@ Pieces = AsyncIterator[str]
 async def content(document_id: UUID, tenant: Reader, services: ServicesDep, version: Version = "latest") -> Response:
     """Download the bytes that were handed in; nothing in them runs in a browser that follows the headers."""
     stored = await services.ledger.documents.upload(tenant, document_id, live=version == "live")
-    async with AsyncExitStack() as opening:
-        try:
-            path = await opening.enter_async_context(services.uploads.fetched(stored.upload))
-        except Unreadable as error:
-            raise NotFound(error.message) from error
-        held = opening.pop_all()  # until the last byte is sent, or the client has gone
-    return _Download(path, held, stored)
+    pieces = services.uploads.pieces(stored.upload, stored.size_bytes)
+    try:
+        first = await anext(pieces)
+    except Unreadable as error:
+        raise NotFound(error.message) from error
+    headers = {
+        "content-type": stored.media_type or "application/octet-stream",
+        "content-length": str(stored.size_bytes),
+        "content-disposition": f"attachment; filename*=UTF-8''{quote(stored.filename or 'document', safe='')}",
+    }
+    return StreamingResponse(_continued(first, pieces), headers=_SAFE | headers)
 
 
 @router.get(
@@ -68,28 +67,11 @@ async def text(document_id: UUID, tenant: Reader, services: ServicesDep, version
     return StreamingResponse(_pieces(first, read), media_type="text/plain", headers=_SAFE)
 
 
-class _Download(Response):
-    """The bytes of a file, read piece by piece beside the loop."""
-
-    def __init__(self, path: Path, held: AsyncExitStack, stored: StoredContent) -> None:
-        name = stored.filename or "document"
-        headers = {
-            "content-type": stored.media_type or "application/octet-stream",
-            "content-length": str(stored.size_bytes),
-            "content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
-        }
-        super().__init__(headers=_SAFE | headers)
-        self._path = path
-        self._held = held
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        del scope, receive
-        async with self._held:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            with await asyncio.to_thread(self._path.open, "rb") as file:
-                while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def _continued(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    async with aclosing(pieces):
+        yield first
+        async for piece in pieces:
+            yield piece
 
 
 async def _pieces(chunks: Sequence[ChunkDetail], read: Callable[..., Awaitable[list[ChunkDetail]]]) -> Pieces:

@@ -108,6 +108,25 @@ class FormEstimateFields(BaseModel):
 class FormEstimateView(ReplyModel):
     """What files cost that are to be handed in, as far as their texts are known before they are parsed."""
 
+    model_config = example(
+        estimate={
+            "documents": 2,
+            "chunks": 9,
+            "calls": 9,
+            "prompt_tokens": 6400,
+            "completion_tokens": 1100,
+            "embeddings": 63,
+            "embedding_tokens": 4500,
+            "points": 61,
+            "exact": True,
+            "llm_cost": 0.0043,
+            "embedding_cost": None,
+            "seconds": 2.4,
+            "tightest": "llm tokens",
+        },
+        left_out=["scan.pdf"],
+    )
+
     estimate: EstimateView | None = Field(description="null: none of the files is a text as it stands")
     left_out: list[str | None] = Field(description="the names of files whose texts only the parser knows")
 

@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,6 +34,7 @@ PAGE = 1_000  # names
 _READY_SECONDS = 5.0
 _PROBE_SECONDS = 1.0
 _SLOW_SECONDS = 30.0  # a busy disk takes its time: what was proved holds so long while the next proof is under way
+_PIECE_BYTES = 1 << 20
 _SAMPLE = 100  # uploads that the ledger names: one of them in a store without a marker tells whose it is
 _NO_ADDRESSES = "Uploads are in a folder, which has no addresses: send the document itself to POST /v1/documents."
 
@@ -210,6 +211,21 @@ class Uploads(ABC):
         """Remove what was sent to an address, once it is an upload; raises Conflict as `take`."""
         del tenant, token
         raise Conflict(_NO_ADDRESSES)
+
+    async def pieces(self, name: str, size_bytes: int) -> AsyncGenerator[bytes, None]:
+        """Yield an upload's bytes, a megabyte at a time; none of it is kept.
+
+        Raises:
+            Unavailable, Unreadable: as `fetched`.
+        """
+        offset, _ = _part(name) or (0, size_bytes)
+        end = offset + size_bytes
+        while offset < end:
+            piece = await self._read(stored_in(name), offset, min(_PIECE_BYTES, end - offset))
+            if not piece:
+                raise gone()
+            yield piece
+            offset += len(piece)
 
     @asynccontextmanager
     async def fetched(self, name: str) -> AsyncIterator[Path]:

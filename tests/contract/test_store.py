@@ -114,6 +114,7 @@ async def test_a_stream_is_read_as_it_was_stored(store, size):
 
     assert (upload.size_bytes, upload.sha256) == (size, hashlib.sha256(expected).digest())
     assert await content(store, upload.name) == expected
+    assert b"".join([piece async for piece in store.pieces(upload.name, size)]) == expected
 
 
 async def test_bytes_are_read_as_they_were_stored_by_another_process(place, store, owner):
@@ -135,6 +136,15 @@ async def test_what_was_fetched_leaves_no_file_behind(store, tmp_path, monkeypat
                 raise ZeroDivisionError
 
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+async def test_a_part_is_read_in_pieces_and_one_that_is_gone_is_told(store):
+    _, part = await store.store_pack([b"first", b"second"])
+    assert [piece async for piece in store.pieces(part.name, part.size_bytes)] == [b"second"]
+
+    await store.remove([part.stored_in])
+    with pytest.raises(Unreadable):
+        await anext(store.pieces(part.name, part.size_bytes))
 
 
 async def test_many_small_documents_are_one_object(place, store):
