@@ -1,6 +1,7 @@
-"""Pictures of the page for the README: `python docs/screenshots.py http://127.0.0.1:8350`, with a browser (`make page-test`).
+"""Pictures of the page for the README: `python docs/screenshots.py http://127.0.0.1:8350`, in a Chromium.
 
-It looks at a server that has the demo's documents: `make demo`, then `foreask up --data-dir .foreask/demo`.
+It looks at a server that has the demo's documents: `make demo`, then `foreask up --data-dir .foreask/demo`; a minute
+later questions have been written about them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 IMAGES = Path(__file__).parent / "images"
-QUESTION = "How do I wait longer after each failed try?"
+QUESTION = "How much faster is asyncpg than psycopg?"
 COLLECTION = "demo"
 
 

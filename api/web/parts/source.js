@@ -14,11 +14,21 @@ function neighbours(chunkId) {
     if (around.size >= MOST) around.clear();
     around.set(chunkId, null);
     get(`/v1/chunks/${chunkId}?before=1&after=1`).then(
-      (read) => (around.set(chunkId, read), changed()),
+      (read) => {
+        around.set(chunkId, read);
+        changed();
+        requestAnimationFrame(() => requestAnimationFrame(toPassage)); // what stands before it has pushed it down
+      },
       () => {},  // the passage itself is shown all the same
     );
   }
   return around.get(chunkId);
+}
+
+function toPassage() {
+  const marked = document.querySelector(".detail .marked");
+  const box = marked?.closest(".reading");
+  if (box) box.scrollTop = marked.offsetTop - box.offsetTop - 48;
 }
 
 /**
