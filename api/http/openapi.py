@@ -18,11 +18,18 @@ from api.schemas.collections import CollectionChange
 from api.schemas.dead_letters import DeadLetterFilter
 from api.schemas.documents import BatchLine, BatchResult, DocumentBody, DocumentChange
 from api.schemas.estimates import EstimateBody, MigrationBody
-from api.schemas.feedback import FeedbackBody
+from api.schemas.feedback import AcceptBody, FeedbackBody
 from api.schemas.keys import KeyBody
 from api.schemas.operators import OperatorVerifyBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody
+from api.schemas.trials import (
+    TrialBody,
+    TrialChunkEvent,
+    TrialDoneEvent,
+    TrialQuestionEvent,
+    TrialScreenedEvent,
+)
 from api.schemas.verification import VerifyBody
 from api.schemas.webhooks import WebhookBody
 
@@ -42,6 +49,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         RetrieveBody,
         QueryBody,
         FeedbackBody,
+        AcceptBody,
         EstimateBody,
         GateBody,
         KeyBody,
@@ -49,6 +57,11 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         OperatorVerifyBody,
         SwitchBody,
         WebhookBody,
+        TrialBody,
+        TrialChunkEvent,
+        TrialQuestionEvent,
+        TrialScreenedEvent,
+        TrialDoneEvent,
         ProblemDetails,
     )
 ]

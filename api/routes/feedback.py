@@ -10,12 +10,14 @@ from starlette.responses import Response
 
 from api.deps import ServicesDep
 from api.http import paging
-from api.http.auth import Asker, Reader, Writer
+from api.http.auth import Asker, Manager, Reader, Writer
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
-from api.schemas.feedback import AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
+from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
+from shared.ledger.feedback import FeedbackResult
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["feedback"])
 
@@ -38,12 +40,22 @@ async def give(request: Request, tenant: Asker, services: ServicesDep) -> Respon
         result = await feedback.accept(tenant, body.query_id, body.chunk_id, most=most)
     else:
         result = await feedback.take_back(tenant, body.query_id, body.chunk_id)
-    if result.due:
-        services.wakeups.wake("index")
-    reply = FeedbackReply(
-        outcome=result.outcome, chunk_id=body.chunk_id, question=result.question, accepted_id=result.accepted_id
-    )
-    return JsonReply(reply)
+    return _reply(services, body.chunk_id, result)
+
+
+@router.post(
+    "/collections/{name}/accepted",
+    response_model=FeedbackReply,
+    responses=problems(400, 401, 404, 413, 415, 422, 503),
+    openapi_extra=json_body(AcceptBody),
+)
+async def accept(request: Request, name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+    """Give a chunk a question that it answers, though no query has returned it for that question."""
+    body = await read_json(request, AcceptBody)
+    collection = await services.ledger.collections.get(tenant, name)
+    most = services.settings.tuning.accepted_per_chunk
+    result = await services.ledger.feedback.accept_any(collection, body.question, body.chunk_id, most=most)
+    return _reply(services, body.chunk_id, result)
 
 
 @router.get("/collections/{name}/accepted", response_model=AcceptedPage, responses=problems(400, 401, 404, 422, 503))
@@ -71,3 +83,12 @@ async def remove(name: CollectionName, accepted_id: UUID, tenant: Writer, servic
     collection = await services.ledger.collections.get(tenant, name)
     await services.ledger.feedback.remove(collection, accepted_id)
     return Response(status_code=204)
+
+
+def _reply(services: ApiServices, chunk_id: UUID, result: FeedbackResult) -> Response:
+    if result.due:
+        services.wakeups.wake("index")
+    reply = FeedbackReply(
+        outcome=result.outcome, chunk_id=chunk_id, question=result.question, accepted_id=result.accepted_id
+    )
+    return JsonReply(reply)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from api.deps import ServicesDep
 from api.http.auth import Writer
 from api.http.bodies import read_json
-from api.http.event_stream import end_with_error, event, event_stream
+from api.http.event_stream import EventStream, end_with_error, event, event_stream
 from api.http.openapi import EVENTS, json_body, replies
 from api.http.problems import TooManyRequests
 from api.routes.collections import require_sizes_fit
@@ -39,6 +39,7 @@ _OPTIONS = ("prompt", "questions_per_chunk", "chunk_max_chars", "chunk_overlap_c
 
 @router.post(
     "/try",
+    response_class=EventStream,
     responses=replies(
         {
             200: {

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from api.schemas.common import ACCEPTED_ID, CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, ReplyModel, example
+from api.schemas.queries import QUESTION_CHARS
 from shared.domain.records import AcceptedState
 
 
@@ -20,6 +21,15 @@ class FeedbackBody(BodyModel):
     query_id: Annotated[UUID, Field(strict=False)] = Field(description="`metadata.query_id` of the reply")
     chunk_id: Annotated[UUID, Field(strict=False)]
     helpful: bool = Field(description="true: the question becomes one of the chunk; false: it is taken back")
+
+
+class AcceptBody(BodyModel):
+    """A question that a chunk answers."""
+
+    model_config = example(question="How much leave do I get?", chunk_id=CHUNK_ID)
+
+    question: str = Field(min_length=1, max_length=QUESTION_CHARS, pattern=r"\S")
+    chunk_id: Annotated[UUID, Field(strict=False)]
 
 
 class FeedbackReply(ReplyModel):

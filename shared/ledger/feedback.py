@@ -222,9 +222,10 @@ class PendingRemoval:
 
 
 @dataclass(frozen=True, slots=True)
-class _LoggedQuestion:
+class _AskedQuestion:
     collection_id: UUID
     question: str
+    query_id: UUID | None = None
 
 
 class Feedback:
@@ -249,26 +250,19 @@ class Feedback:
         async with self._database.begin() as connection:
             query = await _returned(connection, tenant, query_id, chunk_id)
             await connection.execute(_NOTE_HELPFUL, {"id": query_id, "helpful": True})
-            live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
-            chunk = await _live_chunk(connection, live, chunk_id)
-            if plain(query.question) in _passed_questions(chunk):
-                return FeedbackResult("already_asked", query.question, None)
-            parameters = {
-                "id": accepted_id(chunk_id, query.question),
-                "tenant": tenant,
-                "collection": live,
-                "document": chunk["document_id"],
-                "chunk": chunk_id,
-                "question": query.question,
-                "query": query_id,
-            }
-            if not await acceptance.accept(connection, parameters):
-                return FeedbackResult("already_accepted", query.question, parameters["id"])
-            await connection.execute(_CAP, {"chunk": chunk_id, "most": most})
-            await connection.execute(_TOUCH, {"ids": [chunk["document_id"]]})
-            followers = await _mirror(connection, chunk["document_id"])
-            due = await index_waiting(connection, [chunk["document_id"], *followers])
-            return FeedbackResult("accepted", query.question, parameters["id"], due=bool(due))
+            return await _accept(connection, tenant, query, chunk_id, most)
+
+    @again_after_collision
+    async def accept_any(self, collection: Collection, question: str, chunk_id: UUID, *, most: int) -> FeedbackResult:
+        """Accept a question for a chunk of a collection, whether or not a query has returned it.
+
+        Raises:
+            NotFound: the collection has no such chunk that queries see.
+            Unavailable: as `accept`.
+        """
+        async with self._database.begin() as connection:
+            asked = _AskedQuestion(collection.id, question)
+            return await _accept(connection, collection.tenant, asked, chunk_id, most)
 
     @again_after_collision
     async def take_back(self, tenant: str, query_id: UUID, chunk_id: UUID) -> FeedbackResult:
@@ -399,7 +393,32 @@ def _claims(questions: Sequence[PendingRemoval]) -> dict[str, list[object]]:
     return {"ids": [q.id for q in questions], "until": [q.claimed_until for q in questions]}
 
 
-async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID) -> _LoggedQuestion:
+async def _accept(
+    connection: AsyncConnection, tenant: str, asked: _AskedQuestion, chunk_id: UUID, most: int
+) -> FeedbackResult:
+    live, chunk_id = await _in_live_build(connection, asked.collection_id, chunk_id)
+    chunk = await _live_chunk(connection, live, chunk_id)
+    if plain(asked.question) in _passed_questions(chunk):
+        return FeedbackResult("already_asked", asked.question, None)
+    parameters = {
+        "id": accepted_id(chunk_id, asked.question),
+        "tenant": tenant,
+        "collection": live,
+        "document": chunk["document_id"],
+        "chunk": chunk_id,
+        "question": asked.question,
+        "query": asked.query_id,
+    }
+    if not await acceptance.accept(connection, parameters):
+        return FeedbackResult("already_accepted", asked.question, parameters["id"])
+    await connection.execute(_CAP, {"chunk": chunk_id, "most": most})
+    await connection.execute(_TOUCH, {"ids": [chunk["document_id"]]})
+    followers = await _mirror(connection, chunk["document_id"])
+    due = await index_waiting(connection, [chunk["document_id"], *followers])
+    return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due))
+
+
+async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID) -> _AskedQuestion:
     """Read a query that returned the chunk."""
     row = (await connection.execute(_QUERY, {"id": query_id, "tenant": tenant})).one_or_none()
     if row is None:
@@ -409,7 +428,7 @@ async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, ch
         )
     if chunk_id not in row.chunk_ids:
         raise InvalidInput(f"The query did not return the chunk {chunk_id}.", field="chunk_id")
-    return _LoggedQuestion(row.collection_id, row.question)
+    return _AskedQuestion(row.collection_id, row.question, query_id)
 
 
 async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> tuple[UUID, UUID]:

@@ -550,3 +550,21 @@ async def test_what_is_taken_back_while_the_index_is_verified_is_no_finding(clie
 
     assert await verified(services) == []
     assert await points(services) == {}
+
+
+async def test_a_question_is_accepted_for_a_chunk_that_no_query_has_returned(client, indexed, services, wakes):
+    _, chunks = await asked(client)
+    body = {"question": STRANGE, "chunk_id": chunks["leave.md"].chunk_id}
+    path = "/v1/collections/default/accepted"
+
+    given = FeedbackReply.model_validate_json((await client.post(path, json=body)).content)
+
+    (waiting,) = await accepted(client)
+    assert (given.outcome, given.accepted_id, waiting.query_id) == ("accepted", waiting.id, None)
+    assert "index" in wakes
+    await work(services)
+    _, found = await asked(client)
+    assert found["leave.md"].matched_question_source == "user"
+    assert (await client.post(path, json=body)).json()["outcome"] == "already_accepted"
+    for wrong in ({"chunk_id": str(uuid4())}, {"question": " "}):
+        assert (await client.post(path, json=body | wrong)).status_code == (422 if "question" in wrong else 404)
