@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import HOSTILE, visiting
 
-SCREENS = ("/", "/documents", "/work")
+SCREENS = ("/", "/documents", "/questions", "/work", "/lab/try")
 AXE = Axe()
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 
@@ -83,6 +83,26 @@ async def test_uploads_end_as_the_ledger_says(visit, deployment, files):
     await expect(visit.page.locator(".row")).to_have_count(1)
     await visit.go("/work")
     await expect(visit.page.locator(".reasons")).to_contain_text(next(d["error"] for d in documents if d["error"]))
+
+
+async def test_a_text_is_tried_and_nothing_is_stored(visit, deployment):
+    before = deployment.client.get("/v1/status").json()["documents"]
+    await visit.go("/lab/try")
+    await visit.page.get_by_label("Text").fill("# Leave\n\nEverybody has thirty days of leave a year.")
+    await visit.page.get_by_role("button", name="Write questions").click()
+    await expect(visit.page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
+    await expect(visit.page.locator(".card .questions li").first).to_be_visible()
+    assert deployment.client.get("/v1/status").json()["documents"] == before
+    await visit.page.get_by_role("button", name="Keep as a document").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("It is a document of")
+
+
+async def test_what_was_asked_in_vain_is_listed(visit):
+    await ask(visit, "Who won the football World Cup in 1990?")
+    await visit.go("/questions?show=unanswered")
+    await expect(visit.page.get_by_role("button", name="Unanswered")).to_have_attribute("aria-pressed", "true")
+    await visit.page.get_by_role("button", name="Asked", exact=True).click()
+    await expect(visit.page.locator(".questions")).to_contain_text("Who won the football World Cup in 1990?")
 
 
 async def test_only_the_rows_that_are_seen_are_in_the_page(visit, deployment):

@@ -1,0 +1,94 @@
+// Questions: what users have asked, what the documents do not answer, and what became a question of a passage.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT, get, send } from "../api.js";
+import { changed } from "../store.js";
+import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { ago, counted, score } from "../parts/format.js";
+import { say, trouble } from "../parts/notice.js";
+
+export const title = "Questions";
+const TABS = [["asked", "Asked"], ["unanswered", "Unanswered"], ["accepted", "Accepted"]];
+const PAGE = 50;
+
+const seen = { tab: "asked", items: null, next: null, keptDays: null, problem: null };
+
+/** @param {{query: URLSearchParams}} place */
+export async function load({ query }) {
+  const wanted = query.get("show");
+  seen.tab = TABS.some(([name]) => name === wanted) ? wanted : "asked";
+  await loadCollections().catch((problem) => (seen.problem = problem));
+  await refresh();
+}
+
+export function leave() {}
+
+const address = (cursor) => {
+  const base = `/v1/collections/${encodeURIComponent(collections.chosen)}`;
+  const more = cursor ? `&cursor=${encodeURIComponent(cursor)}` : "";
+  if (seen.tab === "accepted") return `${base}/accepted?limit=${PAGE}${more}`;
+  return `${base}/queries?limit=${PAGE}${seen.tab === "unanswered" ? "&answered=false" : ""}${more}`;
+};
+
+async function refresh(cursor = null) {
+  try {
+    const page = await get(address(cursor));
+    seen.items = cursor ? [...seen.items, ...page.items] : page.items;
+    Object.assign(seen, { next: page.next_cursor, keptDays: page.kept_days ?? null, problem: null });
+  } catch (problem) {
+    Object.assign(seen, { problem, items: seen.items ?? [] });
+  }
+  changed();
+}
+
+function choose(tab) {
+  history.replaceState(null, "", `${ROOT}/questions?show=${tab}`);
+  Object.assign(seen, { tab, items: null });
+  changed();
+  refresh();
+}
+
+async function takeBack(each) {
+  try {
+    await send("DELETE", `/v1/collections/${encodeURIComponent(collections.chosen)}/accepted/${each.id}`);
+    say("It is no question of that passage any more.");
+    await refresh();
+  } catch (problem) {
+    say(problem.message);
+  }
+}
+
+export function view() {
+  return html`<section class="column wide">
+    <div class="tools">${collectionPicker(() => ((seen.items = null), refresh()))}
+      <div role="group" aria-label="Which questions" class="tabs">${TABS.map(([name, words]) => html`<button
+        aria-pressed=${String(seen.tab === name)} @click=${() => choose(name)}>${words}</button>`)}</div></div>
+    ${trouble(seen.problem, () => refresh())}
+    ${seen.items === null ? nothing : seen.items.length ? list() : nobody()}
+    ${seen.next ? html`<p><button @click=${() => refresh(seen.next)}>Show more</button></p>` : nothing}
+  </section>`;
+}
+
+function list() {
+  return html`<ul class="questions" role="list">${seen.items.map(seen.tab === "accepted" ? accepted : asked)}</ul>`;
+}
+
+function asked(each) {
+  const mark = each.found && each.helpful !== false ? html`<span class="good" aria-label="answered">\u25cf</span>` : html`<span class="bad" aria-label="not answered">\u2715</span>`;
+  const facts = [counted(each.times, "time"), ago(each.last_at)];
+  if (each.helpful !== null) facts.push(each.helpful ? "helped" : "did not help");
+  return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${facts.join(" \u00b7 ")}</span></span>
+    <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
+}
+
+function accepted(each) {
+  return html`<li><span class="grow"><span dir="auto">${each.question}</span>
+      <span class="soft small"><a href=${`${ROOT}/documents/${each.document_id}?chunk=${each.chunk_id}`} dir="auto">${each.external_id}</a> \u00b7 ${each.state} \u00b7 ${ago(each.created_at)}</span></span>
+    <button class="quiet" @click=${() => takeBack(each)}>Take back</button></li>`;
+}
+
+function nobody() {
+  if (seen.tab === "accepted") return html`<p class="empty soft">No question was accepted yet: whoever says that an answer was right adds one.</p>`;
+  if (seen.keptDays === 0) return html`<p class="empty soft">Questions are not kept here: FOREASK_QUERY_RETENTION_DAYS is 0.</p>`;
+  return html`<p class="empty soft">${seen.tab === "unanswered" ? "Nothing was asked in vain." : "Nothing was asked yet."}</p>`;
+}
