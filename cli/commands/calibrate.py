@@ -31,7 +31,7 @@ def calibrate(
     """Choose how much each channel counts, by questions whose answers are known; 30 are enough to help.
 
     Equal weights stay unless others are better by more than chance. Without a file they stay, and only what needs no
-    label is measured: the baseline similarity of the embedding model, and what each channel finds of the collection's
+    label is measured: the baseline of the embedding model, and what each channel finds of the collection's
     own questions.
     No language model is called.
     """
