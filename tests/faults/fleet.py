@@ -240,7 +240,8 @@ class Fleet(Deployment):
         return int(self.query(_HELD, "%")[0]["count"])
 
     def accepts(self) -> bool:
-        return self.client.get("/health/ready").status_code == 200
+        """Whether it says so, which may be a second old, and reads the ledger."""
+        return all(self.client.get(path).status_code == 200 for path in ("/health/ready", "/v1/collections"))
 
     def wait_until(self, holds: Callable[[], bool], otherwise: str, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout

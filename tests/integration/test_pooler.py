@@ -78,7 +78,8 @@ async def test_sessions_have_nothing_that_a_pooler_would_not_pass_on(pooled):
 
 
 def test_no_statement_uses_what_belongs_to_a_session():
-    found = {path.name: OF_SESSIONS.search(path.read_text()) for path in LEDGER.rglob("*.py")}
+    texts = {path.name: path.read_text().replace("TEMPORARY ON DATABASE", "") for path in LEDGER.rglob("*.py")}
+    found = {name: OF_SESSIONS.search(text) for name, text in texts.items()}  # that is a right, and no session's table
 
     assert {name: match.group() for name, match in found.items() if match} == {}
 
