@@ -11,15 +11,13 @@ from api.deps import ReadinessDep, ServicesDep
 from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
-from api.pace import pace
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
-from api.schemas.status import BudgetView, LimitView, StageView, StatusView, UnservedView, UsageView
-from shared.domain.errors import Transient
+from api.schemas.status import BudgetView, LimitView, StatusView, UnservedView, UsageView
+from api.work_now import look_at_work, stage_view
 from shared.domain.estimates import KeptEstimate
 from shared.domain.records import DocumentState
 from shared.estimates.budgets import BudgetUse
 from shared.estimates.prices import price
-from shared.ledger.backlog import Waiting
 from shared.ledger.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
@@ -50,13 +48,8 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
     tenants.
     """
     counts = await services.ledger.documents.counts(tenant)
-    backlog = await services.ledger.backlogs.measure(tenant, services.embeddings)
-    budget, parts = await services.budgets.of(tenant), await readiness.of_parts()
-    uses = await _limits(services, tenant) if parts["broker"] else None
-    workers: dict[str, int] = dict.fromkeys(backlog.stages, 0)
-    for process in await services.ledger.heartbeats.seen():
-        if process.alive and process.role in workers:
-            workers[process.role] += 1
+    now = await look_at_work(services, readiness, tenant)
+    backlog = now.backlog
     return JsonReply(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},
@@ -65,21 +58,12 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             dead=backlog.dead,
             chunks_per_minute=round(backlog.rate, 1),
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
-            pace=pace(backlog, parts, uses or (), workers, budget),
+            pace=now.pace,
             usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
             estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
-            budget=_budget(budget),
-            limits=None if uses is None else [_limit(use) for use in uses],
+            budget=_budget(now.budget),
+            limits=None if now.uses is None else [_limit(use) for use in now.uses],
         )
-    )
-
-
-def stage_view(waiting: Waiting) -> StageView:
-    return StageView(
-        due=waiting.due,
-        in_flight=waiting.in_flight,
-        later=waiting.later,
-        oldest_seconds=None if waiting.oldest is None else round(waiting.oldest.total_seconds(), 1),
     )
 
 
@@ -109,13 +93,6 @@ def _kept(kept: KeptEstimate) -> KeptEstimateView:
         estimate=EstimateView.model_validate(kept.estimate),
         since=SpentView(**dataclasses.asdict(kept.since)),
     )
-
-
-async def _limits(services: ApiServices, tenant: str) -> list[LimitUse] | None:
-    try:
-        return await services.limiters.usage(tenant)
-    except Transient:
-        return None
 
 
 def _limit(use: LimitUse) -> LimitView:

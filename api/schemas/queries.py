@@ -248,6 +248,12 @@ _CITED = ("document_id", "external_id", "title", "heading_path", "page", "span",
 FOUND_CITATION_EXAMPLE = {"number": 1} | {name: _FOUND_EXAMPLE[name] for name in _CITED}
 
 
+class TokenEvent(ReplyModel):
+    """`token`: the next piece of a streamed answer."""
+
+    text: str
+
+
 class RetrieveReply(ReplyModel):
     """The chunks that answer a question, best first; an empty list if none does."""
 

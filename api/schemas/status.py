@@ -114,6 +114,23 @@ class PaceView(ReplyModel):
     workers: dict[str, int] = Field(description="how many processes of each stage are alive, of all tenants")
 
 
+class StatusEvent(ReplyModel):
+    """`status`: the open work, about once a second while there is any."""
+
+    stages: dict[Literal["parse", "generate", "index"], StageView]
+    dead: int
+    chunks_per_minute: float
+    eta_seconds: int | None
+    pace: PaceView
+
+
+class ProgressEvent(ReplyModel):
+    """`progress`: how many documents are in each state."""
+
+    documents: dict[str, int]
+    more: bool = Field(default=False, description="absent or false: each document that changed is told")
+
+
 class StatusView(ReplyModel):
     model_config = example(
         documents={"searchable": 12, "ready": 240},
