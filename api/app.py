@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
@@ -44,6 +45,7 @@ from api.routes import (
     verification,
     webhooks,
 )
+from api.work_now import status_event
 from shared.process import metrics, traces
 from shared.services import build
 from shared.services.api import ApiServices
@@ -171,7 +173,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.quotas = Quotas(settings, services.tenant_use, services.ledger.documents)
         app.state.sizes = Sizes(services.index.count_points)
         app.state.readiness = Readiness(services)
-        app.state.progress_feeds = ProgressFeeds(services.ledger.documents, settings)
+        app.state.progress_feeds = ProgressFeeds(
+            services.ledger.documents, settings, partial(status_event, services, app.state.readiness)
+        )
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
         yield

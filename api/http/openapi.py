@@ -22,7 +22,8 @@ from api.schemas.feedback import AcceptBody, FeedbackBody
 from api.schemas.keys import KeyBody
 from api.schemas.operators import OperatorVerifyBody
 from api.schemas.problems import ProblemDetails
-from api.schemas.queries import QueryBody, RetrieveBody
+from api.schemas.queries import QueryBody, RetrieveBody, TokenEvent
+from api.schemas.status import ProgressEvent, StatusEvent
 from api.schemas.trials import (
     TrialBody,
     TrialChunkEvent,
@@ -57,6 +58,9 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         OperatorVerifyBody,
         SwitchBody,
         WebhookBody,
+        ProgressEvent,
+        StatusEvent,
+        TokenEvent,
         TrialBody,
         TrialChunkEvent,
         TrialQuestionEvent,

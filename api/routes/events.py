@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from api.http.auth import Reader, require_still_valid
 from api.http.event_stream import HEARTBEAT, EventStream, end_with_error, event_stream
 from api.http.openapi import EVENTS, replies
 from api.progress_feeds import ProgressFeeds
+from api.schemas.common import CollectionName
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
@@ -26,10 +28,10 @@ _HEARTBEAT_SECONDS = 15.0
     responses=replies(
         {
             200: {
-                "description": '`progress` ({"documents": {state: count}}, with "more": true while more documents'
-                " change than are told) at first and on every change; `document`,"
-                " as GET /v1/documents/{id}, for each that changes; `error`, problem details, while the ledger is"
-                " away, and at the end where the key is not valid any more",
+                "description": "`progress` (ProgressEvent) at first and on every change; `document`, as"
+                " GET /v1/documents/{id}, for each that changes; `status` (StatusEvent) about once a second while"
+                " something is in work; `reset` ({}) where what was missed is not known; `error`, problem details,"
+                " while the ledger is away, and at the end where the key is not valid any more",
                 "content": EVENTS,
             }
         },
@@ -37,18 +39,33 @@ _HEARTBEAT_SECONDS = 15.0
         429,
     ),
 )
-async def events(request: Request, tenant: Reader) -> Response:
-    """Follow the progress of the tenant's documents, from now on."""
+async def events(
+    request: Request,
+    tenant: Reader,
+    collection: Annotated[CollectionName | None, Query(description="whose documents are told; default: all")] = None,
+    last_event_id: Annotated[str | None, Header(max_length=100, description="go on behind this event")] = None,
+) -> Response:
+    """Follow the progress of the tenant's documents, from now on, or from behind the event that `Last-Event-ID` names.
+
+    The last of the events that come together has an `id`, which all processes understand. After an hour, or where more
+    than 200 documents have changed since, the first event is `reset`: read the lists again. `progress` and `status` are
+    of all collections.
+    """
     feeds: ProgressFeeds = request.app.state.progress_feeds
     feeds.require_room(tenant)
-    return event_stream(end_with_error(_follow(request, feeds, tenant), request.scope))
+    return event_stream(end_with_error(_follow(request, feeds, tenant, collection, last_event_id), request.scope))
 
 
-async def _follow(request: Request, feeds: ProgressFeeds, tenant: str) -> AsyncGenerator[bytes, None]:
+async def _follow(
+    request: Request, feeds: ProgressFeeds, tenant: str, collection: str | None, last_id: str | None
+) -> AsyncGenerator[bytes, None]:
     sent_at, number = time.monotonic(), None
     with feeds.joined(tenant) as feed:
         while not request.app.state.stopping:
-            number, pieces = await feed.news(number)
+            if number is None and last_id:
+                number, pieces = await feed.resumed(last_id, collection)
+            else:
+                number, pieces = await feed.news(number, collection)
             if not pieces and time.monotonic() - sent_at >= _HEARTBEAT_SECONDS:
                 pieces = HEARTBEAT
             if pieces:

@@ -17,7 +17,6 @@ from api.http.auth import Operator
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
-from api.routes.status import stage_view
 from api.routes.verification import VERIFY_REPLIES, ComparisonDep, verified
 from api.schemas.common import CollectionName
 from api.schemas.operators import (
@@ -30,6 +29,7 @@ from api.schemas.operators import (
     TenantView,
 )
 from api.schemas.verification import VerificationReply
+from api.work_now import stage_view
 from shared.domain.records import ChunkState, DocumentState
 from shared.ledger import states
 from shared.ledger.tenants import StateCounts

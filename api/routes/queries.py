@@ -21,6 +21,8 @@ from api.http.openapi import EVENTS, json_body, problems, replies
 from api.http.replies import JsonReply
 from api.query_log import QueryLogWriter
 from api.schemas.queries import (
+    CandidatesView,
+    CandidateView,
     ChannelRankView,
     Citation,
     EvidenceView,
@@ -40,6 +42,7 @@ from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import Query, Retrieval, RetrievedChunk, Weights
+from shared.query.retrieve.fusion import Ranks
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
 from shared.services.api import ApiServices
 
@@ -121,6 +124,7 @@ async def find_chunks(
     require_int64(body.filter)
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     parameters["required"] = caller.filter
+    parameters["candidates"] = body.explain == "candidates"
     parameters["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
     if body.rewrite is not None:
         parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
@@ -221,15 +225,35 @@ def citation_of(number: int, chunk: RetrievedChunk) -> Citation:
 
 
 def _chunks(body: RetrieveBody, chunks: Sequence[RetrievedChunk]) -> list[RetrievedChunkView]:
-    return [_chunk(chunk, explain=body.explain) for chunk in chunks]
+    return [_chunk(chunk, explain=bool(body.explain)) for chunk in chunks]
 
 
 def _chunk(chunk: RetrievedChunk, *, explain: bool) -> RetrievedChunkView:
     values = {name: getattr(chunk, name) for name in _SHOWN}  # `asdict` would copy all that is within
     values |= {name: getattr(chunk.content, name) for name in _CONTENT_SHOWN}
-    places = {name: ChannelRankView(rank=place.rank, score=place.score) for name, place in chunk.channels.items()}
+    places = _places(chunk.channels) if explain else None
     parts = EvidenceView(**chunk.evidence._asdict()) if explain and chunk.evidence else None
-    return RetrievedChunkView(**values, channels=places if explain else None, evidence=parts)
+    return RetrievedChunkView(**values, channels=places, evidence=parts)
+
+
+def _places(ranks: Ranks) -> dict[str, ChannelRankView]:
+    return {name: ChannelRankView(rank=place.rank, score=place.score) for name, place in ranks.items()}
+
+
+def _candidates(retrieval: Retrieval) -> CandidatesView:
+    return CandidatesView(
+        chunks=[
+            CandidateView(
+                chunk_id=match.chunk_id,
+                score=match.score,
+                channels=_places(match.ranks),
+                evidence=EvidenceView(**match.evidence._asdict()) if match.evidence else None,
+            )
+            for match in retrieval.candidates
+        ],
+        floors=dict(retrieval.floors),
+        crowds=dict(retrieval.candidate_crowds),
+    )
 
 
 def _metadata(body: RetrieveBody, retrieval: Retrieval, usage: Usage, stopwatch: _Stopwatch) -> QueryMetadata:
@@ -256,6 +280,7 @@ def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
         fusion=body.fusion,
         weights={channel: retrieval.weights.of(channel) for channel in body.channels},
         crowds=dict(retrieval.crowds),
+        candidates=_candidates(retrieval) if body.explain == "candidates" else None,
         rewritten=None if retrieval.rewritten is None else _rewritten(retrieval.rewritten),
     )
 

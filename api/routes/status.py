@@ -7,18 +7,17 @@ import dataclasses
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.deps import ServicesDep
+from api.deps import ReadinessDep, ServicesDep
 from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
-from api.schemas.status import BudgetView, LimitView, StageView, StatusView, UnservedView, UsageView
-from shared.domain.errors import Transient
+from api.schemas.status import BudgetView, LimitView, StatusView, UnservedView, UsageView
+from api.work_now import look_at_work, stage_view
 from shared.domain.estimates import KeptEstimate
 from shared.domain.records import DocumentState
 from shared.estimates.budgets import BudgetUse
 from shared.estimates.prices import price
-from shared.ledger.backlog import Waiting
 from shared.ledger.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
@@ -32,7 +31,7 @@ _USED_UP = (
 
 
 @router.get("/status", response_model=StatusView, responses=problems(401, 503))
-async def status(tenant: Reader, services: ServicesDep) -> Response:
+async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep) -> Response:
     """Show the tenant's open work by stage, its dead letters, its rate, what it has spent, and the limits that slow it.
 
     `unserved` counts the chunks that wait to be indexed with an embedding that the API's settings do not describe:
@@ -41,11 +40,16 @@ async def status(tenant: Reader, services: ServicesDep) -> Response:
     `usage` counts every call of the ingest that was billed: also of attempts that failed, of replaced versions and of
     deleted documents. What a query costs is in its reply.
 
+    `pace` says in one sentence what keeps the work from being faster: the first of a part that does not answer, an
+    open breaker, a provider that asked to wait, a limit of which more than nine tenths are used, the budget of the day,
+    and a stage without workers.
+
     The broker has the limits' counts: `limits` is null while the broker is away. A provider's limits are shared by all
     tenants.
     """
     counts = await services.ledger.documents.counts(tenant)
-    backlog = await services.ledger.backlogs.measure(tenant, services.embeddings)
+    now = await look_at_work(services, readiness, tenant)
+    backlog = now.backlog
     return JsonReply(
         StatusView(
             documents={state.value: n for state, n in counts.items() if state is not DocumentState.DELETING},
@@ -54,20 +58,12 @@ async def status(tenant: Reader, services: ServicesDep) -> Response:
             dead=backlog.dead,
             chunks_per_minute=round(backlog.rate, 1),
             eta_seconds=None if backlog.eta is None else round(backlog.eta.total_seconds()),
+            pace=now.pace,
             usage=[_usage(services, spent) for spent in await services.ledger.costs.sums(tenant)],
             estimates=[_kept(kept) for kept in await services.ledger.estimates.kept(tenant)],
-            budget=_budget(await services.budgets.of(tenant)),
-            limits=await _limits(services, tenant),
+            budget=_budget(now.budget),
+            limits=None if now.uses is None else [_limit(use) for use in now.uses],
         )
-    )
-
-
-def stage_view(waiting: Waiting) -> StageView:
-    return StageView(
-        due=waiting.due,
-        in_flight=waiting.in_flight,
-        later=waiting.later,
-        oldest_seconds=None if waiting.oldest is None else round(waiting.oldest.total_seconds(), 1),
     )
 
 
@@ -97,14 +93,6 @@ def _kept(kept: KeptEstimate) -> KeptEstimateView:
         estimate=EstimateView.model_validate(kept.estimate),
         since=SpentView(**dataclasses.asdict(kept.since)),
     )
-
-
-async def _limits(services: ApiServices, tenant: str) -> list[LimitView] | None:
-    try:
-        uses = await services.limiters.usage(tenant)
-    except Transient:
-        return None
-    return [_limit(use) for use in uses]
 
 
 def _limit(use: LimitUse) -> LimitView:

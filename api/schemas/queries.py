@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field
@@ -94,9 +94,10 @@ class RetrieveBody(BodyModel):
         "score", description="section: chunks under the same headings together, as they stand in their document"
     )
     record: bool = Field(default=True, description="record the question, so that feedback can name it by its query_id")
-    explain: bool = Field(
+    explain: bool | Literal["candidates"] = Field(
         default=False,
-        description="show the rank and score of each chunk in each channel, the weights, and what each stage did",
+        description="show the rank and score of each chunk in each channel, the weights, and what each stage did;"
+        " `candidates`: also the best 300 chunks of all channels, those of weight 0 too",
     )
 
 
@@ -189,6 +190,29 @@ class StageExplanation(ReplyModel):
     skipped: str | None = Field(description="why the query went on without it")
 
 
+class CandidateView(ReplyModel):
+    """A chunk that a channel found, and what it takes to fuse its scores again."""
+
+    chunk_id: str
+    score: float = Field(description="by the weights of this query")
+    channels: dict[str, ChannelRankView] = Field(description="its places; it has none where a channel did not find it")
+    evidence: EvidenceView | None = Field(description="null with another fusion than `scores`")
+
+
+class CandidatesView(ReplyModel):
+    """Candidates of all channels that were asked for, also those of weight 0."""
+
+    chunks: list[CandidateView] = Field(description="at most 300, best first")
+    floors: dict[str, float] = Field(
+        description="by channel: a chunk that it did not find scores half of this there, and nothing where the channel"
+        " is absent"
+    )
+    crowds: dict[str, float] = Field(
+        description="by channel: the fifth best score; for questions the text's counts where it is higher and the text"
+        " has a weight"
+    )
+
+
 class Explanation(ReplyModel):
     stages: dict[str, StageExplanation] = Field(description="what each stage did, and how long it took")
     fusion: FusionName
@@ -196,6 +220,7 @@ class Explanation(ReplyModel):
     crowds: dict[str, float] = Field(
         description="the score in each channel above which a chunk stands out; none with another fusion than `scores`"
     )
+    candidates: CandidatesView | None = Field(None, description="with `explain: candidates`")
     rewritten: RewrittenQuestionView | None = Field(
         description="what was searched for besides the question; null: nothing"
     )
@@ -246,6 +271,12 @@ _FOUND_EXAMPLE = {
 
 _CITED = ("document_id", "external_id", "title", "heading_path", "page", "span", "text", "chunk_id")
 FOUND_CITATION_EXAMPLE = {"number": 1} | {name: _FOUND_EXAMPLE[name] for name in _CITED}
+
+
+class TokenEvent(ReplyModel):
+    """`token`: the next piece of a streamed answer."""
+
+    text: str
 
 
 class RetrieveReply(ReplyModel):

@@ -102,6 +102,35 @@ class BudgetView(ReplyModel):
     notice: str | None = Field(description="what waits because the budget is used up; null while there is room")
 
 
+PaceCause = Literal["part_down", "idle", "breaker", "cooldown", "limit", "budget", "no_worker", "working"]
+
+
+class PaceView(ReplyModel):
+    """Why the work is not faster."""
+
+    cause: PaceCause = Field(description="what holds it back most; working: nothing does")
+    sentence: str
+    down: list[str] = Field(description="parts that do not answer: `broker`, `qdrant`, `uploads`")
+    workers: dict[str, int] = Field(description="how many processes of each stage are alive, of all tenants")
+
+
+class StatusEvent(ReplyModel):
+    """`status`: the open work, about once a second while there is any."""
+
+    stages: dict[Literal["parse", "generate", "index"], StageView]
+    dead: int
+    chunks_per_minute: float
+    eta_seconds: int | None
+    pace: PaceView
+
+
+class ProgressEvent(ReplyModel):
+    """`progress`: how many documents are in each state."""
+
+    documents: dict[str, int]
+    more: bool = Field(default=False, description="absent or false: each document that changed is told")
+
+
 class StatusView(ReplyModel):
     model_config = example(
         documents={"searchable": 12, "ready": 240},
@@ -114,6 +143,12 @@ class StatusView(ReplyModel):
         dead=1,
         chunks_per_minute=2310.0,
         eta_seconds=23,
+        pace={
+            "cause": "limit",
+            "sentence": "Llm requests: 2,310 of the 2,400 that a minute may hold are used.",
+            "down": [],
+            "workers": {"parse": 1, "generate": 2, "index": 1},
+        },
         usage=[
             {
                 "collection": "handbook",
@@ -146,6 +181,7 @@ class StatusView(ReplyModel):
     dead: int = Field(description="documents that failed and chunks that are dead: GET /v1/dead lists them")
     chunks_per_minute: float = Field(description="chunks that ended in the last minute")
     eta_seconds: int | None = Field(description="how long the open chunks take at that rate")
+    pace: PaceView
     usage: list[UsageView] = Field(description="of the ingest, since the beginning")
     estimates: list[KeptEstimateView] = Field(
         description="of the last loads, at most a month old, and what was billed since each began"

@@ -10,7 +10,10 @@ import pytest
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryReply, RetrieveReply
 from shared.domain.errors import BadReply, Unavailable
+from shared.domain.records import Weights
 from shared.query.answer import NOTHING_FOUND
+from shared.query.retrieve import ChannelHits
+from shared.query.retrieve.fusion import fuse
 from tests.api import as_tenant, calling, events_of, serving, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
@@ -74,7 +77,7 @@ async def test_a_ranking_is_explained_where_that_is_wanted(client, indexed):
     plain = await retrieve(client)
 
     best = found.chunks[0]
-    assert found.metadata.explain.model_dump(exclude={"stages"}) == {
+    assert found.metadata.explain.model_dump(exclude={"stages", "candidates"}) == {
         "fusion": "scores",
         "weights": {"questions": 1.0, "text": 0.5, "bm25": 2.0},
         "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel found five
@@ -385,3 +388,26 @@ async def test_no_tenant_finds_what_is_anothers(services, settings, provider):
         ):
             found = await client.post("/v1/retrieve", json=QUESTION | change, headers=as_tenant(tenant))
             assert [chunk["external_id"] for chunk in found.json()["chunks"]] == expected
+
+
+async def test_candidates_are_enough_to_fuse_them_again_with_other_weights(client, indexed):
+    alone = {"questions": 1.0, "text": 0.0, "bm25": 0.0}
+    plain = await retrieve(client, weights=alone, explain=True)
+    found = await retrieve(client, weights=alone, explain="candidates")
+    candidates = found.metadata.explain.candidates
+
+    assert found.chunks == plain.chunks
+    assert plain.metadata.explain.candidates is None
+    assert [(c.chunk_id, c.score) for c in candidates.chunks] == [(c.chunk_id, c.score) for c in plain.chunks]
+    assert set(candidates.floors) == set(candidates.crowds) == {"questions", "text", "bm25"}
+
+    hits = {
+        channel: ChannelHits(
+            {c.chunk_id: c.channels[channel].score for c in ranked if channel in c.channels}, floor=floor
+        )
+        for channel, floor in candidates.floors.items()
+        if (ranked := sorted(candidates.chunks, key=lambda c: c.channels[channel].rank if channel in c.channels else 0))
+    }
+    other = await retrieve(client, weights={"questions": 0.5, "text": 1.0, "bm25": 2.0})
+    again = fuse(hits, "scores", Weights(questions=0.5, text=1.0, bm25=2.0))
+    assert [(m.chunk_id, m.score) for m in again] == [(c.chunk_id, pytest.approx(c.score)) for c in other.chunks]

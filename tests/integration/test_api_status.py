@@ -1,9 +1,18 @@
 """GET /v1/status: what waits, what is in work, how fast it goes, and the limits."""
 
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import text
 
+from api.pace import pace
 from api.schemas.status import StatusView
+from embedded.ports import free_port
+from shared.estimates.budgets import BudgetUse
+from shared.ledger.backlog import Backlog, Waiting
+from shared.providers.limiter.usage import LimitUse
 from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library
 
@@ -110,3 +119,50 @@ async def test_usage_is_shown_by_collection_with_its_price(services, settings, p
     assert generated.cost == (2 * generated.prompt_tokens + 8 * generated.completion_tokens) / 1_000_000 > 0
     assert (embedded.collection, embedded.kind) == ("default", "embed")
     assert embedded.cost == embedded.prompt_tokens / 2_000_000 > 0
+
+
+async def test_it_says_in_one_sentence_why_it_is_not_faster(client, services, settings):
+    assert (await status(client)).pace.cause == "idle"
+    await Library(services, "alice").add("A text about a lighthouse and its keeper.")
+
+    waiting = (await status(client)).pace
+    assert (waiting.cause, waiting.workers) == ("no_worker", {"parse": 0, "generate": 0, "index": 0})
+    assert waiting.sentence == "No parse worker is alive, and 1 documents wait for one."
+
+    async with services.ledger.heartbeats.beating("parse", lambda: 0):
+        async with asyncio.timeout(5):
+            while not (await status(client)).pace.workers["parse"]:
+                await asyncio.sleep(0.02)
+        assert (await status(client)).pace.cause == "working"
+
+    broker = type(settings.redis_url)(f"redis://127.0.0.1:{free_port()}/0")
+    async with calling(with_keys(settings.model_copy(update={"redis_url": broker}))) as without_broker:
+        without = await status(without_broker)
+    assert (without.limits, without.pace.down) == (None, ["broker"])
+    assert without.pace.sentence == "The broker does not answer."
+
+
+def test_what_comes_first_of_all_that_holds_the_work_back():
+    backlog = Backlog({"generate": Waiting(4, 0, 0, timedelta())}, 0, 12.0, timedelta(seconds=20), {})
+    up = dict.fromkeys(("ledger", "broker", "qdrant", "uploads"), True)
+    used_up, minute = BudgetUse(10, None, 10, 0.0), timedelta(minutes=1)
+    full = LimitUse("llm requests", 100, 91, 0, None, "closed", timedelta(), "llm", "requests", None)
+    held = [replace(full, cooldown=minute), replace(full, breaker="open", used=0)]
+
+    def said(uses=(), workers=1, budget=None, parts=up, work=backlog):
+        return pace(work, parts, uses, {"generate": workers}, budget)
+
+    assert said(held, 0, used_up, up | {"qdrant": False, "uploads": False}).sentence == (
+        "Qdrant and the store of uploads do not answer."
+    )
+    assert said(held, 0, used_up).cause == "breaker"
+    assert said(held[:1], 0, used_up).sentence == "The llm provider asked all to wait, for 60 s more."
+    assert said([full], 0, used_up).sentence == "Llm requests: 91 of the 100 that a minute may hold are used."
+    assert said([replace(full, used=90)], 0, used_up).cause == "budget"
+    flying = replace(full, limit=None, in_flight=8, in_flight_limit=8)
+    assert said([flying]).sentence == "Llm requests: 8 of at most 8 calls are under way."
+    assert said(workers=0).cause == "no_worker"
+    assert said(work=replace(backlog, unserved={"e5": 3})).sentence == (
+        "No worker serves the embedding 'e5', and 3 chunks wait for one."
+    )
+    assert said().sentence == "12 chunks end a minute, and the open ones end in about 20 s."

@@ -254,3 +254,64 @@ async def test_one_listener_too_many_is_asked_to_come_back(services, settings):
         refused = await client.get("/v1/events")
 
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+
+
+async def told(client, until, last_id=None, **wanted):
+    """The events of a stream until one of them holds a text, and the id of the last that has one."""
+    headers = {} if last_id is None else {"last-event-id": last_id}
+    names, seen = [], last_id
+    async with asyncio.timeout(8), client.stream("GET", "/v1/events", params=wanted, headers=headers) as stream:
+        async for line in stream.aiter_lines():
+            kind, _, value = line.partition(": ")
+            seen = value if kind == "id" else seen
+            if kind == "event":
+                names.append(value)
+            if kind == "data" and until in value:
+                return names, seen
+    raise AssertionError("the stream has ended")
+
+
+async def test_who_was_cut_off_goes_on_without_a_gap_at_any_process(services, settings, monkeypatch):
+    def document(name, collection="default"):
+        return {"text": f"A text about {name}.", "external_id": name, "collection": collection}
+
+    async with serving(settings, services) as client:
+        names, first = await told(client, "documents")
+        assert (names, datetime.fromisoformat(first).tzinfo) == (["progress"], UTC)
+        await client.post("/v1/documents", json=document("alpha"))
+        await work(services)
+        await client.post("/v1/documents", json=document("beta", "others"))
+
+    async with serving(settings, services) as client:  # as another process
+        names, last = await told(client, '"cause":', first)
+        assert names == ["document", "document", "progress", "status"]
+        assert (await told(client, "alpha", first, collection="default"))[0] == ["document"]
+        assert (await told(client, '"cause":', first, collection="default"))[0] == ["document", "progress", "status"]
+        assert last > first
+        old = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
+        for unknown in ("rubbish", "2026-01-01T00:00:00", old):
+            assert (await told(client, '"documents":', unknown))[0][0] == "reset"
+        monkeypatch.setattr("api.progress_feeds._MOST_DOCUMENTS", 1)
+        assert (await told(client, '"documents":', first))[0][0] == "reset"
+
+
+async def test_the_status_is_told_while_something_works_and_once_more(services, library, settings):
+    looked = []
+
+    async def look(tenant):
+        looked.append(tenant)
+        return {"looked": len(looked)}
+
+    with ProgressFeeds(services.ledger.documents, settings, look).joined("default") as feed:
+        number, pieces = await feed.news(None)
+        assert b"status" not in pieces
+        document = await library.add("alpha")
+        for expected in (1, 2):
+            await asyncio.sleep(0.55)
+            number, pieces = await feed.news(number)
+            assert b'{"looked":%d}' % expected in pieces
+        await services.ledger.documents.delete("default", document.id)
+        for _ in range(2):
+            await asyncio.sleep(0.55)
+            number, pieces = await feed.news(number)
+    assert looked == ["default"] * 3

@@ -66,13 +66,14 @@ def crowds(channels: Channels) -> dict[Channel, float]:
 
     Few chunks have questions while these are being written: a question must also stand out of the crowd of texts.
     """
-    found = {channel: _crowd(hits) for channel, hits in channels.items()}
+    found = {channel: crowd(hits) for channel, hits in channels.items()}
     if "questions" in found:
         found["questions"] = max(found["questions"], found.get("text", 0.0))
     return found
 
 
-def _crowd(hits: ChannelHits | None) -> float:
+def crowd(hits: ChannelHits | None) -> float:
+    """What a chunk must exceed in one channel to stand out, whatever others found; 0 where it found fewer."""
     return 0.0 if hits is None else max(0.0, next(islice(hits.scores.values(), _CROWD - 1, None), 0.0))
 
 
@@ -83,12 +84,12 @@ def _parts(chunks: Sequence[str], channels: Channels, many: Sequence[Weights]) -
     shares /= np.maximum(shares.max(axis=1, keepdims=True), np.finfo(float).tiny)  # only their ratios matter
     of_questions, of_texts, of_words = shares.T[:, :, None]
     questions, texts, words = (scores_in(channels.get(channel), chunks) for channel in CHANNELS)
-    crowd = {channel: _crowd(channels.get(channel)) for channel in CHANNELS}
+    of = {channel: crowd(channels.get(channel)) for channel in CHANNELS}
     # A channel without weight is not searched in a query, and so has no crowd.
-    crowd_of_questions = np.maximum(crowd["questions"], np.where(of_texts > 0, crowd["text"], 0.0))
-    near = np.maximum(of_questions * _out(questions, crowd_of_questions), of_texts * _out(texts, crowd["text"]))
+    crowd_of_questions = np.maximum(of["questions"], np.where(of_texts > 0, of["text"], 0.0))
+    near = np.maximum(of_questions * _out(questions, crowd_of_questions), of_texts * _out(texts, of["text"]))
     same = _SAME_GAIN * np.maximum(0.0, questions - _SAME) * texts
-    return near, of_words * _out(words, crowd["bm25"]), np.minimum(of_questions, of_texts) * same
+    return near, of_words * _out(words, of["bm25"]), np.minimum(of_questions, of_texts) * same
 
 
 def scores_in(hits: ChannelHits | None, chunks: Sequence[str]) -> Values:

@@ -39,6 +39,8 @@ class Query:
         unit: the text to return of each chunk; see `shared.query.retrieve.units`.
         window: sentences on each side of the nearest one, for the unit `sentences`.
         order: by score, or chunks under the same headings together.
+        candidates: whether the retrieval has its candidates, from channels of weight 0 too, so that the fusion can be
+            done again with other weights.
     """
 
     question: str
@@ -58,3 +60,4 @@ class Query:
     unit: ReturnUnit = "chunk"
     window: int = 2
     order: ReturnOrder = "score"
+    candidates: bool = False

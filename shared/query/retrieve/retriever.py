@@ -18,7 +18,7 @@ from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budge
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merge
 from shared.query.retrieve.chunks import RetrievedChunk, chunk_of
 from shared.query.retrieve.diversity import CANDIDATES, diversified
-from shared.query.retrieve.evidence import crowds
+from shared.query.retrieve.evidence import crowd, crowds
 from shared.query.retrieve.fusion import Match, fuse
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 from shared.query.retrieve.query import Channel, Query
@@ -44,6 +44,7 @@ from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, v
 from shared.vectors.index import ChunkPayloads, Index
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
+_MOST_CANDIDATES = 300
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # questions in one request for embeddings
 
 
@@ -54,6 +55,10 @@ class Retrieval:
     Args:
         matched_questions: points of questions that the question itself found.
         unique_chunks: chunks that any channel found.
+        candidates: the best chunks of all channels, where the query wants them, scored by its weights.
+        candidate_crowds: with candidates, the fifth best score of each channel, or 0.
+        floors: where the query wants candidates, the highest score that others can have in each channel; half of it
+            counts for a chunk that the channel did not find.
         crowds: what a chunk had to exceed in each channel to stand out, where the fusion asks for it.
         query_id: the name of the query for feedback; None while it has none.
         collection: what was searched; None where there is none of that name.
@@ -62,6 +67,9 @@ class Retrieval:
     chunks: list[RetrievedChunk] = field(default_factory=list)
     matched_questions: int = 0
     unique_chunks: int = 0
+    candidates: Sequence[Match] = ()
+    candidate_crowds: Mapping[Channel, float] = field(default_factory=dict)
+    floors: Mapping[Channel, float] = field(default_factory=dict)
     crowds: Mapping[Channel, float] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
     rewritten: RewrittenQuestion | None = None
@@ -339,6 +347,8 @@ class Retriever:
 
 def _fused(search: _Search) -> list[Match]:
     query, retrieval = search.query, search.retrieval
+    if query.candidates:
+        _take_candidates(search)
     with search.trace.timed("fuse"):
         matches = fuse(search.channels, query.fusion, retrieval.weights)
     retrieval.unique_chunks = len(matches)
@@ -349,6 +359,15 @@ def _fused(search: _Search) -> list[Match]:
     below = retrieval.unique_chunks - len(matches)
     search.trace.record("fuse", FusionFacts(retrieval.unique_chunks, query.fusion, below))
     return matches
+
+
+def _take_candidates(search: _Search) -> None:
+    """Keep what all channels found, then leave those out that have no weight, as if they had not been searched."""
+    query, retrieval = search.query, search.retrieval
+    retrieval.candidates = fuse(search.channels, query.fusion, retrieval.weights)[:_MOST_CANDIDATES]
+    retrieval.floors = {channel: hits.floor for channel, hits in search.channels.items()}
+    retrieval.candidate_crowds = {channel: crowd(hits) for channel, hits in search.channels.items()}
+    search.channels = {c: hits for c, hits in search.channels.items() if retrieval.weights.of(c) > 0}
 
 
 async def _reranked(reranker: Reranker, matches: list[Match], search: _Search) -> list[Match]:

@@ -1,0 +1,96 @@
+"""Why the ingest is not faster: the one thing that holds it back most, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from api.schemas.status import PaceView
+from shared.estimates.budgets import BudgetUse
+from shared.ledger.backlog import Backlog
+from shared.providers.limiter.usage import LimitUse
+
+_NEARLY = 0.9  # from this share of a limit on, the limit is what is waited for
+_PARTS = {"ledger": "PostgreSQL", "broker": "the broker", "qdrant": "Qdrant", "uploads": "the store of uploads"}
+
+
+def pace(
+    backlog: Backlog,
+    parts: Mapping[str, bool],
+    uses: Sequence[LimitUse],
+    workers: Mapping[str, int],
+    budget: BudgetUse | None,
+) -> PaceView:
+    """Return the first of these that holds the work back: a part, a breaker, a cooldown, a limit, a budget, workers.
+
+    Args:
+        backlog: the tenant's open work.
+        parts: whether each part answers.
+        uses: of all limits; none while the broker is away.
+        workers: how many workers of each stage are alive.
+        budget: of the tenant; None: it has none.
+    """
+    down = [name for name, answers in parts.items() if not answers]
+    facts = {"down": down, "workers": dict(workers)}
+    if down:
+        names = " and ".join(_PARTS.get(name, name) for name in down)
+        verb = "does" if len(down) == 1 else "do"
+        return PaceView(cause="part_down", sentence=_sentence(f"{names} {verb} not answer."), **facts)
+    if not any(_open(backlog, stage) for stage in backlog.stages):
+        return PaceView(cause="idle", sentence="Nothing waits.", **facts)
+    cause, sentence = _of_limits(uses) or _of_budget(budget) or _of_workers(backlog, workers) or _of_work(backlog)
+    return PaceView(cause=cause, sentence=_sentence(sentence), **facts)
+
+
+def _open(backlog: Backlog, stage: str) -> int:
+    return sum(w.due + w.in_flight + w.later for queue, w in backlog.stages.items() if queue == stage)
+
+
+def _of_limits(uses: Sequence[LimitUse]) -> tuple[str, str] | None:
+    for use in uses:
+        if use.breaker == "open":
+            return "breaker", f"the {use.component} provider fails, and calls wait until it answers again."
+    if waiting := [use for use in uses if use.cooldown.total_seconds() > 0]:
+        use = max(waiting, key=lambda use: use.cooldown)
+        seconds = max(1, round(use.cooldown.total_seconds()))
+        return "cooldown", f"the {use.component} provider asked all to wait, for {seconds} s more."
+    used = [(share, use) for use in uses if (share := _share(use)) > _NEARLY]
+    if not used:
+        return None
+    _, use = max(used, key=lambda one: one[0])
+    if use.limit is not None:
+        return "limit", f"{use.name}: {use.used:,} of the {use.limit:,} that a minute may hold are used."
+    return "limit", f"{use.name}: {use.in_flight:,} of at most {use.in_flight_limit:,} calls are under way."
+
+
+def _share(use: LimitUse) -> float:
+    shares = [use.used / use.limit if use.limit else 0.0]
+    shares.append(use.in_flight / use.in_flight_limit if use.in_flight_limit else 0.0)
+    return max(shares)
+
+
+def _of_budget(budget: BudgetUse | None) -> tuple[str, str] | None:
+    if budget is None or not budget.used_up:
+        return None
+    return "budget", "the budget of the day is used up: no questions are written until midnight in UTC."
+
+
+def _of_workers(backlog: Backlog, workers: Mapping[str, int]) -> tuple[str, str] | None:
+    for stage in backlog.stages:
+        if (waiting := _open(backlog, stage)) and not workers.get(stage):
+            what = "documents" if stage == "parse" else "chunks"
+            return "no_worker", f"no {stage} worker is alive, and {waiting:,} {what} wait for one."
+    if backlog.unserved:
+        model, chunks = next(iter(backlog.unserved.items()))
+        return "no_worker", f"no worker serves the embedding '{model}', and {chunks:,} chunks wait for one."
+    return None
+
+
+def _of_work(backlog: Backlog) -> tuple[str, str]:
+    rate = f"{backlog.rate:,.0f} chunks end a minute"
+    if backlog.eta is None:
+        return "working", f"{rate}, and nothing holds the work back."
+    return "working", f"{rate}, and the open ones end in about {max(1, round(backlog.eta.total_seconds())):,} s."
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

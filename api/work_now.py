@@ -1,0 +1,69 @@
+"""A tenant's open work at this moment, as the status and the events show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from api.pace import pace
+from api.readiness import Readiness
+from api.schemas.status import PaceView, StageView, StatusEvent
+from shared.domain.errors import Transient
+from shared.estimates.budgets import BudgetUse
+from shared.ledger.backlog import Backlog, Waiting
+from shared.providers.limiter.usage import LimitUse
+from shared.services.api import ApiServices
+
+
+@dataclass(frozen=True, slots=True)
+class WorkNow:
+    """Open work, and what bounds it; `uses` is None while the broker is away."""
+
+    backlog: Backlog
+    uses: Sequence[LimitUse] | None
+    budget: BudgetUse | None
+    pace: PaceView
+
+
+async def look_at_work(services: ApiServices, readiness: Readiness, tenant: str) -> WorkNow:
+    """Look at a tenant's open work.
+
+    Raises:
+        Unavailable: the ledger is away.
+    """
+    backlog = await services.ledger.backlogs.measure(tenant, services.embeddings)
+    budget, parts = await services.budgets.of(tenant), await readiness.of_parts()
+    uses = await _uses(services, tenant) if parts["broker"] else None
+    workers: dict[str, int] = dict.fromkeys(backlog.stages, 0)
+    for process in await services.ledger.heartbeats.seen():
+        if process.alive and process.role in workers:
+            workers[process.role] += 1
+    return WorkNow(backlog, uses, budget, pace(backlog, parts, uses or (), workers, budget))
+
+
+async def status_event(services: ApiServices, readiness: Readiness, tenant: str) -> StatusEvent:
+    """Return what followers of events are told of the work; errors as `look_at_work`."""
+    now = await look_at_work(services, readiness, tenant)
+    return StatusEvent(
+        stages={queue: stage_view(waiting) for queue, waiting in now.backlog.stages.items()},
+        dead=now.backlog.dead,
+        chunks_per_minute=round(now.backlog.rate, 1),
+        eta_seconds=None if now.backlog.eta is None else round(now.backlog.eta.total_seconds()),
+        pace=now.pace,
+    )
+
+
+def stage_view(waiting: Waiting) -> StageView:
+    return StageView(
+        due=waiting.due,
+        in_flight=waiting.in_flight,
+        later=waiting.later,
+        oldest_seconds=None if waiting.oldest is None else round(waiting.oldest.total_seconds(), 1),
+    )
+
+
+async def _uses(services: ApiServices, tenant: str) -> list[LimitUse] | None:
+    try:
+        return await services.limiters.usage(tenant)
+    except Transient:
+        return None
