@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 _FOLDER = Path(__file__).parent / "web"
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-ADDRESSES = ("/", "/ask", "/documents", "/documents/{document_id}", "/work", "/questions", "/lab/try")
+ADDRESSES = ("/", "/ask", "/documents", "/documents/{document_id}", "/work", "/questions", "/lab/explain", "/lab/try")
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
 _FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
 # Scripts and styles are files of this server, and no text becomes HTML but lit-html's own templates.

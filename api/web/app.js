@@ -8,6 +8,7 @@ import { notice } from "./parts/notice.js";
 import * as ask from "./routes/ask.js";
 import * as document_ from "./routes/document.js";
 import * as documents from "./routes/documents.js";
+import * as explain from "./routes/explain.js";
 import * as questions from "./routes/questions.js";
 import * as try_ from "./routes/try.js";
 import * as work from "./routes/work.js";
@@ -17,11 +18,12 @@ const ROUTES = [
   [/^\/documents$/, documents],
   [/^\/documents\/(?<id>[^/]+)$/, document_],
   [/^\/questions$/, questions],
+  [/^\/lab\/explain$/, explain],
   [/^\/lab\/try$/, try_],
   [/^\/work$/, work],
 ];
-const PLACES = [["/ask", "Ask", "a"], ["/documents", "Documents", "d"], ["/questions", "Questions", "q"], ["/work", "Work", "w"], ["/lab/try", "Try", "t"]];
-const KEYS = [["/", "to the question or the search"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g t", "Try"], ["Esc", "stops an answer, closes a panel"], ["?", "these keys"]];
+const PLACES = [["/ask", "Ask", "a"], ["/documents", "Documents", "d"], ["/questions", "Questions", "q"], ["/work", "Work", "w"], ["/lab/explain", "Explain", "e"], ["/lab/try", "Try", "t"]];
+const KEYS = [["/", "to the question or the search"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["Esc", "stops an answer, closes a panel"], ["?", "these keys"]];
 
 let current = null;
 let help = false;

@@ -10,7 +10,7 @@ MOST_KB = 45  # compressed, of all that a first visit asks for
 
 
 async def test_every_address_of_the_page_answers_with_the_document_and_others_with_a_problem(client):
-    for path in ("/", "/ask", "/documents", "/documents/a", "/work", "/questions", "/lab/try"):
+    for path in ("/", "/ask", "/documents", "/documents/a", "/work", "/questions", "/lab/explain", "/lab/try"):
         reply = await client.get(path)
         assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "default-src 'none'" in reply.headers["content-security-policy"]

@@ -1,5 +1,6 @@
 """The page in a real browser."""
 
+import random
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import HOSTILE, visiting
 
-SCREENS = ("/", "/documents", "/questions", "/work", "/lab/try")
+SCREENS = ("/", "/documents", "/questions", "/work", "/lab/explain", "/lab/try")
 AXE = Axe()
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 
@@ -95,6 +96,40 @@ async def test_a_text_is_tried_and_nothing_is_stored(visit, deployment):
     assert deployment.client.get("/v1/status").json()["documents"] == before
     await visit.page.get_by_role("button", name="Keep as a document").click()
     await expect(visit.page.locator(".notice")).to_contain_text("It is a document of")
+
+
+async def test_weights_that_are_moved_in_the_page_rank_as_the_server_does(visit, deployment):
+    asked = {"question": "How many days of leave does everybody have?", "top_k": 5, "explain": "candidates"}
+    reply = deployment.client.post("/v1/retrieve", json=asked).json()
+    candidates = reply["metadata"]["explain"]["candidates"]
+    await visit.go("/lab/explain")
+    source = await visit.page.evaluate("document.querySelector('link[href$=\"parts/fusion.js\"]').href")
+    chance = random.Random(7)
+    for _ in range(40):
+        weights = {name: chance.choice([0, chance.uniform(0, 2)]) for name in ("questions", "text", "bm25")}
+        if not any(weights.values()):
+            continue
+        again = deployment.client.post("/v1/retrieve", json=asked | {"weights": weights}).json()
+        server = again["metadata"]["explain"]["candidates"]["chunks"]
+        script = "async ([source, candidates, weights]) => (await import(source)).fused(candidates, weights)"
+        ranked = await visit.page.evaluate(script, [source, candidates, weights])
+        page = {each["chunk_id"]: each["score"] for each in ranked}
+        expected = [each["score"] for each in server]
+        assert [page[each["chunk_id"]] for each in server] == pytest.approx(expected, abs=1e-6), weights
+
+
+async def test_an_explanation_moves_rows_and_accepts_a_question(visit, deployment):
+    await visit.go("/lab/explain")
+    await visit.page.fill("#question", "Who signs the travel form?")
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
+    for slider in await visit.page.locator("input[type=range]").all():
+        await slider.fill("0.3")
+    await expect(visit.page.locator(".weight .number").first).to_have_text("0.3")
+    await visit.page.get_by_role("button", name="Accept into it").first.click()
+    await expect(visit.page.locator(".notice")).to_contain_text("The question is one of this passage now")
+    accepted = deployment.client.get("/v1/collections/default/accepted").json()["items"]
+    assert "Who signs the travel form?" in [each["question"] for each in accepted]
 
 
 async def test_what_was_asked_in_vain_is_listed(visit):

@@ -214,5 +214,6 @@ function judging() {
   return html`<p class="judging">
     <button aria-pressed=${String(helpful === true)} @click=${() => judge(true)}>\u2713 This answered it</button>
     <button aria-pressed=${String(helpful === false)} @click=${() => judge(false)}>\u2715 It did not</button>
+    <a href=${`${ROOT}/lab/explain#q=${encodeURIComponent(ask.asked)}`}>Explain</a>
   </p>`;
 }

@@ -58,7 +58,7 @@ export function view() {
     ${trouble(problem, load)}
     <h2>${open ? "Work" : "Nothing waits."}</h2>
     ${open ? html`<p class="soft">${counted(Math.round(status.chunks_per_minute), "chunk")} a minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
-    ${status.why ? html`<p>${status.why}</p>` : nothing}
+    ${status.pace ? html`<p role="status">${status.pace.sentence}</p>` : nothing}
     <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
     <h2>Limits</h2>
     ${limits(status.limits)}
