@@ -23,6 +23,7 @@ from api.schemas.keys import KeyBody
 from api.schemas.operators import OperatorVerifyBody
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import QueryBody, RetrieveBody, TokenEvent
+from api.schemas.similarity import SimilarityBody
 from api.schemas.status import ProgressEvent, StatusEvent
 from api.schemas.trials import (
     TrialBody,
@@ -61,6 +62,7 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         ProgressEvent,
         StatusEvent,
         TokenEvent,
+        SimilarityBody,
         TrialBody,
         TrialChunkEvent,
         TrialQuestionEvent,

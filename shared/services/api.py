@@ -15,6 +15,7 @@ from shared.ledger import Ledger
 from shared.ledger.database import Database
 from shared.maintenance.erasure_check import ErasureCheck
 from shared.providers.chat import ChatModel
+from shared.providers.embedding import Embedders
 from shared.providers.limiter.limiter import Limiter
 from shared.providers.limiter.usage import LimitUse
 from shared.query.answer import Answerer
@@ -78,6 +79,7 @@ class ApiServices:
     budgets: Budgets
     estimator: Estimator
     trial: Trial
+    embedders: Embedders
     retriever: Retriever
     calibrator: Calibrator
     erasure_check: ErasureCheck
@@ -94,6 +96,7 @@ def assemble(parts: Parts) -> ApiServices:
     limiters = Limiters(llm=parts.llm_limiter, embeddings=parts.embedding_limiters)
     ledger = parts.ledger
     estimator = Estimator(parts.settings, ledger.collections, ledger.estimates, parts.chat.name, limiters.of_load)
+    embedders = query_embedders(parts)
     return ApiServices(
         settings=parts.settings,
         database=parts.database,
@@ -105,7 +108,8 @@ def assemble(parts: Parts) -> ApiServices:
         limiters=limiters,
         budgets=parts.budgets,
         estimator=estimator,
-        trial=Trial(parts.settings, parts.chat, parts.llm_limiter, query_embedders(parts)),
+        trial=Trial(parts.settings, parts.chat, parts.llm_limiter, embedders),
+        embedders=embedders,
         retriever=retriever_of(parts),
         calibrator=calibrator_of(parts),
         erasure_check=parts.erasure_check,

@@ -100,3 +100,22 @@ async def test_a_budget_that_is_used_up_refuses(services, settings, provider):
     async with calling(limited) as client:
         reply = await client.post("/v1/try", json={"text": TEXT})
     assert (reply.status_code, reply.json()["detail"][:10]) == (429, "The budget")
+
+
+async def test_questions_are_compared_with_texts_and_their_questions(client, provider):
+    leave, pay = "Everybody has thirty days of leave a year.", "Salaries are paid on the last working day."
+    asked = ["How many days of leave has everybody?", "When are salaries paid?"]
+    body = {"questions": asked, "texts": [{"text": leave, "questions": [asked[0], asked[1]]}, {"text": pay}]}
+
+    reply = await client.post("/v1/similarity", json=body)
+
+    of_leave, of_pay = reply.json()["items"]
+    assert of_leave["text"][0] > of_leave["text"][1]
+    assert of_pay["text"][1] > of_pay["text"][0]
+    assert [of_leave["questions"][0][0], of_leave["questions"][1][1]] == [pytest.approx(1, abs=1e-3)] * 2
+    assert of_leave["questions"][0][1] == pytest.approx(of_leave["questions"][1][0], abs=1e-3)
+    assert of_pay["questions"] == [[], []]
+    assert of_leave["words"][0] > of_leave["words"][1] == 0 < of_pay["words"][1] <= 1
+    for wrong in ({"questions": asked * 7}, {"texts": []}, {"texts": [{"text": "a" * 20_000}] * 11}):
+        assert (await client.post("/v1/similarity", json=body | wrong)).status_code == 422
+    assert (await client.post("/v1/similarity", json=body | {"collection": "nowhere"})).status_code == 404

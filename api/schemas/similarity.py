@@ -1,0 +1,55 @@
+"""The request and the reply of comparing questions with texts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from api.schemas.common import BodyModel, CollectionName, ReplyModel, example
+
+_MOST_CHARS = 200_000
+_Question = Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"\S")]
+
+
+class ComparedTextBody(BodyModel):
+    text: str = Field(min_length=1, max_length=20_000, pattern=r"\S")
+    questions: list[_Question] = Field([], max_length=20, description="that belong to it, as a chunk's")
+
+
+class SimilarityBody(BodyModel):
+    """Questions, and texts to compare them with."""
+
+    model_config = example(
+        questions=["How much leave do I get?"],
+        texts=[{"text": "Everybody has 30 days of leave a year.", "questions": ["How many days of leave are there?"]}],
+    )
+
+    questions: list[_Question] = Field(min_length=1, max_length=12)
+    texts: list[ComparedTextBody] = Field(min_length=1, max_length=50)
+    collection: CollectionName | None = Field(None, description="whose embedding compares; null: the settings'")
+
+    @model_validator(mode="after")
+    def _require_bound(self) -> Self:
+        chars = sum(len(text.text) + sum(map(len, text.questions)) for text in self.texts)
+        if chars > _MOST_CHARS:
+            raise ValueError(f"The texts and their questions have at most {_MOST_CHARS:,} characters together.")
+        return self
+
+
+class LikenessView(ReplyModel):
+    """What a text has in common with the questions; item i of each list belongs to question i."""
+
+    text: list[float] = Field(description="cosines of question and text")
+    questions: list[list[float]] = Field(description="for each question its cosines with those of the text")
+    words: list[float] = Field(description="the share of the question's words that the text has")
+
+
+class SimilarityReply(ReplyModel):
+    model_config = example(
+        embedding="default",
+        items=[{"text": [0.71], "questions": [[0.93]], "words": [0.5]}],
+    )
+
+    embedding: str
+    items: list[LikenessView] = Field(description="item i belongs to text i")
