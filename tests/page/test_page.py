@@ -93,6 +93,11 @@ async def test_a_text_is_tried_and_nothing_is_stored(visit, deployment):
     await visit.page.get_by_role("button", name="Write questions").click()
     await expect(visit.page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
     await expect(visit.page.locator(".card .questions li").first).to_be_visible()
+    for number, asked in enumerate(("How many days of leave are there?", "Who signs?"), 1):
+        await visit.page.get_by_label("Ask it").fill(asked)
+        await visit.page.keyboard.press("Enter")
+        await expect(visit.page.locator(".heat thead th")).to_have_count(1 + number)
+    await expect(visit.page.locator(".heat .best").first).to_be_visible()
     assert deployment.client.get("/v1/status").json()["documents"] == before
     await visit.page.get_by_role("button", name="Keep as a document").click()
     await expect(visit.page.locator(".notice")).to_contain_text("It is a document of")
@@ -100,8 +105,6 @@ async def test_a_text_is_tried_and_nothing_is_stored(visit, deployment):
 
 async def test_weights_that_are_moved_in_the_page_rank_as_the_server_does(visit, deployment):
     asked = {"question": "How many days of leave does everybody have?", "top_k": 5, "explain": "candidates"}
-    reply = deployment.client.post("/v1/retrieve", json=asked).json()
-    candidates = reply["metadata"]["explain"]["candidates"]
     await visit.go("/lab/explain")
     source = await visit.page.evaluate("document.querySelector('link[href$=\"parts/fusion.js\"]').href")
     chance = random.Random(7)
@@ -110,7 +113,8 @@ async def test_weights_that_are_moved_in_the_page_rank_as_the_server_does(visit,
         if not any(weights.values()):
             continue
         again = deployment.client.post("/v1/retrieve", json=asked | {"weights": weights}).json()
-        server = again["metadata"]["explain"]["candidates"]["chunks"]
+        candidates = again["metadata"]["explain"]["candidates"]
+        server = candidates["chunks"]
         script = "async ([source, candidates, weights]) => (await import(source)).fused(candidates, weights)"
         ranked = await visit.page.evaluate(script, [source, candidates, weights])
         page = {each["chunk_id"]: each["score"] for each in ranked}

@@ -15,7 +15,10 @@ const EXAMPLE = `# Berlin
 
 Berlin is the capital and largest city of Germany, by area and by population. With 3.7 million inhabitants it has the highest population within its city limits of any city in the European Union. The state of Brandenburg surrounds the city, and Potsdam, Brandenburg's capital, is nearby. The urban area of Berlin has over 4.6 million inhabitants and is the most populous in Germany.`;
 
-const trial = { text: EXAMPLE, prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false };
+const HEATS = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85]; // where a cell's colour changes
+const MOST_ASKED = 12;
+
+const trial = { asked: [], likeness: null, text: EXAMPLE, prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false };
 let running = null;
 
 export async function load() {
@@ -31,7 +34,7 @@ async function run(event) {
   event?.preventDefault();
   running?.abort();
   const control = (running = new AbortController());
-  Object.assign(trial, { chunks: [], done: null, problem: null, stopped: false });
+  Object.assign(trial, { chunks: [], done: null, problem: null, stopped: false, likeness: null });
   changed();
   const known = collections.items.some((each) => each.name === collections.chosen);
   const body = { text: trial.text };
@@ -55,6 +58,29 @@ function heard(name, data) {
   else if (name === "done") trial.done = data;
   else if (name === "error") trial.problem = new Problem(data);
   changed();
+}
+
+/** Compare the questions that were put with each chunk's text and with its questions. */
+async function compare(question) {
+  if (question?.trim()) trial.asked = [...trial.asked.filter((each) => each !== question), question].slice(-MOST_ASKED);
+  if (!trial.asked.length || !trial.chunks.length) return;
+  const texts = trial.chunks.map((each) => ({ text: each.text, questions: each.questions.map(({ text }) => text).slice(0, 20) }));
+  const known = collections.items.some((each) => each.name === collections.chosen);
+  try {
+    const body = { questions: trial.asked, texts, ...(known ? { collection: collections.chosen } : {}) };
+    trial.likeness = (await post("/v1/similarity", body)).items;
+    trial.problem = null;
+  } catch (problem) {
+    trial.problem = problem;
+  }
+  changed();
+}
+
+function put(event) {
+  event.preventDefault();
+  const field = event.target.elements.namedItem("asked");
+  compare(field.value);
+  field.value = "";
 }
 
 async function keep() {
@@ -95,6 +121,8 @@ export function view() {
     ${trouble(trial.problem, run)}
     ${trial.stopped ? html`<p class="soft">You stopped it here.</p>` : nothing}
     ${trial.done ? summary(trial.done) : nothing}
+    ${trial.done ? html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">Ask it</span>
+        <input name="asked" class="whole" dir="auto" maxlength="10000" placeholder="Ask it, as a user would"></label><button type="submit">Compare</button></form>` : nothing}
     ${trial.chunks.map(chunk)}
   </section>`;
 }
@@ -112,15 +140,33 @@ function chunk(each) {
   return html`<article class="card">
     <h3><span class="soft">Chunk ${each.chunk + 1}</span> <span dir="auto">${path(each.heading_path)}</span></h3>
     <div class="reading"><p class="marked" dir="auto">${each.text}</p></div>
-    <ul class="questions" role="list" aria-busy=${String(!each.judged)}>${each.questions.map(question)}</ul>
+    ${trial.likeness?.[each.chunk] ? heat(each, trial.likeness[each.chunk])
+      : html`<ul class="questions" role="list" aria-busy=${String(!each.judged)}>${each.questions.map(question)}</ul>`}
     ${each.error ? html`<p class="bad">${each.error}</p>` : !each.questions.length && running ? html`<p class="soft">Being written\u2026</p>` : nothing}
   </article>`;
 }
 
+/** Each question that was put as a column: how near are the chunk's questions, its text, its words? */
+function heat(each, likeness) {
+  const rows = [
+    ...each.questions.slice(0, 20).map((own, place) => ({ words: own.text, mark: verdict(own), values: likeness.questions.map((cosines) => cosines[place]) })),
+    { words: "the chunk\u2019s text", mark: nothing, values: likeness.text },
+    { words: "its words", mark: nothing, values: likeness.words },
+  ];
+  const best = trial.asked.map((_, column) => Math.max(...rows.map((row) => row.values[column])));
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Similarities"><table class="heat">
+    <thead><tr><th>asked</th>${trial.asked.map((asked) => html`<th scope="col" dir="auto">${asked}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr><th scope="row" dir="auto">${row.mark} ${row.words}</th>${row.values.map((value, column) => html`<td
+      class="number heat-${HEATS.filter((from) => value >= from).length} ${value === best[column] ? "best" : ""}">${score(value)}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+function verdict(each) {
+  if (each.passed === null) return html`<span class="soft" aria-label="not judged yet">\u25d0</span>`;
+  return each.passed ? html`<span class="good" aria-label="kept">\u2713</span>` : html`<span class="bad" aria-label="dropped">\u2715</span>`;
+}
+
 function question(each) {
-  const mark = each.passed === null ? html`<span class="soft" aria-label="not judged yet">\u25d0</span>`
-    : each.passed ? html`<span class="good" aria-label="kept">\u2713</span>` : html`<span class="bad" aria-label="dropped">\u2715</span>`;
-  return html`<li class=${each.passed === false ? "dropped" : ""}>${mark}
+  return html`<li class=${each.passed === false ? "dropped" : ""}>${verdict(each)}
     <span class="grow"><span dir="auto">${each.text}</span>${each.reason ? html`<span class="soft small">${each.reason}</span>` : nothing}</span>
     ${each.similarity === null ? nothing : html`<span class="similarity">${bar(each.similarity, "questions")}</span><span class="small number">${score(each.similarity)}</span>`}</li>`;
 }
