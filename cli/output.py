@@ -87,6 +87,8 @@ def collections_table(collections: Iterable[Json]) -> Table:
         counts = _counts(collection["documents"])
         shown = "?" if points is None else f"{points:,}"
         table.add_row(collection["name"], counts, shown, collection["embedding_model"])
+        if collection.get("notice"):
+            table.caption = f"{collection['name']}: {collection['notice']}"
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -28,13 +28,14 @@ from api.schemas.common import CollectionName
 from shared.domain.errors import InvalidInput, Permanent, Transient
 from shared.domain.records import Collection, CollectionOptions, DocumentState
 from shared.services.api import ApiServices
-from shared.settings import Settings
+from shared.settings import Embedding, Settings
 from shared.vectors.sizes import Sizes
 
 router = APIRouter(prefix="/v1/collections", tags=["collections"])
 
 _POINTS_SECONDS = 2.0
 _AT_ONCE = 8
+_ENGLISH_ALONE = ("all-minilm-l6", "all-minilm-l12", "all-mpnet", "bge-small-en", "bge-base-en", "bge-large-en")
 
 
 @router.get("", response_model=CollectionPage, responses=problems(400, 401, 422, 503))
@@ -170,12 +171,27 @@ async def _views(
             options=options_view(collection.options),
             created_at=collection.created_at,
             languages=list(collection.languages),
+            notice=_notice(collection, services.embeddings),
             documents={DocumentState(s): n for s, n in documents[collection.id].items()},
             points=count,
             calibration=None if collection.calibration is None else CalibrationView(**collection.calibration),
         )
         for collection, count in zip(collections, points, strict=True)
     ]
+
+
+def _notice(collection: Collection, embeddings: Mapping[str, Embedding]) -> str | None:
+    """Say that a model which knows English alone has no English texts; one that is not described says nothing."""
+    embedding = embeddings.get(collection.embedding_model)
+    if embedding is None or not embedding.model.startswith(_ENGLISH_ALONE):
+        return None
+    if not collection.languages or "en" in collection.languages:
+        return None
+    return (
+        f"The embedding model {embedding.model} knows English alone, and the texts are in"
+        f" {', '.join(collection.languages)}: they are found by their words. A multilingual model finds more:"
+        " `foreask migrate` changes to it."
+    )
 
 
 async def _points(collections: Sequence[Collection], sizes: Sizes) -> list[int | None]:

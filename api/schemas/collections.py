@@ -113,6 +113,7 @@ class CollectionView(ReplyModel):
     options: CollectionOptionsView = Field(description="null: the server's setting applies")
     created_at: datetime
     languages: list[str] = Field(description="in which it has had texts, as ISO 639-1 names them")
+    notice: str | None = Field(None, description="what its texts ask for that its embedding has not")
     documents: dict[DocumentState, int] = Field(
         description="how many are in each state; states without documents are absent"
     )

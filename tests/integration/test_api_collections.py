@@ -66,6 +66,23 @@ async def test_documents_are_counted_by_state_and_points_in_qdrant(client, servi
     assert shown["points"] == document["questions"] + document["chunks"]["indexed"]
 
 
+async def test_a_model_that_knows_english_alone_says_so_where_no_text_is_english(client, services, monkeypatch):
+    texts = {
+        "de": "Alle haben dreißig Tage Urlaub im Jahr und zahlen nichts dafür.",
+        "en": "Everybody who works here has thirty days of leave in a year, and nobody has to pay for them.",
+    }
+    for name, text in texts.items():
+        await client.post("/v1/documents", json={"text": text, "collection": name})
+    await work(services)
+    before = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
+    monkeypatch.setattr("api.routes.collections._ENGLISH_ALONE", ("scripted-",))
+    after = {each: (await client.get(f"/v1/collections/{each}")).json() for each in texts}
+
+    assert {each: view["languages"] for each, view in after.items()} == {"de": ["de"], "en": ["en"]}
+    assert [view["notice"] for view in (*before.values(), after["en"])] == [None] * 3
+    assert after["de"]["notice"].startswith("The embedding model scripted-embedding knows English alone")
+
+
 async def test_points_are_null_while_qdrant_is_away(client, library, monkeypatch):
     await library.collection("a")
 

@@ -239,6 +239,24 @@ async def test_quotes_are_whole_sentences_in_every_language(services, settings, 
     assert set(quotes) <= {sentence for sentences in HANDBOOK.values() for sentence in sentences}
 
 
+async def test_answers_in_every_language_cite_the_handbook_of_that_language(client, services):
+    for each, sentences in HANDBOOK.items():
+        text = ("" if each == "zh" else " ").join(sentences)
+        await client.post("/v1/documents", json={"text": text, "filename": f"{each}.md", "external_id": each})
+    await work(services)
+    asked = {
+        "de": "Wie viele Tage Urlaub hat jeder Angestellte?",
+        "zh": "每位员工有几天假期？",
+        "ar": "كم يوما إجازة لكل موظف؟",
+    }
+    for each, question in asked.items():
+        answered = QueryReply.model_validate_json((await client.post("/v1/query", json={"question": question})).content)
+
+        assert (answered.form, answered.citations[0].external_id) == ("generative", each)
+        assert HANDBOOK[each][0] in answered.citations[0].text
+        assert answered.chunks[0].language == each
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(Unavailable("away", component="llm"), 503), (BadReply("nothing"), 502), (RuntimeError("a secret"), 500)],

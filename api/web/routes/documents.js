@@ -151,6 +151,7 @@ function totals() {
 
 export function view() {
   const { states, working, all, shown } = totals();
+  const notice = collections.items.find((each) => each.name === collections.chosen)?.notice;
   const choose = (event) => (take([...event.target.files]), (event.target.value = ""));
   const over = (event) => (event.preventDefault(), dropping || ((dropping = true), changed()));
   return html`<section class="column wide ${dropping ? "dropping" : ""}" @dragover=${over}
@@ -167,6 +168,7 @@ export function view() {
       ${stateCount(states.degraded, "degraded")} ${stateCount(states.failed, "failed")}
       ${list.connected ? nothing : html`<span class="bad">not connected: what is shown may be old</span>`}
     </p>
+    ${notice ? html`<p class="small">${notice}</p>` : nothing}
     ${uploads()} ${trouble(list.problem, refresh)}
     ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
     ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}
