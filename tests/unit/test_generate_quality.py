@@ -78,6 +78,29 @@ def test_a_good_question_is_kept(question):
     assert filter_by_text([question], SUBJECT) == [FilteredQuestion(question, passed=True)]
 
 
+@pytest.mark.parametrize(
+    ("text", "questions"),
+    [
+        (
+            "Jeder Angestellte hat dreißig Tage Urlaub im Jahr. Was am 31. März davon übrig ist, verfällt.",
+            ["How many days of leave does an employee have?", "When does leave that was not taken end?"],
+        ),
+        (
+            "每位员工每年有三十天的假期。",
+            ["How many days of leave are there a year?", "Wie viele Tage Urlaub gibt es?"],
+        ),
+        (
+            "Everybody has thirty days of leave.",
+            ["Wie viele Tage Urlaub hat man?", "كم يوما من الإجازة؟", "每年有几天假期？"],
+        ),
+    ],
+)
+def test_questions_in_another_language_than_their_text_are_kept(text, questions):
+    kept = filter_by_text(questions, ChunkContent.whole(text))
+
+    assert [(each.text, each.reason) for each in kept] == [(question, None) for question in questions]
+
+
 def test_words_of_the_prompt_are_no_echo_where_the_text_has_them():
     question = "How is JSON parsed?"
     assert not filter_by_text([question], SUBJECT)[0].passed
