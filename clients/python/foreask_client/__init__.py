@@ -1,0 +1,41 @@
+"""A client of foreask: documents in, answers out, with and without asyncio."""
+
+from foreask_client.asynchronous import AsyncClient
+from foreask_client.errors import ApiError
+from foreask_client.models import (
+    Answer,
+    BatchLine,
+    Build,
+    Chunk,
+    Citation,
+    Collection,
+    DeadLetter,
+    Document,
+    Event,
+    Feedback,
+    FoundChunk,
+    Key,
+    Me,
+    Retrieval,
+)
+from foreask_client.synchronous import Client
+
+__all__ = [
+    "Answer",
+    "ApiError",
+    "AsyncClient",
+    "BatchLine",
+    "Build",
+    "Chunk",
+    "Citation",
+    "Client",
+    "Collection",
+    "DeadLetter",
+    "Document",
+    "Event",
+    "Feedback",
+    "FoundChunk",
+    "Key",
+    "Me",
+    "Retrieval",
+]

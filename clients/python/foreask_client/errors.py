@@ -1,0 +1,82 @@
+"""The one error that the clients raise for what a server or its network did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+
+class ApiError(Exception):
+    """The server refused a request, failed, or could not be reached.
+
+    Attributes:
+        status: of the reply; None: there was no reply that could be read.
+        type: `invalid-input`, `not-found` and so on, as the API's problems name them; None without a problem.
+        detail: a sentence that says what to do.
+        request_id: under which the server's log has the request.
+        retry_after: seconds, as the server asked; None: it did not.
+        problem: the whole problem details (RFC 9457), or empty.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        status: int | None = None,
+        type: str | None = None,  # noqa: A002  the field's name in RFC 9457
+        request_id: str | None = None,
+        retry_after: float | None = None,
+        problem: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.type = type
+        self.detail = detail
+        self.request_id = request_id
+        self.retry_after = retry_after
+        self.problem = problem or {}
+
+    def __str__(self) -> str:
+        return f"{self.detail} (status {self.status})" if self.status else self.detail
+
+
+def error_of(response: httpx.Response) -> ApiError:
+    """Turn a reply with an error into the exception; its body must have been read."""
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = None
+    return error_of_problem(
+        problem if isinstance(problem, dict) else {},
+        status=response.status_code,
+        request_id=response.headers.get("x-request-id"),
+        retry_after=_seconds(response.headers.get("retry-after")),
+    )
+
+
+def error_of_problem(
+    problem: dict[str, Any],
+    *,
+    status: int | None = None,
+    request_id: str | None = None,
+    retry_after: float | None = None,
+) -> ApiError:
+    """Turn problem details into the exception."""
+    kind = problem.get("type")
+    status = status or problem.get("status")
+    return ApiError(
+        str(problem.get("detail") or f"The server answered {status}."),
+        status=status,
+        type=kind.rpartition(":")[2] if isinstance(kind, str) else None,
+        request_id=request_id,
+        retry_after=retry_after,
+        problem=problem,
+    )
+
+
+def _seconds(header: str | None) -> float | None:
+    try:
+        return float(header) if header else None
+    except ValueError:
+        return None  # a date, which the API never sends

@@ -1,0 +1,353 @@
+"""What the API replies. Fields that a newer server adds are kept, as attributes without a type."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Json = dict[str, Any]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+
+class ChunkCounts(Model):
+    total: int
+    searchable: int
+    generated: int
+    indexed: int
+    dead: int
+    discarded: int
+
+
+class Usage(Model):
+    """What calls have cost; `cost` is None where no price is known."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    calls: int = 0
+    cost: float | None = None
+
+
+class Document(Model):
+    """A document; its counts and usage are those of its newest version."""
+
+    id: str
+    external_id: str
+    collection: str
+    state: str
+    version: int
+    live_version: int | None
+    error: str | None
+    title: str | None
+    filename: str | None
+    media_type: str | None
+    metadata: Json | None
+    size_bytes: int
+    created_at: datetime
+    updated_at: datetime
+    chunks: ChunkCounts
+    questions: int
+    usage: Usage
+
+
+class BatchLine(Model):
+    """What became of one document of a batch: `document`, or why it was refused as `error` (problem details)."""
+
+    line: int
+    status: int
+    external_id: str | None = None
+    document: Document | None = None
+    error: Json | None = None
+
+
+class UploadOffer(Model):
+    upload: str
+    url: str = Field(repr=False)  # signed: whoever has it may write there
+    method: str
+    headers: dict[str, str]
+    expires_in_seconds: int
+
+
+class Question(Model):
+    """A question of a chunk; `source` is `generated`, `given` or `user`."""
+
+    text: str
+    passed: bool | None
+    reason: str | None
+    source: str
+    similarity: float | None
+    accepted: Json | None = None
+
+
+class Chunk(Model):
+    """A chunk of a document; `span` counts characters of the document's text."""
+
+    id: str
+    document_id: str
+    version: int
+    ordinal: int
+    text: str
+    title: str | None
+    heading_path: list[str]
+    span: tuple[int, int]
+    section: tuple[int, int] | None
+    page: int | None
+    language: str | None
+    state: str
+    error: str | None
+    attempts: list[Json]
+    usage: Usage
+    questions: list[Question]
+
+
+class ChunkInPlace(Model):
+    """A chunk with its document, and its neighbours in their order."""
+
+    document: Document
+    before: list[Chunk]
+    chunk: Chunk
+    after: list[Chunk]
+
+
+class FoundChunk(Model):
+    """A chunk that a question found, the best first; `matched_question` is None where its text was nearest."""
+
+    chunk_id: str
+    score: float
+    matched_question: str | None
+    matched_question_source: str | None
+    text: str
+    document_id: str
+    external_id: str
+    title: str | None
+    filename: str | None
+    heading_path: list[str]
+    page: int | None
+    language: str | None
+    span: tuple[int, int]
+    chunk_span: tuple[int, int]
+    version: int
+    metadata: Json
+    also_in: list[str] = []
+    tokens: int
+    rerank_score: float | None
+    channels: Json | None = None
+    evidence: Json | None = None
+
+
+class QueryMetadata(Model):
+    """About a query; `query_id` names it for feedback, and is None where it was not recorded."""
+
+    query_id: str | None
+    matched_questions: int
+    unique_chunks: int
+    usage: Usage
+    milliseconds: dict[str, float]
+    skipped: dict[str, str]
+    explain: Json | None = None
+
+
+class Retrieval(Model):
+    chunks: list[FoundChunk]
+    metadata: QueryMetadata
+
+
+class Citation(Model):
+    """A passage that the answer names by its `number`."""
+
+    number: int
+    document_id: str
+    external_id: str
+    title: str | None
+    heading_path: list[str]
+    page: int | None
+    span: tuple[int, int]
+    text: str
+    chunk_id: str
+
+
+class Answer(Model):
+    """An answer from the documents alone; with `found` false it says that they do not answer the question."""
+
+    answer: str
+    found: bool
+    form: str
+    citations: list[Citation]
+    removed_citations: list[int]
+    chunks: list[FoundChunk]
+    metadata: QueryMetadata
+
+
+class Feedback(Model):
+    outcome: str
+    chunk_id: str
+    question: str
+    accepted_id: str | None
+
+
+class AcceptedQuestion(Model):
+    """A user's question that became one of a chunk."""
+
+    id: str
+    document_id: str
+    external_id: str
+    chunk_id: str
+    question: str
+    query_id: str | None
+    state: str
+    created_at: datetime
+
+
+class AskedQuestion(Model):
+    """What users have asked, once for all who put it."""
+
+    query_id: str
+    question: str
+    times: int
+    found: bool
+    best_score: float | None
+    helpful: bool | None
+    chunk_ids: list[str]
+    first_at: datetime
+    last_at: datetime
+
+
+class CollectionOptions(Model):
+    """Of a collection; None: the server's setting applies."""
+
+    questions_per_chunk: int | Literal["auto"] | None = None
+    prompt: str | None = None
+    chunk_max_chars: int | None = None
+    chunk_overlap_chars: int | None = None
+    prepend_questions: bool | None = None
+    section_max_chars: int | None = None
+    filterable: dict[str, str] = {}
+
+
+class Collection(Model):
+    """A collection; `documents` counts them by state, `points` is None while Qdrant is away."""
+
+    name: str
+    embedding_model: str
+    options: CollectionOptions
+    created_at: datetime
+    languages: list[str]
+    documents: dict[str, int]
+    points: int | None
+    calibration: Json | None = None
+
+
+class Build(Model):
+    """A build of a collection: its points by one embedding and one set of options."""
+
+    build: int
+    state: str
+    embedding_model: str
+    options: CollectionOptions
+    created_at: datetime
+    live_until: datetime | None
+    source_documents: int
+    copied: int
+    documents: dict[str, int]
+    gate: Json | None = None
+
+
+class DeadLetter(Model):
+    """A document that could not be parsed, or a chunk that was given up; one alone also has its `history`."""
+
+    id: str
+    kind: str
+    document_id: str
+    external_id: str
+    collection: str
+    ordinal: int | None
+    reason: str
+    attempts: int
+    at: datetime
+    history: list[Json] = []
+
+
+class DeadReason(Model):
+    reason: str
+    documents: int
+    chunks: int
+
+
+class DeadLettersResolved(Model):
+    """How many were tried again or given up; `in_work` were left alone."""
+
+    documents: int
+    chunks: int
+    in_work: int
+
+
+class Erasure(Model):
+    """How far an erasure is; its `state` is `running` or `finished`."""
+
+    id: str
+    collection: str | None
+    document_id: str | None
+    state: str
+    documents_left: int
+    deleted: dict[str, int]
+    started_at: datetime
+    finished_at: datetime | None
+
+
+class Key(Model):
+    """A key, without the key itself."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    filter: Json | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class NewKey(Key):
+    """A key that was just made: `key` is shown this once, and never in a repr."""
+
+    key: str = Field(repr=False)
+
+
+class Webhook(Model):
+    id: str
+    url: str
+    events: list[str]
+    created_at: datetime
+    failing_since: datetime | None
+    disabled_at: datetime | None
+
+
+class NewWebhook(Webhook):
+    """A webhook that was just made, with its secret, which is never in a repr."""
+
+    secret: str = Field(repr=False)
+
+
+class Me(Model):
+    """Whom the key speaks for, what it may do, and what the server is."""
+
+    tenant: str | None
+    key: str | None
+    may: list[str]
+    filter: Json | None
+    version: str
+    answer: Json
+    chat: str | None
+    embedding: str | None
+    limits: Json
+
+
+class Event(Model):
+    """A server-sent event."""
+
+    name: str
+    data: Json

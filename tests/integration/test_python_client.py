@@ -1,0 +1,124 @@
+"""The Python client against a real server: a document's whole life, with and without asyncio."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from foreask_client import ApiError, AsyncClient, Client
+
+from tests.api import KEYS, serving, with_keys, work
+
+GUIDE = Path(__file__).parents[2] / "docs/how-to/use-the-python-client.md"
+
+
+@pytest.fixture
+async def server(services, settings, wakes):
+    async with serving(with_keys(settings), services) as http:
+        yield str(http.base_url)
+
+
+async def test_documents_are_handed_in_found_and_asked_for(server, services, tmp_path):
+    path = tmp_path / "leave.md"
+    path.write_text("# Leave\n\nEverybody has 30 days of leave a year.")
+    told = []
+
+    async with AsyncClient(server, KEYS["alice"]) as foreask:
+        document = await foreask.upload(
+            path, collection="handbook", metadata={"year": 2026}, progress=lambda *counts: told.append(counts)
+        )
+        again = await foreask.upload_bytes(
+            path.read_bytes(), "leave.md", collection="handbook", metadata={"year": 2026}
+        )
+        await foreask.upload_text("Tea is in the kitchen.", collection="handbook", external_id="tea", questions=[])
+        assert (again.id, again.version, document.state) == (document.id, 1, "queued")
+        assert told == [(47, 47)]
+
+        waiting = asyncio.create_task(foreask.wait(document.id, timeout_seconds=20))
+        await work(services)
+        ready = await waiting
+        assert (ready.state, ready.chunks.total, ready.metadata) == ("ready", 1, {"year": 2026})
+
+        (chunk,) = [chunk async for chunk in foreask.chunks(document.id)]
+        assert (await foreask.chunk(chunk.id)).document.id == document.id
+        assert await foreask.text(document.id) == "# Leave\n\nEverybody has 30 days of leave a year."
+        assert await foreask.content(document.id) == path.read_bytes()
+
+        found = await foreask.retrieve("How much leave do I get?", collection="handbook", filter={"year": 2026})
+        assert found.chunks[0].chunk_id == chunk.id
+        assert found.metadata.query_id
+        given = await foreask.feedback(found.metadata.query_id, chunk.id, helpful=True)
+        assert given.outcome in {"accepted", "already_asked"}
+
+        events = [event async for event in foreask.query_events("How much leave do I get?", collection="handbook")]
+        assert events[0].name == "retrieved"
+        assert events[-1].name == "done"
+
+        assert (await foreask.describe(document.id, title="Days off")).title == "Days off"
+        assert [d.external_id async for d in foreask.documents(collection="handbook", sort="name")] == [
+            "leave.md",
+            "tea",
+        ]
+        await foreask.delete_document(document.id)
+        with pytest.raises(ApiError, match="document") as raised:
+            await foreask.document(document.id)
+        assert (raised.value.status, raised.value.type) == (404, "not-found")
+
+
+async def test_without_asyncio_the_same_is_there(server):
+    def use():
+        with Client(server, KEYS["alice"]) as foreask:
+            lines = foreask.upload_batch([{"external_id": f"d{n}", "text": f"Text {n}."} for n in range(3)] + [{}])
+            assert [line.status for line in lines] == [202, 202, 202, 422]
+            assert lines[0].document
+            assert lines[0].document.external_id == "d0"
+            assert len(list(foreask.documents())) == 3
+            with pytest.raises(TimeoutError, match="queued"):
+                foreask.wait(lines[0].document.id, timeout_seconds=0.05)
+
+            collection = foreask.put_collection("faq", questions_per_chunk=4, filterable={"year": "integer"})
+            assert (collection.options.questions_per_chunk, foreask.collection("faq").name) == (4, "faq")
+            assert [build.state for build in foreask.builds("faq")] == ["live"]
+            assert {c.name for c in foreask.collections()} == {"default", "faq"}
+            assert list(foreask.dead_letters()) == foreask.dead_reasons() == []
+
+            key = foreask.make_key("website", ["ask"], expires_in_seconds=60)
+            assert key.key not in repr(key)
+            foreask.revoke_key(key.id)
+            assert [(k.name, k.revoked_at is None) for k in list(foreask.keys())] == [("website", False)]
+
+            progress = next(events := foreask.events())
+            events.close()
+            assert progress.name == "progress"
+            assert [event.name for event in foreask.verify("default")][-1] == "done"
+            assert foreask.me().tenant == "alice"
+            assert foreask.health()["status"] in {"ready", "degraded"}
+            erasure = foreask.delete_collection("faq")
+            assert foreask.erasure(erasure.id).collection == "faq"
+
+        with Client(server) as nobody, pytest.raises(ApiError) as raised:
+            nobody.me()
+        assert (raised.value.status, raised.value.type) == (401, "unauthorized")
+        assert raised.value.request_id
+
+    await asyncio.to_thread(use)
+
+
+@pytest.mark.usefixtures("wakes")
+async def test_the_guide_can_be_followed(services, settings, tmp_path, monkeypatch, capsys):
+    (tmp_path / "leave.md").write_text("# Leave\n\nEverybody has 30 days of leave a year.")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+
+    async with serving(settings, services) as http:
+        code = "\n".join(blocks).replace("http://127.0.0.1:8350", str(http.base_url).rstrip("/"))
+        followed = asyncio.create_task(asyncio.to_thread(exec, compile(code, GUIDE.name, "exec"), names := {}))
+        while not followed.done():
+            await work(services)
+            await asyncio.sleep(0.05)
+        await followed
+        names["foreask"].close()
+
+    shown = capsys.readouterr().out
+    assert "The documents say so [1]. ['leave.md']" in shown
+    assert "404 not-found" in shown

@@ -1,0 +1,201 @@
+"""What the Python client sends and reads: repeats, errors, keys and pages."""
+
+import json
+
+import httpx
+import pytest
+from foreask_client import ApiError, AsyncClient, Client
+
+URL = "http://foreask.test"
+ERASURE = {
+    "id": "1",
+    "collection": "a/b",
+    "document_id": None,
+    "state": "running",
+    "documents_left": 1,
+    "deleted": {},
+    "started_at": "2026-10-01T09:00:00Z",
+    "finished_at": None,
+    "of_a_newer_server": 7,
+}
+
+
+class RecordingServer:
+    """Answers from a list, the last answer for ever, and records the requests."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = []
+
+    def __call__(self, request):
+        request.read()
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def client(*answers, key=None):
+    server = RecordingServer(*answers)
+    return Client(URL, key, http_transport=httpx.MockTransport(server)), server
+
+
+def problem(status, detail="Because.", **headers):
+    body = {"type": "urn:foreask:problem:not-found", "title": "No", "status": status, "detail": detail}
+    return httpx.Response(status, json=body, headers={"x-request-id": "r-1"} | headers)
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    waits = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    return waits
+
+
+def test_what_may_be_repeated_is_repeated_and_waits_as_long_as_the_server_asks(pauses):
+    foreask, server = client(problem(503, **{"retry-after": "7"}), httpx.ConnectError("no"), httpx.Response(204))
+
+    foreask.delete_document("1")
+
+    assert len(server.requests) == 3
+    assert pauses[0] >= 7
+
+
+def test_what_would_be_done_twice_is_sent_once():
+    foreask, server = client(problem(503))
+
+    with pytest.raises(ApiError):
+        foreask.make_key("website", ["ask"])
+
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("refusal", [problem(422), problem(429, **{"retry-after": "7200"})])
+def test_a_refusal_is_not_repeated(refusal):
+    foreask, server = client(refusal)
+
+    with pytest.raises(ApiError):
+        foreask.document("1")
+
+    assert len(server.requests) == 1
+
+
+def test_an_error_says_what_the_server_said():
+    foreask, _ = client(problem(404, "There is no such document."))
+
+    with pytest.raises(ApiError) as raised:
+        foreask.document("1")
+
+    error = raised.value
+    assert (error.status, error.type, error.detail) == (404, "not-found", "There is no such document.")
+    assert error.request_id == "r-1"
+    assert str(error) == "There is no such document. (status 404)"
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (httpx.ConnectError("refused"), "No server at http://foreask.test"),
+        (httpx.ReadTimeout("slow"), "did not answer in time"),
+        (httpx.RemoteProtocolError("broken"), "broke"),
+        (httpx.Response(200, text="<html>"), "does not answer like a foreask server"),
+    ],
+)
+def test_a_server_that_is_not_there_is_one_sentence(failure, sentence):
+    with pytest.raises(ApiError, match=sentence) as raised:
+        client(failure)[0].document("1")
+    assert raised.value.status is None
+
+
+@pytest.mark.parametrize("url", ["foreask", "ftp://foreask", "http://a:b:c"])
+def test_what_is_no_url_is_refused(url):
+    with pytest.raises(ValueError, match="is not a URL"):
+        Client(url)
+
+
+def test_a_file_is_sent_whole_at_each_attempt_and_past_the_api_without_the_key(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_bytes(b"a" * 100_000)
+    told = []
+    store = {
+        "upload": "u1",
+        "url": "http://store.test/u1?sig=1",
+        "method": "PUT",
+        "headers": {"x-a": "1"},
+        "expires_in_seconds": 9,
+    }
+    foreask, server = client(
+        httpx.Response(201, json=store), problem(503), httpx.Response(200), problem(422), key="secret"
+    )
+
+    with pytest.raises(ApiError):  # the last request of the three
+        foreask.upload_to_store(path, progress=lambda sent, size: told.append((sent, size)))
+
+    offer, failed, put, handed_in = server.requests
+    assert offer.headers["authorization"] == handed_in.headers["authorization"] == "Bearer secret"
+    assert "authorization" not in put.headers
+    assert put.headers["x-a"] == "1"
+    assert failed.content == put.content == path.read_bytes()
+    assert put.headers["content-length"] == "100000"
+    assert told == [(65536, 100_000), (100_000, 100_000)] * 2
+    assert json.loads(handed_in.content) == {"collection": "default", "upload": "u1", "filename": "a.md"}
+
+
+def test_the_key_is_in_no_repr():
+    foreask, _ = client(problem(401), key="secret")
+
+    with pytest.raises(ApiError) as raised:
+        foreask.me()
+
+    shown = (repr(foreask), repr(vars(foreask)), repr(raised.value), str(raised.value))
+    assert not any("secret" in text for text in shown)
+
+
+def test_a_list_is_read_page_by_page_and_names_are_quoted():
+    foreask, server = client(
+        httpx.Response(200, json={"items": [{"name": "a"}], "next_cursor": "n"}),
+        httpx.Response(200, json={"items": [{"name": "b"}], "next_cursor": None}),
+        httpx.Response(202, json=ERASURE),
+    )
+
+    assert [tenant["name"] for tenant in foreask.tenants()] == ["a", "b"]
+    erasure = foreask.delete_collection("a/b")
+
+    assert [dict(request.url.params) for request in server.requests[:2]] == [
+        {"limit": "200"},
+        {"limit": "200", "cursor": "n"},
+    ]
+    assert server.requests[2].url.raw_path == b"/v1/collections/a%2Fb"
+    assert erasure.model_extra == {"of_a_newer_server": 7}
+
+
+EVENTS = {"content-type": "text/event-stream"}
+
+
+@pytest.mark.parametrize("separator", ["\u0085", "\u2028", "\v"])
+def test_events_are_read_and_a_failure_in_them_is_raised(separator):
+    data = json.dumps({"text": f"a{separator}b"}, ensure_ascii=False)
+    error = json.dumps({"type": "urn:foreask:problem:unavailable", "status": 503, "detail": "The model is away."})
+    stream = f"event: token\ndata: {data}\n\n: heartbeat\n\nevent: error\ndata: {error}\n\n"
+    foreask, _ = client(httpx.Response(200, content=stream.encode(), headers=EVENTS))
+
+    events = foreask.query_events("Is it?")
+
+    assert next(events).data == {"text": f"a{separator}b"}
+    with pytest.raises(ApiError, match="The model is away") as raised:
+        next(events)
+    assert (raised.value.status, raised.value.type) == (503, "unavailable")
+
+
+async def test_the_client_for_asyncio_sends_the_same(monkeypatch):
+    async def sleep(seconds):
+        pass
+
+    server = RecordingServer(problem(503), httpx.Response(202, json=ERASURE))
+    monkeypatch.setattr("tenacity.asyncio._portable_async_sleep", sleep)
+    async with AsyncClient(URL, "secret", http_transport=httpx.MockTransport(server)) as foreask:
+        erasure = await foreask.delete_collection("a/b")
+
+    assert erasure.documents_left == 1
+    assert [request.headers["authorization"] for request in server.requests] == ["Bearer secret"] * 2
