@@ -120,5 +120,5 @@ async def test_the_guide_can_be_followed(services, settings, tmp_path, monkeypat
         names["foreask"].close()
 
     shown = capsys.readouterr().out
-    assert "30 days" in shown
+    assert "The documents say so [1]. ['leave.md']" in shown
     assert "404 not-found" in shown

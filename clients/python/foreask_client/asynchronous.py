@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -81,7 +81,7 @@ class AsyncClient(Operations):
             for item in for_page.read(await self.send(request)):
                 yield item
 
-    async def events_of(self, stream: Stream) -> AsyncIterator[Event]:
+    async def events_of(self, stream: Stream) -> AsyncGenerator[Event, None]:
         """Yield events as they come; closing the iterator closes the connection."""
         with transport.connection_errors(self.url):
             response = await self._http.send(transport.built_stream(self._http, stream), stream=True)

@@ -14,7 +14,7 @@ from foreask_client.models import Json
 from foreask_client.uploads import Attachment
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
 
     from foreask_client.asynchronous import AsyncClient
     from foreask_client.models import Event
@@ -128,9 +128,9 @@ class streaming(Generic[P]):  # noqa: N801  a decorator
     @overload
     def __get__(self, client: None, owner: object = None) -> Self: ...
     @overload
-    def __get__(self, client: Client, owner: object = None) -> Callable[P, Iterator[Event]]: ...
+    def __get__(self, client: Client, owner: object = None) -> Callable[P, Generator[Event, None, None]]: ...
     @overload
-    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, AsyncIterator[Event]]: ...
+    def __get__(self, client: AsyncClient, owner: object = None) -> Callable[P, AsyncGenerator[Event, None]]: ...
     def __get__(self, client: Any, owner: object = None) -> Any:
         return _bound(self, client, "events_of")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -78,7 +78,7 @@ class Client(Operations):
         while (request := for_page.next()) is not None:
             yield from for_page.read(self.send(request))
 
-    def events_of(self, stream: Stream) -> Iterator[Event]:
+    def events_of(self, stream: Stream) -> Generator[Event, None, None]:
         """Yield events as they come; closing the iterator closes the connection."""
         with transport.connection_errors(self.url):
             response = self._http.send(transport.built_stream(self._http, stream), stream=True)
