@@ -4,6 +4,7 @@ import { html, nothing, render } from "./vendor/lit-html.js";
 import { ROOT } from "./api.js";
 import { changed, drawnBy } from "./store.js";
 import { keyDialog } from "./parts/key.js";
+import { loadMe, may } from "./parts/me.js";
 import { notice } from "./parts/notice.js";
 import * as ask from "./routes/ask.js";
 import * as document_ from "./routes/document.js";
@@ -22,7 +23,14 @@ const ROUTES = [
   [/^\/lab\/try$/, try_],
   [/^\/work$/, work],
 ];
-const PLACES = [["/ask", "Ask", "a"], ["/documents", "Documents", "d"], ["/questions", "Questions", "q"], ["/work", "Work", "w"], ["/lab/explain", "Explain", "e"], ["/lab/try", "Try", "t"]];
+const PLACES = /** @type {const} */ ([
+  ["/ask", "Ask", "a", "ask"],
+  ["/documents", "Documents", "d", "read"],
+  ["/questions", "Questions", "q", "manage"],
+  ["/work", "Work", "w", "read"],
+  ["/lab/explain", "Explain", "e", "ask"],
+  ["/lab/try", "Try", "t", "write"],
+]);
 const KEYS = [["/", "to the question or the search"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["Esc", "stops an answer, closes a panel"], ["?", "these keys"]];
 
 let current = null;
@@ -86,7 +94,7 @@ function frame() {
   return html`<a class="skip" href="#main" @click=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>To the content</a>
     <nav class="rail" aria-label="Places">
       <span class="mark" aria-hidden="true">foreask</span>
-      ${PLACES.map(([path, words]) => html`<a href=${ROOT + path}
+      ${PLACES.filter(([, , , scope]) => may(scope)).map(([path, words]) => html`<a href=${ROOT + path}
         aria-current=${current.path.startsWith(path) || (path === "/ask" && current.path === "/") ? "page" : "false"}>${words}</a>`)}
       <a class="last" href=${`${ROOT}/docs`}>API</a>
     </nav>
@@ -103,4 +111,5 @@ drawnBy(() => render(frame(), document.getElementById("app")));
 addEventListener("popstate", arrive);
 document.addEventListener("click", followed);
 document.addEventListener("keydown", pressed);
+loadMe();
 arrive();

@@ -196,6 +196,27 @@ async def test_a_key_is_asked_for_and_what_was_typed_stays(browser, deployment):
         assert await visit.page.evaluate("localStorage.getItem('foreask.key')") is None
 
 
+async def test_a_key_that_may_only_ask_is_offered_that_alone(browser, deployment):
+    async with visiting(browser, f"http://127.0.0.1:{deployment.port}") as visit:
+        visit.allowed = ("403",)
+
+        async def guarded(route):
+            path = route.request.url.removeprefix(visit.base)
+            if path == "/v1/me":
+                await route.fulfill(json={"may": ["ask"]})
+            elif path.startswith(("/v1/query", "/v1/models", "/v1/retrieve", "/v1/feedback")):
+                await route.continue_()
+            else:
+                await route.fulfill(status=403, json={"status": 403, "detail": "This needs a key with another scope."})
+
+        await visit.page.route("**/v1/**", guarded)
+        await ask(visit, "How many days of leave does everybody have?")
+        await expect(visit.page.locator(".rail a")).to_have_text(["Ask", "Explain", "API"])
+        await visit.page.locator(".written .cited").first.click()
+        await expect(visit.page.locator(".detail .marked")).to_contain_text("thirty days of leave")
+        assert await visit.page.locator("[role=alert]").count() == 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1440])
 async def test_every_screen_is_accessible(browser, deployment, scheme, width):

@@ -9,11 +9,20 @@ import { changed, remember, remembered } from "../store.js";
 export const collections = { items: [], chosen: remembered("collection", "default") };
 
 export async function loadCollections() {
-  const page = await get("/v1/collections?limit=200");
-  collections.items = page.items;
-  const names = page.items.map((each) => each.name);
+  collections.items = await known();
+  const names = collections.items.map((each) => each.name);
   if (names.length && !names.includes(collections.chosen)) collections.chosen = names[0];
   changed();
+}
+
+/** The collections; a key that may only ask is told their names. */
+async function known() {
+  try {
+    return (await get("/v1/collections?limit=200")).items;
+  } catch (problem) {
+    if (problem.status !== 403) throw problem;
+    return (await get("/v1/models")).data.map(({ id }) => ({ name: id, documents: {}, points: null }));
+  }
 }
 
 /** @param {() => void} chosen is told of another choice */

@@ -5,6 +5,7 @@ import { ROOT, get, key, send } from "../api.js";
 import { changed } from "../store.js";
 import { listen } from "../events.js";
 import { ago, counted, money, nameOf, path, score } from "../parts/format.js";
+import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
 import { WindowedList } from "../parts/window.js";
@@ -110,7 +111,7 @@ export function view() {
       ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
       <p class="tools">
         <button @click=${save}>Save the original</button>
-        ${each.state === "failed" || each.state === "degraded" ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
+        ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
       </p>
       ${trouble(shown.problem, () => refresh())}
       ${shown.chunks.length ? windowed.view(shown.chunks, each.chunks.total, row, "Chunks")

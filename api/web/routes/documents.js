@@ -7,6 +7,7 @@ import { listen } from "../events.js";
 import { changed } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { ago, count, counted, money, nameOf } from "../parts/format.js";
+import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
 import { send, uploads } from "../parts/uploads.js";
@@ -161,7 +162,7 @@ export function view() {
       <input id="search" type="search" placeholder="Search name or title" aria-label="Search documents" .value=${live(list.q)} @input=${typed}>
       ${choice("State", FILTERS, list.state, (state) => filter({ state }))}
       ${choice("Order", SORTS, list.sort, (sort) => filter({ sort }))}
-      <label class="button main">Upload<input class="hidden" type="file" multiple @change=${choose}></label>
+      ${may("write") ? html`<label class="button main">Upload<input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
     </div>
     <p class="counts soft" role="status">
       ${stateCount(states.ready, "ready")} ${stateCount(working, "in work", "indexing")}
@@ -201,8 +202,8 @@ function row(each) {
     <span class="soft small number wide-only">${counted(each.questions, "question")}</span>
     <span class="soft small number wide-only">${money(each.usage.cost)}</span>
     <span class="soft small number">${ago(each.updated_at)}</span>
-    ${failed ? html`<button class="quiet" @click=${() => retry(each)}>Try again</button>` : nothing}
-    <button class="quiet" aria-label=${`Delete ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>`;
+    ${failed && may("write") ? html`<button class="quiet" @click=${() => retry(each)}>Try again</button>` : nothing}
+    ${may("write") ? html`<button class="quiet" aria-label=${`Delete ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>` : nothing}`;
 }
 
 function nothingYet() {

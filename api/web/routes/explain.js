@@ -9,6 +9,7 @@ import { bar } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { path, score } from "../parts/format.js";
 import { CHANNELS, fused } from "../parts/fusion.js";
+import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 
 export const title = "Explain";
@@ -109,7 +110,7 @@ function row({ chunk_id: id, score: value }, place, channels) {
     ${CHANNELS.map((channel) => cell(channel, channels[channel]))}
     <td class="told"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : "\u2026"}</a>
       <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
-    <td><button class="quiet" @click=${() => accept(id)}>Accept into it</button></td></tr>`;
+    <td>${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>Accept into it</button>` : nothing}</td></tr>`;
 }
 
 function cell(channel, place) {

@@ -5,6 +5,7 @@ import { get, post } from "../api.js";
 import { changed } from "../store.js";
 import { bar } from "../parts/bars.js";
 import { count, counted, duration, money } from "../parts/format.js";
+import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 
 export const title = "Work";
@@ -91,8 +92,8 @@ function failures() {
   return html`<ul class="reasons" role="list">${work.reasons.map((each) => {
     const many = each.documents + each.chunks;
     return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
-      <button @click=${() => resolve("retry", each.reason, many)}>Try again</button>
-      <button class="quiet" @click=${() => confirm(`Give up ${counted(many, "failure")}?`) && resolve("discard", each.reason, many)}>Give up</button></li>`;
+      ${may("write") ? html`<button @click=${() => resolve("retry", each.reason, many)}>Try again</button>
+        <button class="quiet" @click=${() => confirm(`Give up ${counted(many, "failure")}?`) && resolve("discard", each.reason, many)}>Give up</button>` : nothing}</li>`;
   })}</ul>`;
 }
 
