@@ -50,6 +50,8 @@ export async function send(method, path, options = {}) {
   return reply.status === 204 ? null : reply.json();
 }
 
+/** The bytes behind a path: a link cannot carry a key. @param {string} path */
+export const bytes = async (path) => (await sent("GET", path, {})).blob();
 export const get = (path, signal) => send("GET", path, { signal });
 export const post = (path, body, signal) => send("POST", path, { body, signal });
 
@@ -131,7 +133,20 @@ function tell(block, told) {
  * @param {(share: number) => void} progressed
  * @param {AbortSignal} signal
  */
-export function upload(file, fields, progressed, signal) {
+export async function upload(file, fields, progressed, signal) {
+  for (;;) {
+    signal.throwIfAborted();
+    const given = key();
+    try {
+      return await uploaded(file, fields, progressed, signal);
+    } catch (problem) {
+      if (problem.status !== 401) throw problem;
+      if (given === key()) await askForKey();
+    }
+  }
+}
+
+function uploaded(file, fields, progressed, signal) {
   return new Promise((resolve, reject) => {
     const form = new FormData();
     for (const [name, value] of Object.entries(fields)) form.append(name, value);
@@ -143,7 +158,7 @@ export function upload(file, fields, progressed, signal) {
     request.upload.addEventListener("progress", (event) => progressed(event.loaded / event.total));
     request.addEventListener("load", () => {
       if (request.status < 300) resolve({ ...request.response, unchanged: request.status === 200 });
-      else reject(new Problem(request.response ?? {}, Number(request.getResponseHeader("retry-after")) || 0));
+      else reject(new Problem({ status: request.status, ...request.response }, Number(request.getResponseHeader("retry-after")) || 0));
     });
     request.addEventListener("error", () => reject(new Problem({ detail: "The server cannot be reached." })));
     request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));

@@ -68,7 +68,7 @@ function followed(event) {
   const path = address.pathname.slice(ROOT.length);
   if (address.origin !== location.origin || !ROUTES.some(([pattern]) => pattern.test(path))) return;
   event.preventDefault();
-  go(path + address.search);
+  go(path + address.search + address.hash);
 }
 
 function pressed(event) {

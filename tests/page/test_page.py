@@ -144,6 +144,93 @@ async def test_what_was_asked_in_vain_is_listed(visit):
     await expect(visit.page.locator(".questions")).to_contain_text("Who won the football World Cup in 1990?")
 
 
+async def test_explain_has_the_question_of_the_answer_that_it_is_reached_from(visit):
+    await ask(visit, "How many days of leave does everybody have?")
+    await visit.page.get_by_role("link", name="Explain", exact=True).last.click()
+    await expect(visit.page.locator("#question")).to_have_value("How many days of leave does everybody have?")
+    await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
+
+
+async def test_a_passage_is_closed_by_escape_and_the_citation_has_the_focus_again(visit):
+    await ask(visit, "How many days of leave does everybody have?")
+    await visit.page.locator(".written .cited").first.click()
+    await expect(visit.page.locator("#source-title")).to_be_focused()
+    await visit.page.keyboard.press("Escape")
+    await expect(visit.page.locator(".detail")).to_have_count(0)
+    await expect(visit.page.locator(".written .cited").first).to_be_focused()
+
+
+async def test_what_happens_while_the_tab_is_hidden_is_told_when_it_is_seen(visit, deployment):
+    deployment.ingest({"before": "This was there before."}, collection="hidden")
+    deployment.wait_until_settled(1, collection="hidden")
+    opened, ended = [], []
+    visit.page.on("request", lambda each: opened.append(each.url))
+    visit.page.on("requestfailed", lambda each: ended.append(each.url))
+    await visit.go("/documents")
+    await visit.page.locator("select").first.select_option("hidden")
+    await expect(visit.page.locator(".row")).to_have_count(1)
+    await visit.page.wait_for_timeout(1500)  # until the first events have said where one is
+    await _hide(visit.page, hidden=True)
+    deployment.ingest({"meanwhile": "This came meanwhile."}, collection="hidden")
+    deployment.wait_until_settled(2, collection="hidden")
+    for hidden in (False, True, False):
+        await _hide(visit.page, hidden=hidden)
+    await expect(visit.page.locator(".row .state.ready")).to_have_count(2)
+    await visit.page.wait_for_timeout(2500)  # another connection would be made after the pause
+    events = visit.base + "/v1/events"
+    assert opened.count(events) - ended.count(events) == 1
+
+
+async def _hide(page, *, hidden):
+    script = """(hidden) => {
+        Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    await page.evaluate(script, hidden)
+
+
+async def test_files_of_one_name_in_two_folders_are_two_documents(visit, deployment, tmp_path):
+    deployment.ingest({"first": "This was the first."}, collection="folders")
+    deployment.wait_until_settled(1, collection="folders")
+    for name in ("a", "b"):
+        (tmp_path / "notes" / name).mkdir(parents=True)
+        (tmp_path / "notes" / name / "readme.md").write_text(f"# Notes\n\nThese are those of {name}.\n")
+    await visit.go("/documents")
+    await visit.page.locator("select").first.select_option("folders")
+    await expect(visit.page.locator(".row")).to_have_count(1)
+    browser_session = await visit.page.context.new_cdp_session(visit.page)
+    dropped = {"items": [], "files": [str(tmp_path / "notes")], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        event = {"type": kind, "x": 600, "y": 400, "data": dropped}
+        await browser_session.send("Input.dispatchDragEvent", event)
+    await expect(visit.page.locator(".uploads")).to_contain_text("2 files sent")
+    documents = deployment.wait_until_settled(3, collection="folders")
+    assert sorted(each["external_id"] for each in documents) == ["first", "notes/a/readme.md", "notes/b/readme.md"]
+
+
+async def test_no_upload_that_waits_is_forgotten_for_later_ones(visit):
+    await visit.go("/documents")
+    source = await visit.page.evaluate("document.querySelector('link[href$=\"parts/uploads.js\"]').href")
+    script = """async (source) => {
+        let sent = 0;
+        window.XMLHttpRequest = class extends EventTarget {
+            upload = new EventTarget();
+            status = 202;
+            response = {};
+            open() {}
+            setRequestHeader() {}
+            send() { sent += 1; setTimeout(() => this.dispatchEvent(new Event("load"))); }
+        };
+        const { send } = await import(source);
+        const files = (count) => Array.from({ length: count }, (_, place) => ({ file: new File([""], `${place}`), path: `${place}` }));
+        send(files(420), {}, 0, () => {});
+        send(files(5), {}, 0, () => {});
+        for (let left = 250; left && sent < 425; left -= 1) await new Promise((resolve) => setTimeout(resolve, 20));
+        return sent;
+    }"""
+    assert await visit.page.evaluate(script, source) == 425
+
+
 async def test_only_the_rows_that_are_seen_are_in_the_page(visit, deployment):
     deployment.ingest({f"many-{n:03}": f"Number {n} of many." for n in range(250)}, collection="many")
     deployment.wait_until_settled(250, collection="many")
@@ -157,6 +244,10 @@ async def test_only_the_rows_that_are_seen_are_in_the_page(visit, deployment):
         await visit.page.wait_for_timeout(50)
     await expect(visit.page.locator(".row").last).to_contain_text("many-249")
     assert await visit.page.locator(".row").count() <= 80
+    await visit.page.locator(".row a").last.click()
+    await expect(visit.page.locator(".detail")).to_be_visible()
+    await visit.page.get_by_role("link", name="Documents").first.click()
+    await expect(visit.page.locator(".row").first).to_contain_text("many-000")
 
 
 async def test_the_keyboard_is_enough(visit):

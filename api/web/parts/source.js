@@ -38,7 +38,7 @@ function toPassage() {
 export function sourcePanel({ number, chunk }, many, place, show, close) {
   const read = neighbours(chunk.chunk_id);
   const where = path(chunk.heading_path);
-  return html`<aside class="detail" aria-labelledby="source-title">
+  return html`<aside class="detail" aria-labelledby="source-title" @keydown=${(event) => event.key === "Escape" && close()}>
     <header class="bar-line">
       <h2 id="source-title" tabindex="-1">Source ${number}</h2>
       <span class="grow soft small">${place + 1} of ${many}</span>

@@ -7,27 +7,27 @@ import { bar } from "./bars.js";
 import { counted, size } from "./format.js";
 
 const AT_ONCE = 3;
-const KEPT = 200;
+const KEPT = 200; // of those that are done
 
 /** @type {{name: string, bytes: number, share: number, state: string, problem: string | null, control: AbortController, file: File, fields: Record<string, string>}[]} */
 let files = [];
 let running = 0;
+const isOpen = (each) => each.state === "waiting" || each.state === "sending";
 let finished = () => {};
 
 /**
- * @param {Iterable<File>} chosen @param {Record<string, string>} fields of the form @param {number} most bytes of a file
+ * @param {Iterable<{file: File, path: string}>} chosen @param {Record<string, string>} fields of the form @param {number} most bytes of a file
  * @param {() => void} taken is called when a file was taken
  */
 export function send(chosen, fields, most, taken) {
   finished = taken;
-  for (const file of chosen) {
-    const name = file.webkitRelativePath || file.name;
+  files = [...files.filter((each) => !isOpen(each)).slice(-KEPT), ...files.filter(isOpen)];
+  for (const { file, path: name } of chosen) {
     const large = most && file.size > most;
     files.push({ name, bytes: file.size, share: 0, file, control: new AbortController(),
       fields: { ...fields, external_id: name }, state: large ? "refused" : "waiting",
       problem: large ? `It has ${size(file.size)}; the server takes ${size(most)} at most.` : null });
   }
-  files = files.slice(-KEPT - chosen.length);
   next();
   changed();
 }
@@ -62,7 +62,7 @@ const WORDS = { waiting: "waits", sending: "", taken: "taken", unchanged: "the s
 
 export function uploads() {
   if (!files.length) return nothing;
-  const open = files.filter((each) => ["waiting", "sending"].includes(each.state));
+  const open = files.filter(isOpen);
   const shown = files.filter((each) => each.state !== "taken").slice(0, 40);
   const stop = () => open.forEach((each) => (each.control.abort(), (each.state = "stopped")));
   return html`<section class="uploads" aria-label="Uploads">

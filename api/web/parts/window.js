@@ -16,6 +16,12 @@ export class WindowedList {
     this.scrolled = this.scrolled.bind(this);
   }
 
+  /** Begin at the first row: other rows come, or the list is drawn anew. */
+  toTop() {
+    this.top = 0;
+    document.querySelector(".window")?.scrollTo(0, 0);
+  }
+
   scrolled(event) {
     const box = event.currentTarget;
     this.top = box.scrollTop;

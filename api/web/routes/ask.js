@@ -19,6 +19,7 @@ const fresh = () => ({
 let ask = fresh();
 let examples = [];
 let running = null;
+let opener = null; // what has the focus again when the passage is closed
 
 export async function load() {
   try {
@@ -75,7 +76,10 @@ function heard(name, data) {
   } else if (name === "token") {
     ask = { ...ask, answer: ask.answer + data.text };
   } else if (name === "done") {
+    const opened = sources()[ask.open ?? -1]?.chunk.chunk_id; // of all that was found; now the list is of what is cited
     ask = { ...ask, phase: "done", answer: data.answer, reply: data, chunks: data.chunks };
+    const place = sources().findIndex((each) => each.chunk.chunk_id === opened);
+    ask.open = place < 0 ? null : place;
     if (data.citations.length && ask.open === null && matchMedia("(min-width: 64rem)").matches) ask.open = 0;
   } else if (name === "error") {
     ask = { ...ask, problem: new Problem(data) };
@@ -118,9 +122,17 @@ function cite(number) {
 }
 
 function show(place) {
+  const from = document.activeElement;
+  if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
   ask.open = place;
   changed();
   requestAnimationFrame(() => document.getElementById("source-title")?.focus());
+}
+
+function close() {
+  ask.open = null;
+  changed();
+  requestAnimationFrame(() => opener?.focus());
 }
 
 const keys = (event) => {
@@ -147,7 +159,7 @@ export function view() {
       ${ask.asked ? answered(busy) : beginning()}
     </section>
     ${open
-      ? sourcePanel(open, sources().length, ask.open, show, () => ((ask.open = null), changed()))
+      ? sourcePanel(open, sources().length, ask.open, show, close)
       : nothing}
   </div>`;
 }

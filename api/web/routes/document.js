@@ -1,7 +1,7 @@
 // Reader: a document's chunks, the questions that were written for each, and why some were dropped.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { ROOT, get, key, send } from "../api.js";
+import { ROOT, bytes, get, send } from "../api.js";
 import { changed } from "../store.js";
 import { listen } from "../events.js";
 import { ago, counted, money, nameOf, path, score } from "../parts/format.js";
@@ -18,11 +18,12 @@ let shown = null;
 let stop = () => {};
 const windowed = new WindowedList(ROW, () => more());
 
-const fresh = (id) => ({ id, document: null, chunks: [], next: null, open: null, problem: null, loading: false });
+const fresh = (id) => ({ id, document: null, chunks: [], of: "", before: null, next: null, open: null, problem: null, loading: false });
 
 /** @param {{id: string, query: URLSearchParams}} place */
 export async function load({ id, query }) {
   shown = fresh(id);
+  windowed.toTop();
   stop();
   stop = listen(heard, () => {});
   await refresh(query.get("chunk"));
@@ -41,13 +42,16 @@ async function refresh(around = shown.open?.id) {
     if (around && !page.items.some((chunk) => chunk.id === around)) {
       page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}${from}`).catch(() => page);
     }
-    Object.assign(now, { chunks: page.items, next: page.next_cursor, problem: null });
+    Object.assign(now, { chunks: page.items, of: whole(now.document), before: page.previous_cursor, next: page.next_cursor, problem: null });
     now.open = page.items.find((chunk) => chunk.id === around) ?? now.open ?? (wide() ? page.items[0] : null) ?? null;
   } catch (problem) {
     now.problem = problem;
   }
   changed();
 }
+
+/** Chunks of which version, and how many: others are another list. */
+const whole = (each) => `${each.version}/${each.chunks.total}`;
 
 const wide = () => matchMedia("(min-width: 64rem)").matches;
 
@@ -66,12 +70,42 @@ async function more() {
   changed();
 }
 
+/** Read again what is seen of it; the rest stays as it was read. */
+async function again() {
+  const now = shown;
+  if (!now.chunks.length || now.of !== whole(now.document)) return refresh();
+  const first = now.chunks[Math.floor(windowed.top / ROW)] ?? now.chunks[0];
+  try {
+    const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&from=${first.ordinal}`);
+    const read = new Map(page.items.map((chunk) => [chunk.id, chunk]));
+    now.chunks = now.chunks.map((chunk) => read.get(chunk.id) ?? chunk);
+    now.open = read.get(now.open?.id) ?? now.open;
+  } catch (problem) {
+    now.problem = problem;
+  }
+  changed();
+}
+
+async function earlier() {
+  const now = shown;
+  try {
+    const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&cursor=${encodeURIComponent(now.before)}`);
+    now.chunks = [...page.items, ...now.chunks];
+    now.before = page.previous_cursor;
+    windowed.toTop();
+  } catch (problem) {
+    now.problem = problem;
+  }
+  changed();
+}
+
 let waiting = 0;
 function heard(name, data) {
+  if (name === "reset") refresh();
   if (name !== "document" || data.id !== shown.id) return;
   shown.document = data;
   changed();
-  waiting ||= window.setTimeout(() => ((waiting = 0), refresh()), 1500);
+  waiting ||= window.setTimeout(() => ((waiting = 0), again()), 1500);
 }
 
 async function retry() {
@@ -86,14 +120,15 @@ async function retry() {
 
 /** A link cannot carry a key, so the file is fetched and then saved. */
 async function save() {
-  const headers = key() ? { authorization: `Bearer ${key()}` } : {};
-  const reply = await fetch(`${ROOT}/v1/documents/${shown.id}/content`, { headers });
-  if (!reply.ok) return say("The original cannot be fetched.");
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await reply.blob());
-  link.download = shown.document.filename ?? shown.document.external_id;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  try {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await bytes(`/v1/documents/${shown.id}/content`));
+    link.download = shown.document.filename ?? shown.document.external_id;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  } catch (problem) {
+    say(problem.message);
+  }
 }
 
 export function view() {
@@ -114,6 +149,7 @@ export function view() {
         ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
       </p>
       ${trouble(shown.problem, () => refresh())}
+      ${shown.before ? html`<p><button @click=${earlier}>Show earlier chunks</button></p>` : nothing}
       ${shown.chunks.length ? windowed.view(shown.chunks, each.chunks.total, row, "Chunks")
         : html`<p class="empty soft">${OPEN.includes(each.state) ? "It is being read; its chunks come here." : "It has no chunks."}</p>`}
     </section>
@@ -136,7 +172,7 @@ function row(chunk) {
 const within = (chunk) => (chunk.heading_path[0] === nameOf(shown.document) ? chunk.heading_path.slice(1) : chunk.heading_path);
 
 function detail(chunk) {
-  return html`<aside class="detail" aria-labelledby="chunk-title">
+  return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${(event) => event.key === "Escape" && ((shown.open = null), changed())}>
     <header class="bar-line"><h2 id="chunk-title">Chunk ${chunk.ordinal + 1}</h2>
       <span class="grow soft small">${chunk.page ? `page ${chunk.page} \u00b7 ` : ""}${chunk.span[0]}\u2013${chunk.span[1]}</span>
       <button class="quiet" aria-label="Close" @click=${() => ((shown.open = null), changed())}>\u2715</button></header>
@@ -154,7 +190,8 @@ function detail(chunk) {
 const ORIGIN = { generated: "", given: "came with the document", user: "from a user" };
 
 function question(each) {
-  const mark = each.passed === false ? html`<span class="bad" aria-label="dropped">\u2715</span>` : html`<span class="good" aria-label="kept">\u2713</span>`;
+  const mark = each.passed === null ? html`<span class="soft" aria-label="not judged yet">\u25d0</span>`
+    : each.passed ? html`<span class="good" aria-label="kept">\u2713</span>` : html`<span class="bad" aria-label="dropped">\u2715</span>`;
   const why = [each.reason, ORIGIN[each.source]].filter(Boolean).join(" \u00b7 ");
   return html`<li class=${each.passed === false ? "dropped" : ""}>${mark}<span class="grow"><span dir="auto">${each.text}</span>
     ${why ? html`<span class="soft small">${why}</span>` : nothing}</span>

@@ -26,8 +26,10 @@ let typing = 0;
 let dropping = false;
 const going = new Set();
 const windowed = new WindowedList(ROW, () => more());
+let asked = 0; // lists: a reply that comes after that of a later one is not shown
 
 export async function load() {
+  windowed.toTop();
   stop();
   stop = listen(heard, (connected) => ((list.connected = connected), changed()));
   await refresh();
@@ -47,13 +49,16 @@ const address = (cursor) => {
 };
 
 async function refresh() {
+  const number = (asked += 1);
   list.loading = true;
   changed();
   try {
     await loadCollections();
     const page = await get(address(null));
+    if (number !== asked) return;
     Object.assign(list, { rows: page.items, next: page.next_cursor, problem: null });
   } catch (problem) {
+    if (number !== asked) return;
     list.problem = problem;
   }
   list.loading = false;
@@ -62,13 +67,16 @@ async function refresh() {
 
 async function more() {
   if (list.loading || !list.next) return;
+  const number = asked;
   list.loading = true;
   try {
     const page = await get(address(list.next));
+    if (number !== asked) return;
     const known = new Set(list.rows.map((row) => row.id));
     list.rows = [...list.rows, ...page.items.filter((row) => !known.has(row.id))];
     list.next = page.next_cursor;
   } catch (problem) {
+    if (number !== asked) return;
     list.problem = problem;
   }
   list.loading = false;
@@ -76,6 +84,7 @@ async function more() {
 }
 
 function heard(name, data) {
+  if (name === "reset") refresh();
   if (name === "progress") refreshCounts();
   if (name !== "document" || data.collection !== collections.chosen) return;
   const place = list.rows.findIndex((row) => row.id === data.id);
@@ -92,11 +101,13 @@ function refreshCounts() {
 
 function filter(change) {
   Object.assign(list, change);
+  windowed.toTop();
   refresh();
 }
 
 function typed(event) {
   list.q = event.target.value;
+  windowed.toTop();
   clearTimeout(typing);
   typing = window.setTimeout(refresh, 250);
 }
@@ -105,17 +116,23 @@ function take(files) {
   if (files.length) send(files, { collection: collections.chosen }, limits?.upload_bytes ?? 0, refreshCounts);
 }
 
+/** A file and its path in the folder that was chosen with it: files of the same name in two folders are two documents. */
+const named = (file) => ({ file, path: file.webkitRelativePath || file.name });
+
 async function dropped(event) {
   event.preventDefault();
   dropping = false;
   const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  const files = entries.length ? (await Promise.all(entries.map(filesOf))).flat() : [...event.dataTransfer.files];
+  const files = entries.length ? (await Promise.all(entries.map(filesOf))).flat() : [...event.dataTransfer.files].map(named);
   take(files);
 }
 
-/** The files of a dropped file or folder. */
+/** The files of a dropped file or folder; only the entry knows their paths. */
 async function filesOf(entry) {
-  if (entry.isFile) return [await new Promise((resolve, reject) => entry.file(resolve, reject))];
+  if (entry.isFile) {
+    const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+    return [{ file, path: entry.fullPath.slice(1) }];
+  }
   const reader = entry.createReader();
   const found = [];
   for (;;) {
@@ -153,12 +170,12 @@ function totals() {
 export function view() {
   const { states, working, all, shown } = totals();
   const notice = collections.items.find((each) => each.name === collections.chosen)?.notice;
-  const choose = (event) => (take([...event.target.files]), (event.target.value = ""));
+  const choose = (event) => (take([...event.target.files].map(named)), (event.target.value = ""));
   const over = (event) => (event.preventDefault(), dropping || ((dropping = true), changed()));
   return html`<section class="column wide ${dropping ? "dropping" : ""}" @dragover=${over}
     @dragleave=${() => ((dropping = false), changed())} @drop=${dropped}>
     <div class="tools">
-      ${collectionPicker(refresh)}
+      ${collectionPicker(() => filter({}))}
       <input id="search" type="search" placeholder="Search name or title" aria-label="Search documents" .value=${live(list.q)} @input=${typed}>
       ${choice("State", FILTERS, list.state, (state) => filter({ state }))}
       ${choice("Order", SORTS, list.sort, (sort) => filter({ sort }))}
