@@ -222,7 +222,8 @@ async def test_no_upload_that_waits_is_forgotten_for_later_ones(visit):
             send() { sent += 1; setTimeout(() => this.dispatchEvent(new Event("load"))); }
         };
         const { send } = await import(source);
-        const files = (count) => Array.from({ length: count }, (_, place) => ({ file: new File([""], `${place}`), path: `${place}` }));
+        const file = (_, place) => ({ file: new File([""], `${place}`), path: `${place}` });
+        const files = (count) => Array.from({ length: count }, file);
         send(files(420), {}, 0, () => {});
         send(files(5), {}, 0, () => {});
         for (let left = 250; left && sent < 425; left -= 1) await new Promise((resolve) => setTimeout(resolve, 20));
