@@ -199,3 +199,10 @@ async def test_the_client_for_asyncio_sends_the_same(monkeypatch):
 
     assert erasure.documents_left == 1
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer secret"] * 2
+
+
+def test_a_page_in_place_of_events_is_said_to_be_none():
+    foreask, _ = client(httpx.Response(200, html="<p>Please log in.</p>"))
+
+    with pytest.raises(ApiError, match="does not send events like a foreask server"):
+        next(foreask.query_events("How much leave?"))

@@ -163,14 +163,14 @@ def connection_errors(url: str) -> Iterator[None]:
     """Turn the errors of httpx into sentences."""
     try:
         yield
+    except SSEError as error:  # one of httpx's errors of transport, too
+        raise ApiError(f"{url} does not send events like a foreask server.") from error
     except httpx.ConnectError as error:
         raise ApiError(f"No server at {url}.") from error
     except httpx.TimeoutException as error:
         raise ApiError(f"The server at {url} did not answer in time.") from error
     except httpx.HTTPError as error:
         raise ApiError(f"The connection to {url} broke ({type(error).__name__}).") from error
-    except SSEError as error:
-        raise ApiError(f"{url} does not send events like a foreask server.") from error
 
 
 def retry_rules(attempts: int) -> dict[str, Any]:
