@@ -1,4 +1,4 @@
-# The API, the workers and the scheduler in one image; the command says which. Engines and evaluations are not in it.
+# The API, the workers and the scheduler in one image; the command says which. Engines are not in it.
 FROM python:3.12-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/foreask
@@ -6,6 +6,8 @@ WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY api api
 COPY cli cli
+COPY clients clients
+COPY evaluation evaluation
 COPY shared shared
 COPY workers workers
 RUN --mount=type=cache,target=/root/.cache/pip \

@@ -31,10 +31,10 @@ from evaluation import (
 )
 from evaluation import markdown as as_markdown
 from evaluation import page as as_html
-from evaluation.results import FILE, Json
 from evaluation.table import DIFFERENCE_HEADINGS, HEADINGS, QUALITY, cells, difference_cells, heading, sentences
 from evaluation.vectors import CachedEmbedder
 from shared.query.answer import Answerer, ExtractiveAnswerer, GenerativeAnswerer, answer_floor
+from shared.query.evaluate.results import FILE, Json
 from shared.query.rewrite import Rewriter
 from shared.services.providers import chat_of, embedder_of, reranker_of
 from shared.settings import EMBEDDED_LLM, Settings

@@ -18,13 +18,13 @@ from uuid import UUID, uuid5
 import orjson
 
 from evaluation.labelled import LabelledPassage
-from evaluation.strategies import Layout
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id
 from shared.domain.records import Baseline, Collection, CollectionOptions, Weights
 from shared.domain.vectors import Vectors
 from shared.ingest.parse.languages import with_languages
 from shared.providers.embedding import NO_PREFIXES, Input, Prefixes
+from shared.query.evaluate.strategies import Layout
 from shared.query.retrieve import Channel
 from shared.vectors.points import Point, PointContext, points_of, with_questions
 

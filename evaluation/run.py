@@ -20,17 +20,17 @@ import orjson
 from evaluation.answers import judge_answers
 from evaluation.labelled import LabelledPassage, LabelledSet
 from evaluation.layouts import EmbeddedPassage, Footprint, content_of, layout_collection, layout_parts, layout_points
-from evaluation.metrics import CUTOFF, scores
 from evaluation.questions import PassageQuestions, questions_of
-from evaluation.results import EvaluatedSet, Json, StrategyCost, StrategyResult, build_results
 from evaluation.services import EvaluationServices
-from evaluation.strategies import Layout, Strategy
 from evaluation.vectors import CachedEmbedder, embed_all
 from shared.domain.errors import Refused
 from shared.domain.records import Baseline, Collection
 from shared.domain.usage import Usage
 from shared.providers.embedding import Embedders, Input
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
+from shared.query.evaluate.metrics import CUTOFF, scores
+from shared.query.evaluate.results import EvaluatedSet, Json, StrategyCost, StrategyResult, build_results
+from shared.query.evaluate.strategies import Layout, Strategy
 from shared.query.retrieve import Query, RetrievedChunk, Retriever
 from shared.query.retrieve.scale import scale_of
 from shared.vectors.points import Point
@@ -59,7 +59,7 @@ async def evaluate(
         baseline: the strategy that the others are compared with.
 
     Returns:
-        The content of `results.json`; see `evaluation.results`.
+        The content of `results.json`; see `shared.query.evaluate.results`.
 
     Raises:
         ForeaskError: an engine or a provider does not do what is needed.

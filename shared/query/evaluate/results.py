@@ -2,8 +2,9 @@
 
 - foreask, set, default, baseline, embedding_model, passages, queries
 - questions: count, passages, source
-- rows: strategy, each metric with its _low and _high, p_value, points_per_chunk, bytes_per_chunk, llm_calls,
-  llm_tokens, milliseconds_per_query
+- rows: strategy, each metric with its _low and _high, difference (of nDCG@10 from the baseline, paired over the
+  queries) with its _low and _high, p_value, points_per_chunk, bytes_per_chunk, llm_calls, llm_tokens,
+  milliseconds_per_query
 - left_out: strategy, why
 - notes: sentences
 - answers: see `evaluation.answers`; null where answers were not evaluated
@@ -22,10 +23,10 @@ from typing import Any
 
 import orjson
 
-from evaluation.metrics import METRICS
-from evaluation.strategies import DEFAULT, Strategy
 from shared.domain.errors import InvalidInput
 from shared.query.calibrate.significance import interval, p_value
+from shared.query.evaluate.metrics import METRICS
+from shared.query.evaluate.strategies import DEFAULT, Strategy
 
 Json = dict[str, Any]
 FILE = "results.json"
@@ -137,14 +138,21 @@ def _row(result: StrategyResult, base: StrategyResult | None) -> Json:
         measured = interval(list(result.scores[metric].values()))
         row |= {metric: measured.mean, f"{metric}_low": measured.low, f"{metric}_high": measured.high}
     costs = dict.fromkeys(field.name for field in fields(StrategyCost)) if result.cost is None else asdict(result.cost)
-    return row | {"p_value": _p_value(result, base)} | costs | {"milliseconds_per_query": round(result.milliseconds, 2)}
+    return row | _difference(result, base) | costs | {"milliseconds_per_query": round(result.milliseconds, 2)}
 
 
-def _p_value(result: StrategyResult, base: StrategyResult | None) -> float | None:
+def _difference(result: StrategyResult, base: StrategyResult | None) -> Json:
     if base is None or result is base:
-        return None
-    base_scores = base.scores[_NDCG]
-    return p_value(list(result.scores[_NDCG].values()), [base_scores[query] for query in result.scores[_NDCG]])
+        return dict.fromkeys(("difference", "difference_low", "difference_high", "p_value"))
+    values = result.scores[_NDCG]
+    pairs = [(value, base.scores[_NDCG][query]) for query, value in values.items()]
+    parted = interval([value - other for value, other in pairs])
+    return {
+        "difference": parted.mean,
+        "difference_low": parted.low,
+        "difference_high": parted.high,
+        "p_value": p_value(*map(list, zip(*pairs, strict=True))),
+    }
 
 
 def _version() -> str:

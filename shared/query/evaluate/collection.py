@@ -1,0 +1,143 @@
+"""Evaluation of a collection as it stands: each strategy that its points allow is asked every labelled question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+from shared.domain.errors import InvalidInput
+from shared.domain.records import Collection
+from shared.query.evaluate.metrics import CUTOFF, scores
+from shared.query.evaluate.results import EvaluatedSet, Json, StrategyResult, build_results
+from shared.query.evaluate.strategies import Strategy
+from shared.query.retrieve import Query, Retrieval, RetrievedChunk
+
+_ALL_TOKENS = 10**9  # no budget: metrics need every rank
+
+LabelField = Literal["chunk_ids", "external_ids"]
+Find = Callable[[Query], Awaitable[Retrieval]]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledQuestion:
+    """A question, and the documents or the chunks that answer it."""
+
+    question: str
+    external_ids: Sequence[str] = ()
+    chunk_ids: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationProgress:
+    """How many of all queries were done, and the strategy of the last one."""
+
+    strategy: str
+    done: int
+    total: int
+
+
+def label_field_of(questions: Sequence[LabelledQuestion]) -> LabelField:
+    """Return what the labels of all questions name.
+
+    Raises:
+        InvalidInput: some name chunks where others name documents: their ranks cannot be compared.
+    """
+    fields: set[LabelField] = {"external_ids" if question.external_ids else "chunk_ids" for question in questions}
+    if len(fields) > 1 or any(question.external_ids and question.chunk_ids for question in questions):
+        raise InvalidInput("Label all questions by external_ids, or all by chunk_ids.", field="questions")
+    return fields.pop()
+
+
+async def evaluate_collection(
+    find: Find,
+    collection: Collection,
+    questions: Sequence[LabelledQuestion],
+    strategies: Sequence[Strategy],
+    baseline: str,
+) -> AsyncGenerator[EvaluationProgress | Json, None]:
+    """Search a collection for every question with each strategy.
+
+    Args:
+        find: searches the collection.
+        collection: what is searched.
+        questions: labelled ones, in any order; the same question again adds its answers.
+        strategies: to compare; those that need other points are left out.
+        baseline: the strategy that the others are compared with.
+
+    Yields:
+        The progress after every query, then the content of `results.json`; see `shared.query.evaluate.results`.
+
+    Raises:
+        InvalidInput: no strategy is left, or the labels name documents and chunks.
+    """
+    label_field = label_field_of(questions)
+    judgements: dict[str, dict[str, int]] = {}
+    for labelled in questions:
+        judgements.setdefault(labelled.question, {}).update(dict.fromkeys(getattr(labelled, label_field), 1))
+    possible = [strategy for strategy in strategies if strategy.layout == "chunks"]
+    why = "it needs points of its own, which only a folder is given."
+    left_out = [{"strategy": s.name, "why": why} for s in strategies if s not in possible]
+    if not possible:
+        raise InvalidInput(f"{left_out[0]['strategy']}: {why}", field="strategies")
+    measured: list[StrategyResult] = []
+    total = len(possible) * len(judgements)
+    for strategy in possible:
+        searches = _Searches(strategy, label_field)
+        for question in judgements:
+            searches.add(question, await find(_query(strategy, question)))
+            yield EvaluationProgress(strategy.name, len(measured) * len(judgements) + len(searches.rankings), total)
+        measured.append(searches.result(judgements))
+    yield await asyncio.to_thread(  # intervals take a second
+        build_results,
+        EvaluatedSet(collection.name, collection.embedding_model, len(judgements)),
+        measured,
+        baseline,
+        left_out=left_out,
+        notes=[note for result in measured for note in result.notes],
+    )
+
+
+def _query(strategy: Strategy, question: str) -> Query:
+    return Query(
+        question,
+        top_k=CUTOFF,
+        max_tokens=_ALL_TOKENS,
+        channels=strategy.channels,
+        fusion=strategy.fusion,
+        rewriting=strategy.rewriting,
+        rerank=strategy.rerank,
+    )
+
+
+class _Searches:
+    """What a strategy found, question by question."""
+
+    def __init__(self, strategy: Strategy, label_field: LabelField) -> None:
+        self._strategy = strategy
+        self._label_field = label_field
+        self.rankings: dict[str, list[str]] = {}
+        self._milliseconds: list[float] = []
+        self._skipped = Counter[str]()
+
+    def add(self, question: str, retrieval: Retrieval) -> None:
+        # A document has the rank of its first chunk.
+        names = (name for chunk in retrieval.chunks for name in _names(chunk, self._label_field))
+        self.rankings[question] = list(dict.fromkeys(names))
+        trace = retrieval.trace
+        self._skipped.update(f"{stage}: {reason}" for stage, reason in trace.skipped.items())
+        self._milliseconds.append(sum(took for stage, took in trace.milliseconds.items() if stage != "embed"))
+
+    def result(self, judgements: Mapping[str, Mapping[str, int]]) -> StrategyResult:
+        name, queries = self._strategy.name, len(self.rankings)
+        notes = tuple(f"{name}: {n} of {queries} queries were done without {why}" for why, n in self._skipped.items())
+        quality = scores(judgements, self.rankings)
+        return StrategyResult(self._strategy, quality, median(self._milliseconds), notes=notes)
+
+
+def _names(chunk: RetrievedChunk, label_field: LabelField) -> Sequence[Any]:
+    """The ids that a chunk counts for; a text in several documents counts for each of them."""
+    return [chunk.chunk_id] if label_field == "chunk_ids" else [chunk.external_id, *chunk.also_in]

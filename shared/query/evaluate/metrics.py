@@ -1,0 +1,61 @@
+"""The quality of a ranking: nDCG, reciprocal rank and recall, as trec_eval defines them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log2
+
+CUTOFF = 10  # no metric looks further down
+
+Judgements = Mapping[str, Mapping[str, int]]
+Rankings = Mapping[str, Sequence[str]]
+Metric = Callable[[Mapping[str, int], Sequence[str]], float]
+
+
+def scores(judgements: Judgements, rankings: Rankings) -> dict[str, dict[str, float]]:
+    """Score each judged query by each metric.
+
+    Args:
+        judgements: for each query the scores of its passages; above 0 answers it.
+        rankings: for each query the distinct ids of passages, best first; a query without one found nothing.
+
+    Returns:
+        By metric, then by query in the order of the judgements.
+    """
+    return {
+        name: {query: metric(passages, rankings.get(query, ())) for query, passages in judgements.items()}
+        for name, metric in _METRICS.items()
+    }
+
+
+def _ndcg(judged: Mapping[str, int], ranking: Sequence[str]) -> float:
+    """The gain of what was found at its ranks, by that of the best order (Järvelin and Kekäläinen, 2002)."""
+    best = _gain(sorted(judged.values(), reverse=True))
+    return _gain([judged.get(passage, 0) for passage in ranking]) / best if best else 0.0
+
+
+def _gain(values: Sequence[int]) -> float:
+    return sum(max(value, 0) / log2(rank + 1) for rank, value in enumerate(values[:CUTOFF], 1))
+
+
+def _reciprocal_rank(judged: Mapping[str, int], ranking: Sequence[str]) -> float:
+    ranks = (rank for rank, passage in enumerate(ranking[:CUTOFF], 1) if judged.get(passage, 0) > 0)
+    return 1 / next(ranks, float("inf"))
+
+
+def _recall(depth: int) -> Metric:
+    def recall(judged: Mapping[str, int], ranking: Sequence[str]) -> float:
+        answers = {passage for passage, score in judged.items() if score > 0}
+        return len(answers & set(ranking[:depth])) / len(answers) if answers else 0.0
+
+    return recall
+
+
+_METRICS: Mapping[str, Metric] = {
+    "ndcg@10": _ndcg,
+    "mrr@10": _reciprocal_rank,
+    "recall@1": _recall(1),
+    "recall@5": _recall(5),
+    "recall@10": _recall(10),
+}
+METRICS = tuple(_METRICS)
