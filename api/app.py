@@ -11,6 +11,7 @@ from fastapi.telemetry import TelemetryConfig
 
 from api import mcp, page
 from api.collection_cache import CollectionCache
+from api.evaluations import EvaluationRunner
 from api.http import auth, openapi, problems, reference
 from api.http.middleware import RequestMiddleware
 from api.http.slots import Slots
@@ -31,6 +32,7 @@ from api.routes import (
     documents,
     erasures,
     estimates,
+    evaluations,
     events,
     feedback,
     health,
@@ -72,9 +74,11 @@ This page is drawn from `/openapi.json`. Errors are problem details (RFC 9457) w
 _TAGS = [
     {"name": "documents", "description": "Hand in, follow, retry and delete."},
     {"name": "collections", "description": "A tenant's named indexes; made on first use."},
+    {"name": "builds", "description": "A collection in other options beside the one that answers, until you switch."},
     {"name": "dead letters", "description": "Failed documents and dead chunks: look at them, retry or discard them."},
     {"name": "erasures", "description": "Delete a collection with everything that was derived from it."},
     {"name": "estimates", "description": "What a load or a rebuild will cost, before it begins."},
+    {"name": "evaluations", "description": "Questions whose answers are known, and how well they are found."},
     {"name": "queries", "description": "Chunks and answers, with citations."},
     {"name": "openai", "description": "The same for clients of OpenAI: a collection is a model."},
     {"name": "feedback", "description": "Users' questions that become questions of chunks."},
@@ -127,6 +131,7 @@ def create(settings: Settings, services: ApiServices | None = None) -> FastAPI:
         collections,
         builds,
         calibration,
+        evaluations,
         dead_letters,
         verification,
         erasures,
@@ -178,9 +183,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.progress_feeds = ProgressFeeds(
             services.ledger.documents, settings, partial(status_event, services, app.state.readiness)
         )
+        app.state.evaluation_runner = EvaluationRunner(services.ledger.evaluations, services.retriever)
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
         yield
+        await app.state.evaluation_runner.aclose()
         await app.state.mcp.aclose()
         await app.state.query_log.aclose()
         await app.state.known_keys.aclose()

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.collection_cache import CollectionCache
+from api.evaluations import EvaluationRunner
 from api.known_keys import KnownKeys
 from api.query_log import QueryLogWriter
 from api.quotas import Quotas
@@ -45,6 +46,11 @@ async def _sizes(request: Request) -> Sizes:
     return sizes
 
 
+async def _evaluation_runner(request: Request) -> EvaluationRunner:
+    runner: EvaluationRunner = request.app.state.evaluation_runner
+    return runner
+
+
 async def _readiness(request: Request) -> Readiness:
     readiness: Readiness = request.app.state.readiness
     return readiness
@@ -56,4 +62,5 @@ KnownKeysDep = Annotated[KnownKeys, Depends(_known_keys)]
 QuotasDep = Annotated[Quotas, Depends(_quotas)]
 ReadinessDep = Annotated[Readiness, Depends(_readiness)]
 QueryLogDep = Annotated[QueryLogWriter, Depends(_query_log)]
+EvaluationRunnerDep = Annotated[EvaluationRunner, Depends(_evaluation_runner)]
 SizesDep = Annotated[Sizes, Depends(_sizes)]

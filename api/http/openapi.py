@@ -18,6 +18,7 @@ from api.schemas.collections import CollectionChange
 from api.schemas.dead_letters import DeadLetterFilter
 from api.schemas.documents import BatchLine, BatchResult, DocumentBody, DocumentChange
 from api.schemas.estimates import EstimateBody, MigrationBody
+from api.schemas.evaluations import EvaluateBody, LabelledSetBody
 from api.schemas.feedback import AcceptBody, FeedbackBody
 from api.schemas.keys import KeyBody
 from api.schemas.operators import OperatorVerifyBody
@@ -32,7 +33,7 @@ from api.schemas.trials import (
     TrialQuestionEvent,
     TrialScreenedEvent,
 )
-from api.schemas.verification import VerifyBody
+from api.schemas.verification import VerificationCountsView, VerificationProgress, VerifyBody
 from api.schemas.webhooks import WebhookBody
 
 _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
@@ -45,7 +46,11 @@ _MODELS: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         CollectionChange,
         DeadLetterFilter,
         VerifyBody,
+        VerificationCountsView,
+        VerificationProgress,
         CalibrateBody,
+        LabelledSetBody,
+        EvaluateBody,
         ChatBody,
         EmbeddingsBody,
         RetrieveBody,

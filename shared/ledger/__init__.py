@@ -17,6 +17,7 @@ from shared.ledger.descriptions import Descriptions
 from shared.ledger.documents import Documents
 from shared.ledger.erasures import Erasures
 from shared.ledger.estimates import Estimates
+from shared.ledger.evaluations import Evaluations
 from shared.ledger.evidence import Evidence
 from shared.ledger.feedback import Feedback
 from shared.ledger.heartbeats import Heartbeats
@@ -52,6 +53,7 @@ class Ledger:
     tenants: Tenants
     heartbeats: Heartbeats
     webhooks: Webhooks
+    evaluations: Evaluations
 
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "Documents",
     "Erasures",
     "Estimates",
+    "Evaluations",
     "Evidence",
     "Feedback",
     "Heartbeats",

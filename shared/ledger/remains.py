@@ -44,6 +44,15 @@ _DOCUMENTS = text("SELECT id FROM documents WHERE public_id = :id")
 _UNUSED_COMPLETIONS = text(f"SELECT count(*) AS rows FROM completions p WHERE p.tenant = :tenant AND {UNUSED}")
 _UNUSED_REPLIES = text(f"SELECT count(*) AS rows FROM paid_replies p WHERE p.tenant = :tenant AND {UNUSED}")
 
+# Count what stands under the name of a collection that is not there.
+_UNDER_NAME = {
+    name: text(f"""
+        SELECT count(*) AS rows FROM {name} t WHERE t.tenant = :tenant AND t.collection = :collection
+        AND NOT EXISTS (SELECT 1 FROM collections c WHERE c.tenant = t.tenant AND c.name = t.collection)
+    """)
+    for name in ("labelled_sets", "evaluations")
+}
+
 # The rows of some pages.
 _SLICE = "t.ctid >= CAST(CAST(:first AS text) AS tid) AND t.ctid < CAST(CAST(:end AS text) AS tid)"
 
@@ -99,6 +108,12 @@ class Remains:
                 (unused,) = await self._database.rows(statement, {"tenant": tenant})
                 counts[name] = max(counts[name], unused["rows"])
         return counts
+
+    async def under_name(self, tenant: str, collection: str) -> dict[str, int]:
+        """Count rows that stand under the name of a collection which is not there any more, by table."""
+        parameters = {"tenant": tenant, "collection": collection}
+        found = {name: await self._database.rows(statement, parameters) for name, statement in _UNDER_NAME.items()}
+        return {name: rows[0]["rows"] for name, rows in found.items()}
 
     async def _count(self, statement: TextClause, parameters: Mapping[str, object], pages: int) -> int:
         """Count rows in all slices of a table."""

@@ -8,6 +8,7 @@ leased" is one comparison with one index.
 from __future__ import annotations
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -519,6 +520,39 @@ tally_changes = Table(
     Column("change", Integer, nullable=False),
     Column("at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Index("ix_tally_changes_at", "at"),
+)
+
+# Questions with what answers them, by which ways of searching a collection are measured. They belong to its name: its
+# builds are measured with the same ones.
+labelled_sets = Table(
+    "labelled_sets",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("collection", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("questions", JSONB, nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+# Runs of an evaluation. One that is running and has not been seen for a while has died with its process.
+evaluations = Table(
+    "evaluations",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("collection", Text, nullable=False),
+    Column("labelled_set", Text),  # null: the questions came with the request
+    Column("questions", Integer, nullable=False),
+    Column("phase", Text, nullable=False, server_default="running"),
+    Column("strategy", Text),  # that is asked
+    Column("done", Integer, nullable=False, server_default="0"),
+    Column("total", Integer, nullable=False, server_default="0"),
+    Column("error", Text),
+    Column("results", JSON),  # keeps the order of strategies and questions
+    Column("seen_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("ended_at", DateTime(timezone=True)),
+    _now(),
+    Index("ix_evaluations_collection", "tenant", "collection", "created_at"),
 )
 
 # Addresses of tenants that are told of events. The secret is not hashed: each message is signed with it.

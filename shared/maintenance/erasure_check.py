@@ -73,6 +73,9 @@ class ErasureCheck:
             collections |= set(await self.remains.collection_ids(tenant, scope.collection))
         whole_tenant = scope.collection is None and scope.document_id is None
         rows = await self.remains.rows(tenant, sorted(collections | documents), whole_tenant=whole_tenant)
+        if scope.collection is not None and tenant is not None:
+            for table, count in (await self.remains.under_name(tenant, scope.collection)).items():
+                rows[table] += count
         findings = [Finding("postgresql", table, count) for table, count in rows.items()]
         findings += await self._points(tenant or "", sorted(collections), sorted(documents), whole_tenant=whole_tenant)
         if whole_tenant and tenant is not None:

@@ -29,6 +29,7 @@ from shared.ledger import (
     Documents,
     Erasures,
     Estimates,
+    Evaluations,
     Evidence,
     Feedback,
     Heartbeats,
@@ -111,6 +112,7 @@ class Parts:
             tenants=Tenants(database),
             heartbeats=Heartbeats(database),
             webhooks=Webhooks(database),
+            evaluations=Evaluations(database),
         )
 
     @cached_property

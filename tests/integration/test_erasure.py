@@ -118,6 +118,9 @@ async def filled(services, tenants=("alice", "bob"), count=3):
             "INSERT INTO estimates (collection_id, estimate, spent) VALUES (:id, '{}', '{}')",
             id=collection.id,
         )
+        question = {"question": "When does the harbour open?", "external_ids": ["0.md"]}
+        await services.ledger.evaluations.save_set(tenant, "default", "harbours", [question])
+        await services.ledger.evaluations.begin(tenant, "default", "harbours", 1)
     await services.cleaner.clean()
 
 
@@ -262,6 +265,9 @@ async def test_an_erased_collection_goes_with_all_its_builds(services, provider,
     await work(services)
     await log_query(services, "default", collection)
     await log_query(services, "default", other)
+    for name in ("default", "other"):
+        await services.ledger.evaluations.save_set("default", name, "set", [])
+        await services.ledger.evaluations.begin("default", name, "set", 0)
     assert await check(tenant="default", collection="default")
 
     erasure = await services.ledger.erasures.begin("default", "default")
@@ -275,6 +281,8 @@ async def test_an_erased_collection_goes_with_all_its_builds(services, provider,
     assert await check(tenant="default", collection="default") == {}
     assert len(erasure.collection_ids) == 2
     assert await run(services, "SELECT collection_id FROM queries") == [(other.id,)]
+    for table in ("labelled_sets", "evaluations"):
+        assert await run(services, f"SELECT collection FROM {table}") == [("other",)]
     assert await run(services, "SELECT count(*) FROM completions") == [(1,)]
     assert await services.index.count_points(other.place)
     assert await run(services, DIFFERENCES) == []

@@ -180,9 +180,9 @@ def test_every_route_declares_one_scope():
 
 
 async def requested(client, route, headers):
-    of = ("document", "chunk", "letter", "accepted", "key", "erasure", "webhook", "delivery")
+    of = ("document", "chunk", "letter", "accepted", "key", "erasure", "webhook", "delivery", "evaluation", "other")
     ids = {f"{each}_id": uuid4() for each in of}
-    path = route.path.format(**ids, number=1, name="handbook", tenant="alice")
+    path = route.path.format(**ids, number=1, name="handbook", labelled_set="set", tenant="alice")
     (method,) = route.methods
     return await client.request(method, path, headers=headers)
 
@@ -266,7 +266,10 @@ async def test_each_query_and_feedback_of_a_key_keep_to_its_filter(client, servi
         assert "sixty" not in theirs.text + answer.text + told.text
 
     hidden = (await client.post("/v1/retrieve", json=asked | {"filter": SECRET["metadata"]}, headers=MANAGER)).json()
-    found = (await client.post("/v1/retrieve", json=asked, headers=key)).json()
+    expected = {"explain": True, "expected": [hidden["chunks"][0]["chunk_id"]]}
+    found = (await client.post("/v1/retrieve", json=asked | expected, headers=key)).json()
+    (placed,) = found["metadata"]["explain"]["expected"]
+    assert (placed["left_out"], placed["channels"], placed["question"]) == ("absent", {}, None)
     for retrieved, status in ((found, 200), (hidden, 422)):
         body = {"query_id": found["metadata"]["query_id"], "chunk_id": retrieved["chunks"][0]["chunk_id"]}
         reply = await client.post("/v1/feedback", json=body | {"helpful": True}, headers=key)

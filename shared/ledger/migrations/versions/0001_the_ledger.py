@@ -35,6 +35,7 @@ def upgrade() -> None:
     _sweeps()
     _erasures()
     _tallies()
+    _evaluations()
     _webhooks()
 
 
@@ -622,6 +623,37 @@ def _count(table: str, write: str, *operations: str) -> None:
             f"CREATE TRIGGER count_{operation} AFTER {operation} ON {table} REFERENCING {names[operation]}"
             f" FOR EACH STATEMENT EXECUTE FUNCTION count_{table}_{operation}()"
         )
+
+
+def _evaluations() -> None:
+    op.create_table(
+        "labelled_sets",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("questions", JSONB(), nullable=False),
+        sa.Column("changed_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "collection", "name", name="pk_labelled_sets"),
+    )
+    op.create_table(
+        "evaluations",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("collection", sa.Text(), nullable=False),
+        sa.Column("labelled_set", sa.Text()),
+        sa.Column("questions", sa.Integer(), nullable=False),
+        sa.Column("phase", sa.Text(), server_default="running", nullable=False),
+        sa.Column("strategy", sa.Text()),
+        sa.Column("done", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("total", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("error", sa.Text()),
+        sa.Column("results", sa.JSON()),
+        sa.Column("seen_at", TIME, server_default=NOW, nullable=False),
+        sa.Column("ended_at", TIME),
+        sa.Column("created_at", TIME, server_default=NOW, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_evaluations"),
+    )
+    op.create_index("ix_evaluations_collection", "evaluations", ["tenant", "collection", "created_at"])
 
 
 def _webhooks() -> None:

@@ -1,0 +1,188 @@
+"""Routes of labelled sets, and of evaluations: how well ways of searching a collection find what answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from api.collection_cache import require_served
+from api.deps import EvaluationRunnerDep, ServicesDep
+from api.http.auth import Manager
+from api.http.bodies import read_json
+from api.http.openapi import json_body, problems
+from api.http.replies import JsonReply
+from api.schemas.calibration import LabelledQuestion
+from api.schemas.common import CollectionName
+from api.schemas.evaluations import (
+    MOST_QUESTIONS,
+    DifferenceList,
+    DifferenceView,
+    EvaluateBody,
+    EvaluationList,
+    EvaluationView,
+    LabelledSetBody,
+    LabelledSetList,
+    LabelledSetSizeView,
+    LabelledSetView,
+    SetName,
+)
+from shared.domain.errors import Conflict, InvalidInput
+from shared.ledger.evaluations import EvaluationRun, StoredLabelledSet
+from shared.query.evaluate import collection as evaluation
+from shared.query.evaluate.comparison import compare
+from shared.query.evaluate.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
+
+router = APIRouter(prefix="/v1/collections/{name}", tags=["evaluations"])
+
+_MAX_BYTES = 1024 * 1024  # as of a calibration: 1,000 questions of 1,000 bytes
+InPath = Annotated[SetName, Path()]
+
+
+@router.get("/labelled", response_model=LabelledSetList, responses=problems(401, 404, 422))
+async def list_sets(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+    """List the labelled sets of a collection: questions whose answers are known."""
+    collection = await services.ledger.collections.get(tenant, name)
+    sets = await services.ledger.evaluations.sets(tenant, collection.name)
+    items = [LabelledSetSizeView(set=each.name, questions=each.questions, changed_at=each.changed_at) for each in sets]
+    return JsonReply(LabelledSetList(items=items))
+
+
+@router.get("/labelled/{labelled_set}", response_model=LabelledSetView, responses=problems(401, 404, 422))
+async def get_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
+    """Read a labelled set."""
+    return JsonReply(_set_view(await services.ledger.evaluations.set_of(tenant, name, labelled_set)))
+
+
+@router.put(
+    "/labelled/{labelled_set}",
+    response_model=LabelledSetView,
+    responses=problems(400, 401, 404, 409, 413, 415, 422),
+    openapi_extra=json_body(LabelledSetBody),
+)
+async def put_set(
+    request: Request, name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
+) -> Response:
+    """Write a labelled set, in place of one of that name. Documents need not be there yet."""
+    body = await read_json(request, LabelledSetBody, _MAX_BYTES)
+    evaluation.label_field_of([_labelled(question) for question in body.questions])
+    collection = await services.ledger.collections.get(tenant, name)
+    saved = await services.ledger.evaluations.save_set(tenant, collection.name, labelled_set, _rows(body.questions))
+    return JsonReply(_set_view(saved))
+
+
+@router.post(
+    "/labelled/{labelled_set}/questions",
+    response_model=LabelledSetView,
+    responses=problems(400, 401, 404, 409, 413, 415, 422),
+    openapi_extra=json_body(LabelledSetBody),
+)
+async def add_questions(
+    request: Request, name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep
+) -> Response:
+    """Add questions to a labelled set, which is made where there is none; one that it has is labelled anew."""
+    body = await read_json(request, LabelledSetBody, _MAX_BYTES)
+    evaluation.label_field_of([_labelled(question) for question in body.questions])
+    collection = await services.ledger.collections.get(tenant, name)
+    saved = await services.ledger.evaluations.add_questions(
+        tenant, collection.name, labelled_set, _rows(body.questions), most=MOST_QUESTIONS
+    )
+    return JsonReply(_set_view(saved))
+
+
+@router.delete("/labelled/{labelled_set}", status_code=204, responses=problems(401, 404, 422))
+async def delete_set(name: CollectionName, labelled_set: InPath, tenant: Manager, services: ServicesDep) -> Response:
+    """Delete a labelled set; evaluations that were run with it stay."""
+    await services.ledger.evaluations.delete_set(tenant, name, labelled_set)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/evaluations",
+    status_code=202,
+    response_model=EvaluationView,
+    responses=problems(400, 401, 404, 409, 413, 415, 422),
+    openapi_extra=json_body(EvaluateBody),
+)
+async def evaluate(
+    request: Request, name: CollectionName, tenant: Manager, services: ServicesDep, runner: EvaluationRunnerDep
+) -> Response:
+    """Ask a collection every question of a labelled set in several ways, and measure what each finds.
+
+    The collection is searched as it stands, with its own weights; queries are not logged. The run goes on when nobody
+    looks: its reply comes at once, and GET says how far it is. Deleting it stops it.
+    """
+    body = await read_json(request, EvaluateBody, _MAX_BYTES)
+    if (body.labelled_set is None) == (body.questions is None):
+        raise InvalidInput("Send a labelled_set of the collection, or questions.", field="questions")
+    strategies = select_strategies(body.strategies)
+    baseline = select_baseline(body.baseline, strategies)
+    collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
+    if body.questions is not None:
+        questions = [_labelled(question) for question in body.questions]
+    else:
+        stored = await services.ledger.evaluations.set_of(tenant, collection.name, body.labelled_set or "")
+        questions = [_labelled(question) for question in _set_view(stored).questions]
+    evaluation.label_field_of(questions)
+    return JsonReply(_run_view(await runner.begin(collection, body.labelled_set, questions, strategies, baseline)), 202)
+
+
+@router.get("/evaluations", response_model=EvaluationList, responses=problems(401, 404, 422))
+async def list_runs(name: CollectionName, tenant: Manager, services: ServicesDep) -> Response:
+    """List the evaluations of a collection, the newest first; the last 100 are kept."""
+    collection = await services.ledger.collections.get(tenant, name)
+    runs = await services.ledger.evaluations.runs(tenant, collection.name)
+    names = [strategy.name for strategy in (*STRATEGIES, *BY_NAME) if strategy.layout == "chunks"]
+    return JsonReply(EvaluationList(items=[_run_view(run) for run in runs], strategies=names))
+
+
+@router.get("/evaluations/{evaluation_id}", response_model=EvaluationView, responses=problems(401, 404, 422))
+async def get_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+    """Look at an evaluation: how far it is, or what it found."""
+    return JsonReply(_run_view(await services.ledger.evaluations.run_of(tenant, name, evaluation_id)))
+
+
+@router.get(
+    "/evaluations/{evaluation_id}/against/{other_id}",
+    response_model=DifferenceList,
+    responses=problems(401, 404, 409, 422),
+)
+async def compare_runs(
+    name: CollectionName, evaluation_id: UUID, other_id: UUID, tenant: Manager, services: ServicesDep
+) -> Response:
+    """Compare a run with an earlier one, strategy by strategy, on the questions that both have."""
+    runs = [await services.ledger.evaluations.run_of(tenant, name, each) for each in (evaluation_id, other_id)]
+    now, before = [run.results for run in runs]
+    if now is None or before is None:
+        raise Conflict("Both runs must be done before they can be compared.")
+    differences = await asyncio.to_thread(compare, dict(now), dict(before))
+    return JsonReply(DifferenceList(items=[DifferenceView(**asdict(each)) for each in differences]))
+
+
+@router.delete("/evaluations/{evaluation_id}", status_code=204, responses=problems(401, 404, 422))
+async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager, services: ServicesDep) -> Response:
+    """Delete an evaluation; one that is under way stops."""
+    await services.ledger.evaluations.delete_run(tenant, name, evaluation_id)
+    return Response(status_code=204)
+
+
+def _rows(questions: Sequence[LabelledQuestion]) -> list[Mapping[str, Any]]:
+    return [question.model_dump(mode="json", exclude_defaults=True) for question in questions]
+
+
+def _labelled(question: LabelledQuestion) -> evaluation.LabelledQuestion:
+    return evaluation.LabelledQuestion(question.question, question.external_ids, [str(c) for c in question.chunk_ids])
+
+
+def _set_view(stored: StoredLabelledSet) -> LabelledSetView:
+    questions = [LabelledQuestion(**question) for question in stored.questions]
+    return LabelledSetView(set=stored.name, questions=questions, changed_at=stored.changed_at)
+
+
+def _run_view(run: EvaluationRun) -> EvaluationView:
+    return EvaluationView(**{name: getattr(run, name) for name in EvaluationView.model_fields})

@@ -1,0 +1,133 @@
+"""Requests and replies of labelled sets and evaluations."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field, StringConstraints
+
+from api.schemas.calibration import NDCG, LabelledQuestion
+from api.schemas.common import BodyModel, ReplyModel, example, example_of
+
+MOST_QUESTIONS = 1_000
+SetName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"),
+    Field(description="letters, digits, dots, dashes", examples=["helpdesk-2026"]),
+]
+_QUESTION = {"question": "How much leave do I get?", "external_ids": ["leave.md"]}
+_RUN_ID = "0198f3a1-5f0e-7c3a-9d70-3c1b5e8f2a44"
+
+
+class LabelledSetBody(BodyModel):
+    """Questions of one kind: all name documents by `external_ids`, or all name chunks."""
+
+    model_config = example(questions=[_QUESTION])
+
+    questions: list[LabelledQuestion] = Field(min_length=1, max_length=MOST_QUESTIONS)
+
+
+class LabelledSetView(ReplyModel):
+    model_config = example(
+        set="helpdesk-2026", questions=[_QUESTION | {"chunk_ids": []}], changed_at="2026-10-01T09:30:00Z"
+    )
+
+    set: str
+    questions: list[LabelledQuestion]
+    changed_at: datetime
+
+
+class LabelledSetSizeView(ReplyModel):
+    set: str
+    questions: int
+    changed_at: datetime
+
+
+class LabelledSetList(ReplyModel):
+    model_config = example(items=[{"set": "helpdesk-2026", "questions": 142, "changed_at": "2026-10-01T09:30:00Z"}])
+
+    items: list[LabelledSetSizeView]
+
+
+class EvaluateBody(BodyModel):
+    """What to ask a collection, and in which ways."""
+
+    model_config = example(labelled_set="helpdesk-2026", strategies=["default", "text", "bm25"], baseline="text")
+
+    labelled_set: SetName | None = Field(None, description="of this collection; or `questions`")
+    questions: list[LabelledQuestion] | None = Field(None, min_length=1, max_length=MOST_QUESTIONS)
+    strategies: list[str] | None = Field(
+        None, max_length=20, description="by their names in `foreask eval`; null: all that call no model for a question"
+    )
+    baseline: str | None = Field(None, description="the strategy that others are compared with; null: `text`")
+
+
+class EvaluationView(ReplyModel):
+    """A run, which goes on when nobody looks."""
+
+    model_config = example(
+        id=_RUN_ID,
+        labelled_set="helpdesk-2026",
+        questions=142,
+        state="running",
+        strategy="text",
+        done=180,
+        total=426,
+        error=None,
+        created_at="2026-10-01T09:30:00Z",
+        ended_at=None,
+        results=None,
+    )
+
+    id: UUID
+    labelled_set: str | None = Field(description="null: the questions came with the request")
+    questions: int
+    state: Literal["running", "done", "failed", "interrupted"] = Field(
+        description="interrupted: the process that did it has ended"
+    )
+    strategy: str | None = Field(description="that was asked last")
+    done: int = Field(description="queries, of `total`")
+    total: int
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    results: dict[str, Any] | None = Field(
+        description="null before the end: the content of `results.json` of `foreask eval`; in lists its `rows` alone"
+    )
+
+
+class EvaluationList(ReplyModel):
+    model_config = example(items=[example_of(EvaluationView)], strategies=["default", "text", "bm25"])
+
+    items: list[EvaluationView]
+    strategies: list[str] = Field(description="by which a collection can be asked")
+
+
+class DifferenceView(ReplyModel):
+    """nDCG@10 of a strategy in two runs, on the questions that both have."""
+
+    strategy: str
+    before: float
+    now: float
+    difference: NDCG
+    p_value: float = Field(description="how often chance alone parts them as far")
+    queries: int
+
+
+class DifferenceList(ReplyModel):
+    model_config = example(
+        items=[
+            {
+                "strategy": "default",
+                "before": 0.71,
+                "now": 0.79,
+                "difference": {"mean": 0.08, "low": 0.02, "high": 0.14},
+                "p_value": 0.004,
+                "queries": 142,
+            }
+        ]
+    )
+
+    items: list[DifferenceView]
