@@ -26,6 +26,8 @@ from api.schemas.queries import (
     ChannelRankView,
     Citation,
     EvidenceView,
+    ExpectedChunkView,
+    ExpectedPlaceView,
     Explanation,
     QueryBody,
     QueryMetadata,
@@ -42,6 +44,7 @@ from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import Query, Retrieval, RetrievedChunk, Weights
+from shared.query.retrieve.expected import ExpectedChunk
 from shared.query.retrieve.fusion import Ranks
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
 from shared.services.api import ApiServices
@@ -125,6 +128,7 @@ async def find_chunks(
     parameters = {f.name: getattr(body, f.name) for f in fields(Query) if hasattr(body, f.name)}
     parameters["required"] = caller.filter
     parameters["candidates"] = body.explain == "candidates"
+    parameters["expected"] = [str(chunk) for chunk in body.expected]
     parameters["weights"] = None if body.weights is None else Weights(**body.weights.model_dump())
     if body.rewrite is not None:
         parameters["rewriting"] = RewriteOptions(**body.rewrite.model_dump(exclude={"budget_ms"}))
@@ -281,7 +285,19 @@ def _explanation(body: RetrieveBody, retrieval: Retrieval) -> Explanation:
         weights={channel: retrieval.weights.of(channel) for channel in body.channels},
         crowds=dict(retrieval.crowds),
         candidates=_candidates(retrieval) if body.explain == "candidates" else None,
+        expected=[_expected(each) for each in retrieval.expected] if body.expected else None,
         rewritten=None if retrieval.rewritten is None else _rewritten(retrieval.rewritten),
+    )
+
+
+def _expected(chunk: ExpectedChunk) -> ExpectedChunkView:
+    return ExpectedChunkView(
+        chunk_id=chunk.chunk_id,
+        rank=chunk.rank,
+        score=chunk.score,
+        channels={name: ExpectedPlaceView(rank=at.rank, score=at.score) for name, at in chunk.channels.items()},
+        question=chunk.question_text,
+        left_out=chunk.left_out,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from api.schemas.common import CHUNK_ID, DOCUMENT_ID, QUERY_ID, BodyModel, CollectionName, ReplyModel, example
+from shared.domain.errors import InvalidInput
 from shared.query.answer import Form
 from shared.query.retrieve import CHANNELS, Channel, FusionName, QuestionOrigin, ReturnOrder, ReturnUnit
 from shared.query.rewrite import MAX_QUERIES
@@ -99,6 +100,17 @@ class RetrieveBody(BodyModel):
         description="show the rank and score of each chunk in each channel, the weights, and what each stage did;"
         " `candidates`: also the best 300 chunks of all channels, those of weight 0 too",
     )
+    expected: list[Annotated[UUID, Field(strict=False)]] = Field(
+        [],
+        max_length=10,
+        description="with `explain`: chunks that should be found; it says where they stand, and why they were not",
+    )
+
+    @model_validator(mode="after")
+    def _is_explained(self) -> Self:
+        if self.expected and not self.explain:
+            raise InvalidInput("`expected` is part of an explanation: send `explain` too.", field="expected")
+        return self
 
 
 class QueryBody(RetrieveBody):
@@ -213,6 +225,26 @@ class CandidatesView(ReplyModel):
     )
 
 
+class ExpectedPlaceView(ReplyModel):
+    rank: int | None = Field(description="in the channel, from 1; null: more than 1,000 chunks are before it")
+    score: float
+
+
+class ExpectedChunkView(ReplyModel):
+    """Where a chunk stands that should have been found; for the question as it was put, before any reranking."""
+
+    chunk_id: str
+    rank: int | None = Field(description="by the fused score, from 1; null: behind 1,000 others in each channel")
+    score: float | None = Field(description="the fused one; null: no channel that counts finds it")
+    channels: dict[str, ExpectedPlaceView] = Field(description="it has none where a channel says nothing of it")
+    question: str | None = Field(description="the nearest of its questions")
+    left_out: Literal["absent", "filter", "min_score", "top_k", "room"] | None = Field(
+        description="why it was not returned: `absent`: this collection has no such chunk that can be found; `filter`:"
+        " the query's filter or documents leave it out; `min_score`; `top_k`: others are before it; `room`: max_tokens,"
+        " or its text was there already. null: it was returned"
+    )
+
+
 class Explanation(ReplyModel):
     stages: dict[str, StageExplanation] = Field(description="what each stage did, and how long it took")
     fusion: FusionName
@@ -221,6 +253,7 @@ class Explanation(ReplyModel):
         description="the score in each channel above which a chunk stands out; none with another fusion than `scores`"
     )
     candidates: CandidatesView | None = Field(None, description="with `explain: candidates`")
+    expected: list[ExpectedChunkView] | None = Field(None, description="with `expected`, in its order")
     rewritten: RewrittenQuestionView | None = Field(
         description="what was searched for besides the question; null: nothing"
     )

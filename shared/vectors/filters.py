@@ -97,6 +97,11 @@ def caller_conditions(
     return conditions
 
 
+def of_chunks(chunk_ids: Sequence[str]) -> Condition:
+    """Select the points of some chunks."""
+    return models.FieldCondition(key="chunk_id", match=models.MatchAny(any=list(chunk_ids)))
+
+
 def held_out(point_ids: Sequence[str]) -> Condition:
     """Exclude these points and all users' questions: a question must not find itself."""
     of_users = _equals("source", "user")
@@ -146,8 +151,7 @@ def hidden_points(
 
 def leftover_points(place: Place, chunk_ids: Sequence[str], version: int, token: int) -> models.Filter:
     """Select the points of chunks in one version that claims before `token` have written."""
-    chunks = models.FieldCondition(key="chunk_id", match=models.MatchAny(any=list(chunk_ids)))
-    return models.Filter(must=[*_of(place), chunks, _equals("version", version), _below("token", token)])
+    return models.Filter(must=[*_of(place), of_chunks(chunk_ids), _equals("version", version), _below("token", token)])
 
 
 def replaceable_points(token: int) -> models.Filter:

@@ -77,7 +77,7 @@ async def test_a_ranking_is_explained_where_that_is_wanted(client, indexed):
     plain = await retrieve(client)
 
     best = found.chunks[0]
-    assert found.metadata.explain.model_dump(exclude={"stages", "candidates"}) == {
+    assert found.metadata.explain.model_dump(exclude={"stages", "candidates", "expected"}) == {
         "fusion": "scores",
         "weights": {"questions": 1.0, "text": 0.5, "bm25": 2.0},
         "crowds": dict.fromkeys(("questions", "text", "bm25"), 0.0),  # no channel found five
@@ -406,6 +406,59 @@ async def test_no_tenant_finds_what_is_anothers(services, settings, provider):
         ):
             found = await client.post("/v1/retrieve", json=QUESTION | change, headers=as_tenant(tenant))
             assert [chunk["external_id"] for chunk in found.json()["chunks"]] == expected
+
+
+async def many(client, services, count=130):
+    """Documents about the same, one of which says something else; the ids of their chunks."""
+    for number in range(count):
+        body = {"text": f"Everybody has {number} days of leave in the year {number}.", "external_id": f"{number}.md"}
+        await client.post("/v1/documents", json=body | {"metadata": {"year": number}, "questions": []})
+    await client.post("/v1/documents", json={"text": "Salaries come late.", "external_id": "pay.md", "questions": []})
+    await work(services)
+    found = await retrieve(client, top_k=200, record=False)
+    return {chunk.external_id: chunk.chunk_id for chunk in found.chunks}
+
+
+async def expected_of(client, ids, **change):
+    found = await retrieve(client, explain=True, expected=ids, **change)
+    return {each.chunk_id: each for each in found.metadata.explain.expected}
+
+
+@pytest.mark.parametrize("fusion", ["scores", "mean", "rrf", "max"])
+async def test_what_should_have_been_found_has_the_places_of_a_deep_search(client, services, provider, fusion):
+    ids = await many(client, services)
+    deep = (await retrieve(client, top_k=200, explain=True, fusion=fusion)).chunks
+    wanted = [deep[0].chunk_id, deep[5].chunk_id, *[chunk.chunk_id for chunk in deep[-4:]]]
+    for top_k in (1, 5):
+        placed = await expected_of(client, wanted, top_k=top_k, fusion=fusion)
+        assert list(placed) == wanted
+        for rank, chunk in enumerate(deep, 1):
+            if chunk.chunk_id not in placed:
+                continue
+            shown = placed[chunk.chunk_id]
+            assert (shown.rank, shown.score) == (rank, pytest.approx(chunk.score, abs=1e-6)), rank
+            assert shown.left_out == (None if rank <= top_k else "top_k")
+            assert {c: (p.rank, pytest.approx(p.score)) for c, p in chunk.channels.items()} == {
+                c: (p.rank, p.score) for c, p in shown.channels.items()
+            }
+    assert ids["pay.md"] in wanted
+
+
+async def test_what_should_have_been_found_says_what_left_it_out(client, services, indexed):
+    leave, pay = [chunk.chunk_id for chunk in (await retrieve(client)).chunks]
+    nowhere = str(uuid4())
+
+    placed = await expected_of(client, [leave, pay, nowhere], filter={"year": 2026}, min_score=0.99)
+    assert (placed[leave].left_out, placed[leave].rank, placed[leave].channels) == ("filter", None, {})
+    assert placed[pay].left_out == "min_score"
+    assert placed[nowhere].left_out == "absent"
+    assert (await expected_of(client, [pay], max_tokens=1))[pay].left_out == "room"
+    assert (await expected_of(client, [leave], weights={"questions": 0}))[leave].channels["questions"].rank in {1, 2}
+    asked = (await expected_of(client, [leave]))[leave].question
+    chunk = (await client.get(f"/v1/chunks/{leave}")).json()["chunk"]
+    assert asked in [question["text"] for question in chunk["questions"]]
+    refused = await client.post("/v1/retrieve", json=QUESTION | {"expected": [leave]})
+    assert (refused.status_code, refused.json()["field"]) == (422, "expected")
 
 
 async def test_candidates_are_enough_to_fuse_them_again_with_other_weights(client, indexed):

@@ -41,6 +41,7 @@ class Query:
         order: by score, or chunks under the same headings together.
         candidates: whether the retrieval has its candidates, from channels of weight 0 too, so that the fusion can be
             done again with other weights.
+        expected: chunks whose places are wanted, wherever they stand; by the question as it was put, not rewritten.
     """
 
     question: str
@@ -61,3 +62,4 @@ class Query:
     window: int = 2
     order: ReturnOrder = "score"
     candidates: bool = False
+    expected: Sequence[str] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merge
 from shared.query.retrieve.chunks import RetrievedChunk, chunk_of
 from shared.query.retrieve.diversity import CANDIDATES, diversified
 from shared.query.retrieve.evidence import crowd, crowds
+from shared.query.retrieve.expected import ExpectedChunk, Scopes, places_of, settled
 from shared.query.retrieve.fusion import Match, fuse
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 from shared.query.retrieve.query import Channel, Query
@@ -40,7 +41,7 @@ from shared.query.retrieve.units import CHILDREN, sections_of, windows_of
 from shared.query.rewrite import BadRewriting, Rewriter, RewrittenQuestion, rewrite
 from shared.query.time_budget import SkippedStep, within
 from shared.text.bm25 import query_vector
-from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, visible_points
+from shared.vectors.filters import VisiblePoints, caller_conditions, held_out, of_chunks, visible_points
 from shared.vectors.index import ChunkPayloads, Index
 
 _FAVOURED = 50  # chunks whose texts are searched for the names in a question
@@ -60,6 +61,7 @@ class Retrieval:
         floors: where the query wants candidates, the highest score that others can have in each channel; half of it
             counts for a chunk that the channel did not find.
         crowds: what a chunk had to exceed in each channel to stand out, where the fusion asks for it.
+        expected: the places of the chunks that the query expects.
         query_id: the name of the query for feedback; None while it has none.
         collection: what was searched; None where there is none of that name.
     """
@@ -75,6 +77,7 @@ class Retrieval:
     rewritten: RewrittenQuestion | None = None
     usage: Usage = field(default_factory=Usage)
     trace: Trace = field(default_factory=Trace)
+    expected: Sequence[ExpectedChunk] = ()
     query_id: UUID | None = None
     collection: Collection | None = None
 
@@ -160,7 +163,37 @@ class Retriever:
         chunks = await self._units_of(matches, search)
         with retrieval.trace.timed("assemble"):
             retrieval.chunks = self._assembled(chunks, search)
+        if query.expected:
+            retrieval.expected = await self._expected(search)
         return retrieval
+
+    async def _expected(self, search: _Search) -> list[ExpectedChunk]:
+        """The places of the chunks that the query expects. What the caller's key hides is absent."""
+        collection, query = search.collection, search.query
+        fields, chosen = collection.options.filterable, of_chunks(query.expected)
+        own = caller_conditions(query.filter, query.document_ids, fields, query.required)
+        of_key = caller_conditions(None, None, fields, query.required)
+        scopes = Scopes(
+            search.where,
+            visible_points(collection.place, [*own, chosen]),
+            visible_points(collection.place, [*of_key, chosen]),
+        )
+        if search.vector is None:
+            return []
+        terms = query_vector(query.question, collection.languages)
+        placed = await places_of(
+            self._searcher,
+            ChannelQuery(search.vector, terms),
+            scopes,
+            query,
+            search.retrieval.weights,
+            collection.baseline,
+        )
+        points = [each.question for each in placed if each.question]
+        read = await self._index.chunk_payloads(search.where, {}, points)
+        asked = {point: payload.get("question") for point, payload in read.questions.items()}
+        named = [replace(each, question_text=asked.get(each.question or "")) for each in placed]
+        return settled(named, {chunk.chunk_id for chunk in search.retrieval.chunks})
 
     async def search_channels(
         self,

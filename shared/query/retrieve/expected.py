@@ -1,0 +1,147 @@
+"""Chunks that should have been found: where they really stand in each channel, and what left them out.
+
+The places are those of a much deeper search by the same code. A chunk behind even that has its scores, read by a search
+for it alone, and no rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from shared.domain.records import Baseline, Weights
+from shared.query.retrieve.channels import ChannelHits, ChannelQuery
+from shared.query.retrieve.fusion import fuse
+from shared.query.retrieve.query import Channel, Query
+from shared.query.retrieve.scale import rescale
+from shared.query.retrieve.searching import Searcher
+from shared.vectors.filters import VisiblePoints
+
+DEPTH = 1_000  # chunks of each channel
+
+LeftOut = Literal["absent", "filter", "min_score", "top_k", "room"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedPlace:
+    """A chunk's place in a channel.
+
+    Args:
+        rank: from 1; None: more than `DEPTH` chunks are before it.
+    """
+
+    rank: int | None
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedChunk:
+    """A chunk that should have been found.
+
+    Args:
+        rank: by the fused score, from 1; None: it is behind all that a search of depth `DEPTH` finds.
+        score: the fused one; None where no channel that has a weight finds it.
+        channels: its places; where a channel has none for it, it says nothing of the question there.
+        question: the point of its nearest question.
+        question_text: what that asks.
+        left_out: what keeps it from what is returned; None: nothing does.
+    """
+
+    chunk_id: str
+    rank: int | None = None
+    score: float | None = None
+    channels: Mapping[Channel, ExpectedPlace] = field(default_factory=dict)
+    question: str | None = None
+    question_text: str | None = None
+    left_out: LeftOut | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """What is searched for the places of chunks.
+
+    Args:
+        all: what the query may see.
+        chosen: of that the chunks themselves.
+        unfiltered: the chunks themselves, whatever the query's own filter says.
+    """
+
+    all: VisiblePoints
+    chosen: VisiblePoints
+    unfiltered: VisiblePoints
+
+
+async def places_of(  # noqa: PLR0917  a search has so many parts
+    searcher: Searcher,
+    channel_query: ChannelQuery,
+    scopes: Scopes,
+    query: Query,
+    weights: Weights,
+    baseline: Baseline,
+) -> list[ExpectedChunk]:
+    """Return the places of the chunks that a query expects, in its order.
+
+    Raises:
+        Unavailable: Qdrant is not available.
+    """
+    deep = replace(query, top_k=max(DEPTH, query.top_k), candidates=True)
+    hits = rescale(await searcher.search(channel_query, scopes.all, deep, weights), baseline)
+    few = replace(query, top_k=len(query.expected), candidates=True)
+    own = rescale(await searcher.search(channel_query, scopes.chosen, few, weights), baseline)
+    wide = rescale(await searcher.search(channel_query, scopes.unfiltered, few, weights), baseline)
+    counted = {channel: _with(found, own.get(channel)) for channel, found in hits.items() if weights.of(channel) > 0}
+    fused = {m.chunk_id: (rank, m.score) for rank, m in enumerate(fuse(counted, query.fusion, weights), 1)}
+    visible = {chunk for found in own.values() for chunk in found.scores}
+    there = {chunk for found in wide.values() for chunk in found.scores}
+    return [_placed(chunk, hits, own, fused, query, visible, there) for chunk in query.expected]
+
+
+def _with(hits: ChannelHits, own: ChannelHits | None) -> ChannelHits:
+    """Add the scores of chunks that a deep search has not reached; they are behind all others."""
+    missing = {} if own is None else {c: score for c, score in own.scores.items() if c not in hits.scores}
+    return replace(hits, scores={**hits.scores, **missing})
+
+
+def _placed(  # noqa: PLR0917  what three searches found
+    chunk: str,
+    hits: Mapping[Channel, ChannelHits],
+    own: Mapping[Channel, ChannelHits],
+    fused: Mapping[str, tuple[int, float]],
+    query: Query,
+    visible: set[str],
+    there: set[str],
+) -> ExpectedChunk:
+    if chunk not in visible:
+        return ExpectedChunk(chunk, left_out="filter" if chunk in there else "absent")
+    channels = {
+        channel: ExpectedPlace(_rank_in(hits.get(channel), chunk), found.scores[chunk])
+        for channel, found in own.items()
+        if chunk in found.scores
+    }
+    rank, score = fused.get(chunk, (None, None))
+    known = rank is not None and any(place.rank is not None for place in channels.values())
+    questions = own["questions"].questions if "questions" in own else {}
+    return ExpectedChunk(
+        chunk, rank if known else None, score, channels, questions.get(chunk), left_out=_why(rank, score, query)
+    )
+
+
+def _rank_in(hits: ChannelHits | None, chunk: str) -> int | None:
+    if hits is None or chunk not in hits.scores:
+        return None
+    return next(rank for rank, other in enumerate(hits.scores, 1) if other == chunk)
+
+
+def _why(rank: int | None, score: float | None, query: Query) -> LeftOut | None:
+    if query.min_score is not None and (score is None or score < query.min_score):
+        return "min_score"
+    return "top_k" if rank is None or rank > query.top_k else None
+
+
+def settled(chunks: Sequence[ExpectedChunk], returned: set[str]) -> list[ExpectedChunk]:
+    """Say of chunks that stand high enough and were not returned that there was no room for them."""
+    return [
+        replace(each, left_out="room") if each.left_out is None and each.chunk_id not in returned else each
+        for each in chunks
+    ]
