@@ -1,276 +1,222 @@
-"""A client of the API: requests over HTTP, and errors as sentences."""
+"""The API for the commands: the Python client, whose replies are the API's JSON and whose errors are sentences."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
-from urllib.parse import quote
+from typing import Any, Self, cast
 
 import httpx
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from foreask_client import ApiError, Event
+from foreask_client import Client as PythonClient
+from foreask_client.models import Json
+from foreask_client.operations import Lane, Operations
+from foreask_client.requests import Pages, Request, Stream
+from foreask_client.transport import is_transient
 
-from shared.domain.errors import Forbidden, InvalidInput, NotFound, TooLarge, Transient, Unauthorized, Unavailable
+from shared.domain.errors import Forbidden, InvalidInput, NotFound, TooLarge, Unauthorized, Unavailable
 
-Json = dict[str, Any]
+__all__ = ["Client", "Event", "Json", "problem_of"]
 
-_TIMEOUT = httpx.Timeout(60, connect=5)
-_STREAM_TIMEOUT = httpx.Timeout(300, connect=5)
-_UPLOAD_ATTEMPTS = 5
-_LONGEST_WAIT_SECONDS = 30.0
-_LONGEST_PAUSE = timedelta(minutes=5)
-_PAGE = 200
 _SERVER_ERROR = 500
-_COME_BACK = {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.REQUEST_TIMEOUT}  # the latter: a body stood still on its way
-_BACKOFF = wait_random_exponential(multiplier=0.5, max=_LONGEST_WAIT_SECONDS)
-_LINE_END = re.compile(rb"\r\n|\r|\n")
-_REJECTIONS: dict[int, type[Forbidden | InvalidInput | NotFound | TooLarge | Unauthorized]] = {
-    401: Unauthorized,
+_REJECTIONS: dict[int, type[Forbidden | InvalidInput | NotFound | TooLarge]] = {
     403: Forbidden,
     404: NotFound,
     413: TooLarge,
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A server-sent event; its data is JSON."""
-
-    name: str
-    data: Json
-
-
 class Client:
     """The API at a URL, for the tenant of a key. Safe to use from many threads.
 
-    Every method raises `Unavailable` where the server cannot be reached and `Rejected` where it refuses.
+    Every method raises `Unavailable` where the server cannot be reached and `Rejected` where it refuses. Uploads alone
+    are sent again while the server is unavailable: who waits for another command sees at once why it does not go.
     """
 
     def __init__(self, url: str, key: str | None = None, *, transport: httpx.BaseTransport | None = None) -> None:
-        self.url = url.rstrip("/")
-        headers = {"authorization": f"Bearer {key}"} if key else {}
         try:
-            self._http = httpx.Client(
-                base_url=self.url,
-                headers=headers,
-                timeout=_TIMEOUT,
-                transport=transport,
-                trust_env=not _is_local(self.url),  # a proxy cannot reach this machine
-            )
-        except (httpx.InvalidURL, ValueError) as error:
-            raise InvalidInput(f"{url} is not a URL: it should be like http://127.0.0.1:8350", field="url") from error
+            self._api = PythonClient(url, key, attempts=1, http_transport=transport)
+            self._uploads = PythonClient(url, key, http_transport=transport)
+        except ValueError as error:
+            raise InvalidInput(str(error), field="url") from error
+        self.url = self._api.url
+        self._hint = "" if key else " Give yours with --key or FOREASK_API_KEY."
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._http.close()
+        self._api.close()
+        self._uploads.close()
 
     def upload(self, file: Path, external_id: str, collection: str, lane: str | None = None) -> Json:
-        """Hand in a file. While the server is unavailable this waits and tries again, a few times.
-
-        Args:
-            file: the file to send.
-            external_id: the document's name.
-            collection: made on first use.
-            lane: `interactive` or `bulk`; None is the server's default.
-        """
-        fields = {"collection": collection, "external_id": external_id} | ({"lane": lane} if lane else {})
-
-        def send() -> Json:
-            with file.open("rb") as content:
-                return self._json("POST", "/v1/documents", data=fields, files={"file": (file.name, content)})
-
-        return _with_retries(send)
+        """Hand in a file; `external_id` is its name; the server checks the lane, and None is its default."""
+        chosen = cast("Lane | None", lane)
+        request = Operations.upload.describe(
+            self._uploads, file, collection=collection, external_id=external_id, lane=chosen
+        )
+        return self._sent(request, self._uploads)
 
     def upload_batch(self, collection: str, documents: Sequence[bytes]) -> list[Json]:
         """Hand in documents, each as its JSON; return what the server says of each, in order.
 
-        A line that says 429 or 5xx is handed in again, as the whole is where the server is unavailable: what is there
-        already is not taken twice.
+        Raises:
+            Unavailable: some were not taken in the end.
         """
-        replies: list[Json | None] = [None] * len(documents)
-
-        def send() -> Json:
-            waiting = [place for place, reply in enumerate(replies) if reply is None]
-            for place, reply in zip(waiting, self._batch(collection, [documents[p] for p in waiting]), strict=True):
-                if not _is_transient(reply["status"]):
-                    replies[place] = reply
-                else:
-                    error = reply
-            if None in replies:
-                raise Unavailable(problem_of(error), component="api")
-            return {}
-
-        _with_retries(send)
-        return [reply for reply in replies if reply is not None]
-
-    def _batch(self, collection: str, documents: Sequence[bytes]) -> list[Json]:
-        response = self._send(
-            "POST",
-            "/v1/documents:batch",
-            params={"collection": collection},
-            content=b"\n".join(documents),
-            headers={"content-type": "application/x-ndjson"},
-            timeout=_STREAM_TIMEOUT,
-        )
-        lines = [line for line in response.content.split(b"\n") if line.strip()]
-        replies: list[Json] = [json.loads(line) for line in lines]
-        if len(replies) != len(documents):
-            why = f": {problem_of(replies[-1])}" if replies and "error" in replies[-1] else "."
-            raise Unavailable(f"{self.url} answered {len(replies)} of {len(documents)} documents{why}", component="api")
+        with self._sentences():
+            lines = self._uploads.upload_batch(documents, collection=collection)
+        replies = [line.model_dump(mode="json") for line in lines]
+        error = next((reply for reply in replies if is_transient(reply["status"])), None)
+        if error is not None:
+            raise Unavailable(problem_of(error), component="api")
         return replies
 
     def estimate(self, body: Json) -> Json:
         """What a load or a rebuild costs; `body` is that of POST /v1/estimates."""
-        return self._json("POST", "/v1/estimates", json=body, timeout=_STREAM_TIMEOUT)
+        return self._sent(Operations.estimate.describe(self._api, body))
 
     def documents(self, collection: str | None = None, state: str | None = None) -> Iterator[Json]:
-        """Yield every document, page by page."""
-        filters = {"collection": collection, "state": state}
-        return self._items("/v1/documents", {name: value for name, value in filters.items() if value is not None})
+        return self._items(Operations.documents.describe(self._api, collection=collection, state=state))
 
     def document(self, document_id: str) -> Json:
-        return self._json("GET", f"/v1/documents/{document_id}")
+        return self._sent(Operations.document.describe(self._api, document_id))
 
     def documents_of(self, document_ids: Sequence[str]) -> list[Json]:
         """Return those of up to 100 documents that exist, in any order."""
-        documents: list[Json] = self._json("GET", "/v1/documents", params={"id": document_ids, "limit": _PAGE})["items"]
-        return documents
+        return list(self._items(Operations.documents.describe(self._api, ids=document_ids)))
 
     def chunks(self, document_id: str) -> Iterator[Json]:
-        return self._items(f"/v1/documents/{document_id}/chunks", {})
-
-    def _items(self, path: str, query: Json) -> Iterator[Json]:
-        """Yield every item of a list, page by page."""
-        query = query | {"limit": _PAGE}
-        while True:
-            page = self._json("GET", path, params=query)
-            yield from page["items"]
-            if not page.get("next_cursor"):
-                return
-            query["cursor"] = page["next_cursor"]
+        return self._items(Operations.chunks.describe(self._api, document_id))
 
     def delete(self, document_id: str) -> None:
-        self._send("DELETE", f"/v1/documents/{document_id}")
+        self._sent(Operations.delete_document.describe(self._api, document_id))
 
     def retry(self, document_id: str) -> Json:
-        return self._json("POST", f"/v1/documents/{document_id}/retry")
+        return self._sent(Operations.retry_document.describe(self._api, document_id))
 
     def dead(self, filters: Json) -> Iterator[Json]:
         """Yield dead letters, newest first; `filters` may have collection, document_id and reason."""
-        return self._items("/v1/dead", filters)
+        return self._items(Operations.dead_letters.describe(self._api, **filters))
 
     def dead_reasons(self, filters: Json) -> list[Json]:
-        reasons: list[Json] = self._json("GET", "/v1/dead/reasons", params=filters)["items"]
-        return reasons
+        return self._list(Operations.dead_reasons.describe(self._api, **filters))
 
     def dead_letter(self, letter_id: str) -> Json:
-        return self._json("GET", f"/v1/dead/{quote(letter_id, safe='')}")
+        return self._sent(Operations.dead_letter.describe(self._api, letter_id))
 
     def retry_dead(self, filters: Json) -> Json:
-        return self._json("POST", "/v1/dead/retry", json=filters, timeout=_STREAM_TIMEOUT)
+        return self._sent(Operations.retry_dead_letters.describe(self._api, **filters))
 
     def discard_dead(self, filters: Json) -> Json:
-        return self._json("POST", "/v1/dead/discard", json=filters, timeout=_STREAM_TIMEOUT)
+        return self._sent(Operations.discard_dead_letters.describe(self._api, **filters))
 
     def collections(self) -> list[Json]:
-        return list(self._items("/v1/collections", {}))
+        return list(self._items(Operations.collections.describe(self._api)))
 
     def collection(self, name: str) -> Json:
-        return self._json("GET", f"/v1/collections/{quote(name, safe='')}")
+        return self._sent(Operations.collection.describe(self._api, name))
 
     def declare(self, collection: str, filterable: Json) -> Json:
         """Add filterable fields to those of a collection, with their types; its other options stay."""
-        path = f"/v1/collections/{quote(collection, safe='')}"
         try:
-            options = self._json("GET", path)["options"]
+            options = self.collection(collection)["options"]
         except NotFound:
             options = {}
-        return self._json("PUT", path, json=options | {"filterable": filterable})
+        options = options | {"filterable": filterable}
+        return self._sent(Operations.put_collection.describe(self._api, collection, **options))
 
     def reindex(self, collection: str) -> Json:
-        return self._json("POST", f"/v1/collections/{quote(collection, safe='')}/reindex")
+        return self._sent(Operations.reindex.describe(self._api, collection))
 
     def builds(self, collection: str) -> list[Json]:
         """Return the builds of a collection, the oldest first."""
-        builds: list[Json] = self._json("GET", _builds(collection))["items"]
-        return builds
+        return self._list(Operations.builds.describe(self._api, collection))
 
     def build(self, collection: str, number: int) -> Json:
-        return self._json("GET", f"{_builds(collection)}/{number}")
+        return self._sent(Operations.build.describe(self._api, collection, number))
 
     def begin_build(self, collection: str, change: Json) -> Json:
         """Begin a build; `change` is what it has otherwise than the live one."""
-        return self._json("POST", _builds(collection), json=change)
+        return self._sent(Operations.begin_build.describe(self._api, collection, **change))
 
-    def act_on_build(self, collection: str, number: int, action: str) -> Json:
-        """Have a build do `pause` or `resume`."""
-        return self._json("POST", f"{_builds(collection)}/{number}/{action}")
+    def pause_build(self, collection: str, number: int) -> Json:
+        return self._sent(Operations.pause_build.describe(self._api, collection, number))
+
+    def resume_build(self, collection: str, number: int) -> Json:
+        return self._sent(Operations.resume_build.describe(self._api, collection, number))
 
     def switch_build(self, collection: str, number: int, *, despite: bool = False) -> Json:
-        return self._json("POST", f"{_builds(collection)}/{number}/switch", json={"despite": despite})
+        return self._sent(Operations.switch_build.describe(self._api, collection, number, despite=despite))
 
     def drop_build(self, collection: str, number: int) -> Json:
-        return self._json("DELETE", f"{_builds(collection)}/{number}")
+        return self._sent(Operations.drop_build.describe(self._api, collection, number))
 
     def gate_events(
         self, collection: str, number: int, questions: list[Json] | None, accepted_failures: int
     ) -> Iterator[Event]:
         """Compare a build with the live one, and yield counts as they come, then the report as `done`."""
-        body = {"questions": questions, "accept_failures": accepted_failures}
-        return self._events(f"{_builds(collection)}/{number}/gate", body)
+        return self._events(
+            Operations.gate.describe(
+                self._api, collection, number, questions=questions, accept_failures=accepted_failures
+            )
+        )
 
     def calibrate(self, collection: str, questions: list[Json] | None) -> Json:
-        path = f"/v1/collections/{quote(collection, safe='')}/calibration"
-        return self._json("POST", path, json={"questions": questions}, timeout=_STREAM_TIMEOUT)
+        return self._sent(Operations.calibrate.describe(self._api, collection, questions))
 
     def forget_calibration(self, collection: str) -> None:
-        self._send("DELETE", f"/v1/collections/{quote(collection, safe='')}/calibration")
+        self._sent(Operations.forget_calibration.describe(self._api, collection))
+
+    def evaluate(self, collection: str, **body: Any) -> Json:
+        """Begin an evaluation; `body` is that of POST /v1/collections/{name}/evaluations."""
+        return self._sent(Operations.evaluate.describe(self._api, collection, **body))
+
+    def evaluation(self, collection: str, evaluation_id: str) -> Json:
+        return self._sent(Operations.evaluation.describe(self._api, collection, evaluation_id))
+
+    def delete_evaluation(self, collection: str, evaluation_id: str) -> None:
+        self._sent(Operations.delete_evaluation.describe(self._api, collection, evaluation_id))
 
     def accepted(self, collection: str) -> Iterator[Json]:
         """Yield users' questions that became questions of chunks, newest first."""
-        return self._items(f"/v1/collections/{quote(collection, safe='')}/accepted", {})
+        return self._items(Operations.accepted.describe(self._api, collection))
 
     def remove_accepted(self, collection: str, accepted_id: str) -> None:
-        self._send("DELETE", f"/v1/collections/{quote(collection, safe='')}/accepted/{quote(accepted_id, safe='')}")
+        self._sent(Operations.remove_accepted.describe(self._api, collection, accepted_id))
 
     def status(self) -> Json:
-        return self._json("GET", "/v1/status")
+        return self._sent(Operations.status.describe(self._api))
 
     def keys(self) -> Iterator[Json]:
         """Yield the tenant's keys, newest first."""
-        return self._items("/v1/keys", {})
+        return self._items(Operations.keys.describe(self._api))
 
     def make_key(self, body: Json) -> Json:
         """Make a key; `body` is that of POST /v1/keys."""
-        return self._json("POST", "/v1/keys", json=body)
+        return self._sent(Operations.make_key.describe(self._api, **body))
 
     def revoke_key(self, key_id: str) -> None:
-        self._send("DELETE", f"/v1/keys/{quote(key_id, safe='')}")
+        self._sent(Operations.revoke_key.describe(self._api, key_id))
 
     def deployment_status(self) -> Json:
         """Return the state of all tenants together, for an operator's key."""
-        return self._json("GET", "/v1/operator/status")
+        return self._sent(Operations.deployment_status.describe(self._api))
 
     def tenants(self) -> Iterator[Json]:
         """Yield each tenant with its state, for an operator's key."""
-        return self._items("/v1/operator/tenants", {})
+        return self._items(Operations.tenants.describe(self._api))
 
     def tenant_collections(self, tenant: str) -> Iterator[Json]:
         """Yield a tenant's collections, for an operator's key."""
-        return self._items(f"/v1/operator/tenants/{quote(tenant, safe='')}/collections", {})
+        return self._items(Operations.tenant_collections.describe(self._api, tenant))
 
     def verify_tenant_events(self, tenant: str, collection: str, *, repair: bool) -> Iterator[Event]:
         """Compare a tenant's collection with Qdrant, for an operator's key, and yield findings and counts."""
-        path = f"/v1/operator/tenants/{quote(tenant, safe='')}/collections/{quote(collection, safe='')}/verify"
-        return self._events(path, {"repair": repair})
+        return self._events(Operations.verify_tenant.describe(self._api, tenant, collection, repair=repair))
 
     def verify_events(self, collection: str, *, repair: bool, cursor: str | None = None) -> Iterator[Event]:
         """Compare a collection with Qdrant, and yield findings and counts as they come.
@@ -280,85 +226,59 @@ class Client:
             repair: mend what differs.
             cursor: of the last `progress` of a comparison that broke off, to go on there.
         """
-        path = f"/v1/collections/{quote(collection, safe='')}/verify"
-        return self._events(path, {"repair": repair, "cursor": cursor})
+        return self._events(Operations.verify.describe(self._api, collection, repair=repair, cursor=cursor))
 
     def health(self) -> Json:
         """Return the health of each part. Status 503 is an answer too: a part is down."""
-        response = self._request("GET", "/health/ready")
-        try:
-            health: Json = response.json()
-        except ValueError as error:
-            raise Unavailable(f"{self.url} is not a foreask server.", component="api") from error
-        return health
-
-    def retrieve(self, body: Json) -> Json:
-        """Find chunks; `body` is that of POST /v1/retrieve."""
-        return self._json("POST", "/v1/retrieve", json=body)
+        return self._sent(Operations.health.describe(self._api))
 
     def query(self, question: str, collection: str, **options: Any) -> Json:
         """Ask, and return the whole answer at once; `options` are further fields of POST /v1/query."""
-        return self._json("POST", "/v1/query", json=_query(question, collection, options), timeout=_STREAM_TIMEOUT)
+        return self._sent(Operations.query.describe(self._api, question, collection=collection, **options))
 
     def query_events(self, question: str, collection: str, **options: Any) -> Iterator[Event]:
         """Ask, and yield the events of the answer as they come."""
-        return self._events("/v1/query", _query(question, collection, options) | {"stream": True})
+        return self._events(Operations.query_events.describe(self._api, question, collection=collection, **options))
 
-    def _events(self, path: str, body: Json) -> Iterator[Event]:
-        accept = {"accept": "text/event-stream"}
-        with (
-            self._connection_errors(),
-            self._http.stream("POST", path, json=body, headers=accept, timeout=_STREAM_TIMEOUT) as response,
-        ):
-            if response.is_error:
-                response.read()
-                self._raise_for(response)
-            yield from events(event_lines(response.iter_bytes()))
+    def _sent(self, request: Request[Any], client: PythonClient | None = None) -> Json:
+        """Send a request, and return its reply as the API's JSON; empty where it has none."""
+        with self._sentences():
+            reply: Json = (client or self._api).send(replace(request, read=_json))
+        return reply
 
-    def _json(self, method: str, path: str, **options: Any) -> Json:
-        response = self._send(method, path, **options)
-        try:
-            body: Json = response.json()
-        except ValueError as error:
-            raise Unavailable(f"{self.url} does not answer like a foreask server.", component="api") from error
-        return body
+    def _list(self, request: Request[Any]) -> list[Json]:
+        items: list[Json] = self._sent(request)["items"]
+        return items
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        response = self._request(method, path, **options)
-        self._raise_for(response)
-        return response
+    def _items(self, pages: Pages[Any]) -> Iterator[Json]:
+        with self._sentences():
+            yield from self._api.items(replace(pages, read=_as_it_is))
 
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        with self._connection_errors():
-            return self._http.request(method, path, **options)
+    def _events(self, stream: Stream) -> Generator[Event, None, None]:
+        """Yield all events, `error` too: the commands have words for it."""
+        with self._sentences():
+            yield from self._api.events_of(replace(stream, fails=False))
 
     @contextmanager
-    def _connection_errors(self) -> Iterator[None]:
-        """Turn the errors of httpx into sentences that say what to do."""
+    def _sentences(self) -> Iterator[None]:
+        """Turn the client's error into those of the commands."""
         try:
             yield
-        except httpx.ConnectError as error:
-            message = f"No server at {self.url}: start one with `foreask up`, or name another with --url."
-            raise Unavailable(message, component="api") from error
-        except httpx.TimeoutException as error:
-            raise Unavailable(f"The server at {self.url} did not answer in time.", component="api") from error
-        except httpx.UnsupportedProtocol as error:
-            message = f"{self.url} is not a URL: it should be like http://127.0.0.1:8350"
-            raise InvalidInput(message, field="url") from error
-        except httpx.HTTPError as error:
-            message = f"The connection to {self.url} broke ({type(error).__name__})."
-            raise Unavailable(message, component="api") from error
+        except ApiError as error:
+            raise self._said(error) from error
 
-    def _raise_for(self, response: httpx.Response) -> None:
-        if not response.is_error:
-            return
-        detail = _detail(response)
-        if _is_transient(response.status_code):
-            raise Unavailable(detail, component="api", retry_after=_retry_after(response))
-        if response.status_code == httpx.codes.UNAUTHORIZED:
-            hint = "" if "authorization" in self._http.headers else " Give yours with --key or FOREASK_API_KEY."
-            raise Unauthorized(detail + hint)
-        raise _REJECTIONS.get(response.status_code, InvalidInput)(detail)
+    def _said(self, error: ApiError) -> Exception:
+        status, detail = error.status, error.detail
+        if status is None:
+            if isinstance(error.__cause__, httpx.ConnectError):
+                detail = f"No server at {self.url}: start one with `foreask up`, or name another with --url."
+            return Unavailable(detail, component="api")
+        if status >= _SERVER_ERROR or is_transient(status):
+            pause = None if error.retry_after is None else timedelta(seconds=error.retry_after)
+            return Unavailable(detail, component="api", retry_after=pause)
+        if status == httpx.codes.UNAUTHORIZED:
+            return Unauthorized(detail + self._hint)
+        return _REJECTIONS.get(status, InvalidInput)(detail)
 
 
 def problem_of(reply: Json) -> str:
@@ -368,88 +288,9 @@ def problem_of(reply: Json) -> str:
     return str(detail or f"The server answered {reply['status']}.")
 
 
-def _is_transient(status: int) -> bool:
-    return status >= _SERVER_ERROR or status in _COME_BACK
+def _json(response: httpx.Response) -> Json:
+    reply: Json = response.json() if response.content else {}
+    return reply
 
 
-def event_lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Split a stream of server-sent events into lines; only LF, CR LF and CR end one.
-
-    `httpx.Response.iter_lines` also splits at U+0085, U+2028 and U+2029, which JSON has inside its texts.
-    """
-    rest = b""
-    for piece in pieces:
-        received = rest + piece
-        end = len(received) - received.endswith(b"\r")  # perhaps half of CR LF
-        *lines, begun = _LINE_END.split(received[:end])
-        rest = begun + received[end:]
-        for line in lines:
-            yield line.decode()
-    if rest:
-        yield rest.removesuffix(b"\r").decode()
-
-
-def events(lines: Iterator[str]) -> Iterator[Event]:
-    """Read server-sent events (HTML Living Standard, 9.2.6) whose data is JSON."""
-    name, data = "message", list[str]()
-    for line in lines:
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if not line:
-            if data:
-                yield Event(name, json.loads("\n".join(data)))
-            name, data = "message", []
-        elif field == "event":
-            name = value
-        elif field == "data":
-            data.append(value)
-
-
-def _builds(collection: str) -> str:
-    return f"/v1/collections/{quote(collection, safe='')}/builds"
-
-
-def _query(question: str, collection: str, options: Json) -> Json:
-    return {"question": question, "collection": collection} | options
-
-
-def _with_retries(send: Callable[[], Json]) -> Json:
-    retrying = Retrying(
-        retry=retry_if_exception(_is_worth_waiting_for),
-        stop=stop_after_attempt(_UPLOAD_ATTEMPTS),
-        wait=_wait,
-        reraise=True,
-    )
-    return retrying(send)
-
-
-def _is_worth_waiting_for(error: BaseException) -> bool:
-    """A limit of the day is over in hours: attempts before then would be refused too."""
-    return isinstance(error, Transient) and (error.retry_after or timedelta()) <= _LONGEST_PAUSE
-
-
-def _wait(state: RetryCallState) -> float:
-    """Return the seconds until the next attempt: exponential, but not less than the server's Retry-After."""
-    error = state.outcome.exception() if state.outcome else None
-    retry_after = error.retry_after if isinstance(error, Transient) else None
-    return max(_BACKOFF(state), min(_LONGEST_WAIT_SECONDS, (retry_after or timedelta()).total_seconds()))
-
-
-def _detail(response: httpx.Response) -> str:
-    try:
-        problem = response.json()
-    except ValueError:
-        problem = None
-    detail = problem.get("detail") if isinstance(problem, dict) else None
-    return str(detail) if detail else f"The server answered {response.status_code} {response.reason_phrase}."
-
-
-def _retry_after(response: httpx.Response) -> timedelta | None:
-    try:
-        return timedelta(seconds=float(response.headers["retry-after"]))
-    except (KeyError, ValueError):
-        return None
-
-
-def _is_local(url: str) -> bool:
-    return httpx.URL(url).host in {"127.0.0.1", "localhost", "::1"}
+_as_it_is: Callable[[Json], Json] = dict

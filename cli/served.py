@@ -1,22 +1,18 @@
-"""Evaluation of a collection as it stands on a server, through the API."""
+"""Evaluation of a collection by its server, followed until it has ended."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from statistics import median
+import time
+from collections.abc import Sequence
 
 from cli.client import Client, Json
 from evaluation import LabelledSet, Strategy
 from evaluation.labelled import LabelField
-from evaluation.metrics import CUTOFF, scores
-from evaluation.results import EvaluatedSet, StrategyResult, build_results
 from evaluation.services import ProgressReport
-from shared.domain.errors import InvalidInput, NotFound
+from shared.domain.errors import InvalidInput, Unavailable
 
-_ALL_TOKENS = 100_000  # the most that a query may take, where the server sets no other bound
-_NAME_OF: Mapping[LabelField, str] = {"chunk_ids": "chunk_id", "external_ids": "external_id"}
+_MOST_QUESTIONS = 1_000
+_LOOK_SECONDS = 0.5
 
 
 def evaluate(
@@ -28,7 +24,9 @@ def evaluate(
     baseline: str,
     progress: ProgressReport,
 ) -> Json:
-    """Search a collection for every question with each strategy that its points allow.
+    """Have a collection searched for every question with each strategy that its points allow.
+
+    Who ends this early stops the run.
 
     Args:
         client: the server.
@@ -36,65 +34,36 @@ def evaluate(
         label_field: which ids the judgements name.
         strategies: to compare; strategies that need other points are left out.
         baseline: the strategy that the others are compared with.
-        progress: called after every query.
+        progress: called as the run goes on.
+
+    Returns:
+        The content of `results.json`.
 
     Raises:
+        InvalidInput: there are too many questions, or no strategy is left.
         NotFound: there is no such collection.
-        InvalidInput: no strategy is left.
+        Unavailable: the run failed, or its server ended.
     """
-    collection = next((item for item in client.collections() if item["name"] == labelled.name), None)
-    if collection is None:
-        raise NotFound(f"There is no collection {labelled.name}.")
-    possible = [strategy for strategy in strategies if strategy.layout == "chunks"]
-    why = "it needs points of its own, which only a folder is given."
-    left_out = [{"strategy": s.name, "why": why} for s in strategies if s not in possible]
-    if not possible:
-        raise InvalidInput(f"{left_out[0]['strategy']}: {why}", field="strategies")
-    measured = [_measure(client, labelled, label_field, strategy, progress) for strategy in possible]
-    subject = EvaluatedSet(labelled.name, collection["embedding_model"], len(labelled.queries))
-    return build_results(
-        subject,
-        measured,
-        baseline,
-        left_out=left_out,
-        notes=[*labelled.notes, *(note for result in measured for note in result.notes)],
-    )
-
-
-def _measure(
-    client: Client,
-    labelled: LabelledSet,
-    label_field: LabelField,
-    strategy: Strategy,
-    progress: ProgressReport,
-) -> StrategyResult:
-    body = {
-        "collection": labelled.name,
-        "top_k": CUTOFF,
-        "max_tokens": _ALL_TOKENS,
-        "channels": strategy.channels,
-        "fusion": strategy.fusion,
-        "rewrite": asdict(strategy.rewriting) if strategy.rewriting else None,
-        "rerank": strategy.rerank,
-        "record": False,  # the query log is for users
-    }
-    rankings: dict[str, list[str]] = {}
-    milliseconds = []
-    skipped = Counter[str]()
-    for query, question in labelled.queries.items():
-        reply = client.retrieve(body | {"question": question})
-        # A document has the rank of its first chunk.
-        rankings[query] = list(dict.fromkeys(name for chunk in reply["chunks"] for name in _names(chunk, label_field)))
-        skipped.update(f"{stage}: {reason}" for stage, reason in reply["metadata"]["skipped"].items())
-        took = reply["metadata"]["milliseconds"]
-        milliseconds.append(took["total"] - took.get("embed", 0.0))
-        progress(f"querying {strategy.name}", len(rankings), len(labelled.queries))
-    notes = tuple(
-        f"{strategy.name}: {n} of {len(rankings)} queries were done without {why}" for why, n in skipped.items()
-    )
-    return StrategyResult(strategy, scores(labelled.judgements, rankings), median(milliseconds), notes=notes)
-
-
-def _names(chunk: Json, label_field: LabelField) -> list[str]:
-    """The ids that a chunk counts for; a text in several documents counts for each of them."""
-    return [chunk[_NAME_OF[label_field]], *(chunk["also_in"] if label_field == "external_ids" else [])]
+    if len(labelled.queries) > _MOST_QUESTIONS:
+        raise InvalidInput(
+            f"{len(labelled.queries):,} questions are more than {_MOST_QUESTIONS:,}, which one run takes:"
+            " take a sample of them.",
+            field="questions",
+        )
+    judged = labelled.judgements
+    questions = [{"question": text, label_field: list(judged[query])} for query, text in labelled.queries.items()]
+    names = [strategy.name for strategy in strategies]
+    run = client.evaluate(labelled.name, questions=questions, strategies=names, baseline=baseline)
+    try:
+        while run["state"] == "running":
+            time.sleep(_LOOK_SECONDS)
+            run = client.evaluation(labelled.name, run["id"])
+            if run["strategy"]:
+                progress(f"querying {run['strategy']}", run["done"], run["total"])
+    except BaseException:
+        client.delete_evaluation(labelled.name, run["id"])
+        raise
+    if run["results"] is None:
+        raise Unavailable(run["error"] or "The server that evaluated has ended: try again.", component="api")
+    results: Json = run["results"]
+    return {**results, "notes": [*labelled.notes, *results["notes"]]}

@@ -213,7 +213,7 @@ def drop(collection: Name, build: Number, *, url: Url = LOCAL, key: Key = None) 
 
 def _act(action: str, collection: str, build: int, url: str, key: str | None) -> None:
     with client_of(url, key) as client:
-        state = client.act_on_build(collection, build, action)["state"]
+        state = (client.pause_build if action == "pause" else client.resume_build)(collection, build)["state"]
     console_of().print(f"build {build} of {collection} is {state}")
 
 

