@@ -346,6 +346,43 @@ class Me(Model):
     limits: Json
 
 
+class LabelledSetSize(Model):
+    set: str
+    questions: int
+    changed_at: datetime
+
+
+class LabelledSet(Model):
+    """Questions with the documents or the chunks that answer them."""
+
+    set: str
+    questions: list[Json]
+    changed_at: datetime
+
+
+class Evaluation(Model):
+    """A run, which goes on when nobody looks.
+
+    Attributes:
+        labelled_set: None where the questions came with the request.
+        state: `running`, `done`, `failed` or `interrupted`.
+        done: queries, of `total`.
+        results: the content of `results.json` of `foreask eval`; None before the end, in lists its `rows` alone.
+    """
+
+    id: str
+    labelled_set: str | None
+    questions: int
+    state: str
+    strategy: str | None
+    done: int
+    total: int
+    error: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    results: Json | None
+
+
 class Event(Model):
     """A server-sent event."""
 

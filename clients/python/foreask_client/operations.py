@@ -26,9 +26,12 @@ from foreask_client.models import (
     DeadReason,
     Document,
     Erasure,
+    Evaluation,
     Feedback,
     Json,
     Key,
+    LabelledSet,
+    LabelledSetSize,
     Me,
     NewKey,
     NewWebhook,
@@ -493,6 +496,69 @@ class Operations:
             f"{_build(collection, number)}/gate", {"questions": questions, "accept_failures": accept_failures}
         )
 
+    # ---- Labelled sets and evaluations
+
+    @operation
+    def labelled_sets(self, collection: str) -> Request[list[LabelledSetSize]]:
+        """The labelled sets of a collection: questions whose answers are known."""
+        return Request("GET", f"{_collection(collection)}/labelled", as_items(LabelledSetSize), repeatable=True)
+
+    @operation
+    def labelled_set(self, collection: str, name: str) -> Request[LabelledSet]:
+        return get(f"{_collection(collection)}/labelled/{segment(name)}", LabelledSet)
+
+    @operation
+    def put_labelled_set(self, collection: str, name: str, questions: Sequence[Json]) -> Request[LabelledSet]:
+        """Write a labelled set; a question is `{"question", "external_ids"}` or `{"question", "chunk_ids"}`."""
+        path = f"{_collection(collection)}/labelled/{segment(name)}"
+        return Request("PUT", path, as_type(LabelledSet), body={"questions": list(questions)}, repeatable=True)
+
+    @operation
+    def add_labelled_questions(self, collection: str, name: str, questions: Sequence[Json]) -> Request[LabelledSet]:
+        """Add questions to a labelled set, which is made where there is none, or label them anew."""
+        path = f"{_collection(collection)}/labelled/{segment(name)}/questions"
+        return post(path, LabelledSet, {"questions": list(questions)}, repeatable=True)
+
+    @operation
+    def delete_labelled_set(self, collection: str, name: str) -> Request[None]:
+        return delete(f"{_collection(collection)}/labelled/{segment(name)}")
+
+    @operation
+    def evaluate(
+        self,
+        collection: str,
+        *,
+        labelled_set: str | None = None,
+        questions: Sequence[Json] | None = None,
+        strategies: Sequence[str] | None = None,
+        baseline: str | None = None,
+    ) -> Request[Evaluation]:
+        """Begin to ask each labelled question in several ways; `evaluation` says how far that is and what it found.
+
+        Args:
+            collection: what is asked, as it stands.
+            labelled_set: of the collection; or `questions`.
+            questions: as of a labelled set.
+            strategies: by the names of `foreask eval`; default: all that call no model for a question.
+            baseline: which the others are compared with; default: `text`.
+        """
+        body = {"labelled_set": labelled_set, "questions": questions, "strategies": strategies, "baseline": baseline}
+        return post(f"{_collection(collection)}/evaluations", Evaluation, given(body))
+
+    @operation
+    def evaluations(self, collection: str) -> Request[list[Evaluation]]:
+        """The last evaluations of a collection, the newest first, with the `rows` of their results."""
+        return Request("GET", f"{_collection(collection)}/evaluations", as_items(Evaluation), repeatable=True)
+
+    @operation
+    def evaluation(self, collection: str, evaluation_id: str) -> Request[Evaluation]:
+        return get(f"{_collection(collection)}/evaluations/{segment(evaluation_id)}", Evaluation)
+
+    @operation
+    def delete_evaluation(self, collection: str, evaluation_id: str) -> Request[None]:
+        """Delete an evaluation; one that is under way stops."""
+        return delete(f"{_collection(collection)}/evaluations/{segment(evaluation_id)}")
+
     # ---- Dead letters
 
     @listing
@@ -608,6 +674,17 @@ class Operations:
     def tenants(self) -> Pages[Json]:
         """Each tenant with its work."""
         return Pages("/v1/operator/tenants", {}, dict)
+
+    @listing
+    def tenant_collections(self, tenant: str) -> Pages[Json]:
+        """A tenant's collections."""
+        return Pages(f"/v1/operator/tenants/{segment(tenant)}/collections", {}, dict)
+
+    @streaming
+    def verify_tenant(self, tenant: str, collection: str, *, repair: bool = False) -> Stream:
+        """Compare a tenant's collection with Qdrant: events `finding`, `progress`, `done`."""
+        path = f"/v1/operator/tenants/{segment(tenant)}/collections/{segment(collection)}/verify"
+        return Stream(path, {"repair": repair})
 
     @operation
     def erase_tenant(self, tenant: str) -> Request[Erasure]:

@@ -1,0 +1,88 @@
+"""A retriever for Haystack: `pip install foreask-client[haystack]`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from haystack import Document, component, default_to_dict
+from haystack.utils import Secret
+
+from foreask_client.found import metadata_of
+from foreask_client.models import FoundChunk, Json
+from foreask_client.synchronous import Client
+
+_KEY = Secret.from_env_var("FOREASK_API_KEY", strict=False)
+
+
+@component
+class ForeaskRetriever:
+    """Finds the chunks of a collection that answer a question, the best first.
+
+    Args:
+        url: of the server.
+        key: default: that of the variable FOREASK_API_KEY, or none. A saved pipeline names the variable alone.
+        collection: where to look.
+        top_k: distinct chunks.
+        filter: over metadata, in foreask's words.
+        options: further fields of POST /v1/retrieve, such as `min_score` and `rewrite`.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8350",
+        key: Secret | None = _KEY,
+        *,
+        collection: str = "default",
+        top_k: int = 10,
+        filter: Json | None = None,  # noqa: A002  the field's name
+        options: Json | None = None,
+    ) -> None:
+        self.url = url
+        self.key = key
+        self.collection = collection
+        self.top_k = top_k
+        self.filter = filter
+        self.options = options or {}
+        self._client = Client(url, key.resolve_value() if key else None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a saved pipeline has of this; a key that is no variable's is refused by Haystack."""
+        saved: dict[str, Any] = default_to_dict(
+            self,
+            url=self.url,
+            key=self.key,
+            collection=self.collection,
+            top_k=self.top_k,
+            filter=self.filter,
+            options=self.options,
+        )
+        return saved
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self,
+        query: str,
+        top_k: int | None = None,
+        filter: Json | None = None,  # noqa: A002  the field's name
+    ) -> dict[str, list[Document]]:
+        """Find chunks; `top_k` and `filter` are for this question."""
+        found = self._client.retrieve(
+            query, collection=self.collection, top_k=top_k or self.top_k, filter=filter or self.filter, **self.options
+        )
+        return {"documents": [_document(chunk) for chunk in found.chunks]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self,
+        query: str,
+        top_k: int | None = None,
+        filter: Json | None = None,  # noqa: A002  the field's name
+    ) -> dict[str, list[Document]]:
+        """Find chunks in a thread, as `run` does."""
+        found: dict[str, list[Document]] = await asyncio.to_thread(self.run, query, top_k, filter)
+        return found
+
+
+def _document(chunk: FoundChunk) -> Document:
+    return Document(id=chunk.chunk_id, content=chunk.text, meta=metadata_of(chunk), score=chunk.score)
