@@ -19,6 +19,7 @@ BENCHMARKS = {
     "layouts": [],
     "limiter": [],
     "migration": ["--chunks", "1000"],
+    "page": [],
     "questions": [],
     "question_channel": QUESTION_SETS,
     "retrieval": [],

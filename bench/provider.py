@@ -85,6 +85,7 @@ class ScriptedEndpoints:
         self._random = random.Random(script.seed)
         self._window: list[float] = []
         self._digests: dict[str, int] = {}
+        self._chats: list[web.Request] = []
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=64 * 1024 * 1024)
@@ -117,6 +118,7 @@ class ScriptedEndpoints:
                 "embedded_inputs": s.embedded_inputs,
                 "statuses": {str(k): v for k, v in s.statuses.items()},
                 "in_flight": s.in_flight,
+                "awaited": sum(chat.transport is not None for chat in self._chats),  # by callers that are there still
                 "peak_in_flight": s.peak_in_flight,
                 "arrivals": s.arrivals,
                 "reranks": s.reranks,
@@ -154,11 +156,13 @@ class ScriptedEndpoints:
         stats.prompts[key] = prompt
         stats.arrivals.append(time.time())
         stats.in_flight += 1
+        self._chats.append(request)
         stats.peak_in_flight = max(stats.peak_in_flight, stats.in_flight)
         try:
             response = await self._chat(request, body, prompt, key)
         finally:
             stats.in_flight -= 1
+            self._chats = [chat for chat in self._chats if chat is not request]
         stats.statuses[response.status] += 1
         return response
 

@@ -1,0 +1,248 @@
+"""The page in a browser that computes at a quarter of its speed: `python -m bench page [--documents N]`.
+
+Printed are medians of five with the goal beside each: until something is painted and until one may type, on loopback
+and with 100 ms to the server and back; a weight that is moved until 300 passages stand in their new order; the longest
+task while very many rows are scrolled, ten in a frame; and how long what the server has told takes until it is drawn.
+It takes the extra `page` and a Chromium; without them nothing is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import importlib.util
+import os
+import shutil
+import statistics
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+
+from bench.deployment import Deployment, ScriptedProvider
+from shared.ledger.database import Database
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+DOCUMENTS = 3_000
+_TIMES = 5
+_SLOWER = 4
+_RTT_MS = 100
+_PASSAGES = 300
+_QUESTION = "How many days is trip 7?"
+
+# Make documents that have ended, as the ledger has them an hour after their ingest.
+_MAKE_DOCUMENTS = text("""
+    INSERT INTO documents (id, public_id, tenant, collection_id, external_id, live_version, lane, state, created_at,
+                           updated_at, error)
+    SELECT md5('many/' || n)::uuid, md5('many/' || n)::uuid, tenant, id, 'paper-' || lpad(n::text, 6, '0'), 1, 1,
+           CASE WHEN n % 1000 = 0 THEN 'failed' ELSE 'ready' END, now() - n * interval '1 second',
+           now() - interval '1 hour' - n * interval '1 second', CASE WHEN n % 1000 = 0 THEN 'no text in it' END
+    FROM collections, generate_series(1, :documents) n WHERE name = :collection
+""")
+
+# Make their versions, from which lists have names.
+_MAKE_VERSIONS = text("""
+    INSERT INTO document_versions (document_id, version, filename, title, upload, size_bytes, content_hash)
+    SELECT id, 1, external_id || '.md', 'Paper ' || external_id, 'none', 1, decode(md5(external_id), 'hex')
+    FROM documents WHERE external_id LIKE 'paper-%'
+""")
+
+# When each painted, and when one could type.
+_WATCH = """
+    window.typeable = new Promise((resolve) => {
+        const look = () => document.querySelector("#question") && resolve(performance.now());
+        new MutationObserver(look).observe(document, { subtree: true, childList: true });
+    });
+    window.tasks = [];
+    new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((each) => each.duration)))
+        .observe({ type: "longtask", buffered: true });
+"""
+
+# How long what a stream tells takes until something of the page has changed by it.
+_WATCH_STREAMS = """
+    window.delays = [];
+    let came = 0;
+    const read = ReadableStreamDefaultReader.prototype.read;
+    ReadableStreamDefaultReader.prototype.read = async function () {
+        const got = await read.call(this);
+        if (typeof got.value === "string" && /event: (token|document)/.test(got.value)) came ||= performance.now();
+        return got;
+    };
+    new MutationObserver(() => {
+        if (!came) return;
+        window.delays.push(performance.now() - came);
+        came = 0;
+    }).observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
+"""
+
+# Move a weight, and wait until the rows are laid out.
+_MOVE = """(value) => new Promise((resolve) => {
+    const slider = document.querySelector("input[type=range]");
+    const began = performance.now();
+    slider.value = value;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+    const handled = performance.now() - began;
+    requestAnimationFrame((frame) => {
+        document.body.offsetHeight;
+        resolve(handled + performance.now() - frame);
+    });
+})"""
+
+_SCROLL = """async (rows) => {
+    const frame = () => new Promise(requestAnimationFrame);
+    const box = document.querySelector(".window");
+    window.tasks.length = 0;
+    const last = () => Number([...document.querySelectorAll(".row")].at(-1)?.ariaPosInSet ?? 0);
+    for (let left = 20000; left && last() < rows; left -= 1) {
+        box.scrollBy(0, 480);
+        await frame();
+    }
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return [last(), Math.max(0, ...window.tasks)];
+}"""
+
+
+async def fill(deployment: Deployment, collection: str, documents: int) -> None:
+    """Put so many documents without chunks into the ledger."""
+    deployment.client.put(f"/v1/collections/{collection}", json={}).raise_for_status()
+    url = deployment.stack.settings.database_url
+    assert url is not None
+    database = Database(url.get_secret_value(), patience=None)
+    async with database.engine.begin() as connection:
+        await connection.execute(_MAKE_DOCUMENTS, {"documents": documents, "collection": collection})
+        await connection.execute(_MAKE_VERSIONS)
+    await database.aclose()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench page")
+    parser.add_argument("--documents", type=int, default=DOCUMENTS)
+    arguments = parser.parse_args()
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if importlib.util.find_spec("playwright") is None or chromium is None:
+        print("not measured: it takes `pip install 'foreask[page]'` and a Chromium", flush=True)
+        return
+    provider = ScriptedProvider()
+    try:
+        with tempfile.TemporaryDirectory() as folder, Deployment(provider.settings(), Path(folder)) as deployment:
+            asyncio.run(_measure(deployment, chromium, arguments.documents))
+    finally:
+        provider.close()
+
+
+async def _measure(deployment: Deployment, chromium: str, documents: int) -> None:
+    async_playwright = importlib.import_module("playwright.async_api").async_playwright
+    trips = {f"trip-{n}": f"Trip {n}: days of travel, the hotel and leave for {n} days." for n in range(_PASSAGES)}
+    deployment.ingest(trips)
+    deployment.wait_until_settled(_PASSAGES)
+    await fill(deployment, "large", documents)
+    base = f"http://127.0.0.1:{deployment.port}"
+    print(f"{'what, with a processor of a quarter':52}{'median':>10}{'goal':>10}", flush=True)
+    async with async_playwright() as playwright:
+        options = ["--no-sandbox"] if os.getuid() == 0 else []
+        browser = await playwright.chromium.launch(executable_path=chromium, args=options)
+        for rtt, painted, typed in ((0, 400, 700), (_RTT_MS, 1500, 1500)):
+            cold = [await _opened(browser, base, rtt) for _ in range(_TIMES)]
+            where = f"over {rtt} ms" if rtt else "on loopback"
+            _print(f"painted, {where}", [first for first, _ in cold], painted)
+            _print(f"one may type, {where}", [second for _, second in cold], typed)
+        warm = [await _opened(browser, base, _RTT_MS, again=True) for _ in range(_TIMES)]
+        _print(f"painted, over {_RTT_MS} ms, again", [first for first, _ in warm], 500)
+        _print(f"a weight is moved, {_PASSAGES} passages are in order", await _weights(browser, base), 16)
+        rows, longest = await _scrolled(browser, base, documents)
+        _print(f"longest task while {rows:,} rows are scrolled", [longest], 50)
+        _print("a word that was told is drawn", await _words(browser, base), 17)
+        _print("a document that was told is drawn", await _told(browser, base, deployment), 250)
+        await browser.close()
+
+
+def _print(what: str, milliseconds: list[float], goal: float) -> None:
+    median = statistics.median(milliseconds)
+    print(f"{what:52}{median:7.1f} ms{goal:7,.0f} ms{'  missed' if median > goal else ''}", flush=True)
+
+
+@asynccontextmanager
+async def _slow(browser: Browser, rtt_ms: int = 0) -> AsyncIterator[Page]:
+    """A tab whose processor is slow, and whose server is so far away."""
+    context = await browser.new_context(viewport={"width": 1360, "height": 850})
+    page = await context.new_page()
+    session = await context.new_cdp_session(page)
+    await session.send("Emulation.setCPUThrottlingRate", {"rate": _SLOWER})
+    if rtt_ms:
+        conditions: dict[str, Any] = {
+            "offline": False,
+            "latency": rtt_ms,
+            "downloadThroughput": -1,
+            "uploadThroughput": -1,
+        }
+        await session.send("Network.enable")
+        await session.send("Network.emulateNetworkConditions", conditions)
+    await page.add_init_script(_WATCH)
+    await page.add_init_script(_WATCH_STREAMS)
+    try:
+        yield page
+    finally:
+        await context.close()
+
+
+async def _opened(browser: Browser, base: str, rtt_ms: int, *, again: bool = False) -> tuple[float, float]:
+    """Milliseconds until the page is painted and until one may type; `again`: files are in the cache."""
+    async with _slow(browser, rtt_ms) as page:
+        await page.goto(f"{base}/ask")
+        if again:
+            await page.wait_for_timeout(500)
+            await page.goto(f"{base}/ask")
+        typed = await page.evaluate("window.typeable")
+        await page.wait_for_timeout(300)
+        script = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        return await page.evaluate(script), typed
+
+
+async def _weights(browser: Browser, base: str) -> list[float]:
+    async with _slow(browser) as page:
+        await page.goto(f"{base}/lab/explain")
+        await page.fill("#question", _QUESTION)
+        await page.keyboard.press("Enter")
+        await page.locator(".explained tbody tr").first.wait_for()
+        await page.wait_for_timeout(1000)
+        return [await page.evaluate(_MOVE, str(0.1 + 0.3 * n)) for n in range(_TIMES)]
+
+
+async def _scrolled(browser: Browser, base: str, rows: int) -> tuple[int, float]:
+    async with _slow(browser) as page:
+        await page.goto(f"{base}/documents?collection=large")
+        await page.locator(".row").first.wait_for()
+        last, longest = await page.evaluate(_SCROLL, rows)
+        return last, longest
+
+
+async def _words(browser: Browser, base: str) -> list[float]:
+    async with _slow(browser) as page:
+        await page.goto(f"{base}/ask")
+        await page.fill("#question", _QUESTION)
+        await page.evaluate("window.delays.length = 0")
+        await page.keyboard.press("Enter")
+        await page.locator(".facts").wait_for()
+        return list(await page.evaluate("window.delays"))
+
+
+async def _told(browser: Browser, base: str, deployment: Deployment) -> list[float]:
+    async with _slow(browser) as page:
+        await page.goto(f"{base}/documents?collection=large")
+        await page.locator(".row").first.wait_for()
+        await page.wait_for_timeout(1500)
+        await page.evaluate("window.delays.length = 0")
+        for n in range(_TIMES):
+            deployment.ingest({f"new-{n}": f"Number {n} is new."}, collection="large")
+            await page.wait_for_timeout(1200)
+        return list(await page.evaluate("window.delays"))
+
+
+if __name__ == "__main__":
+    main()
