@@ -9,7 +9,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path, PurePosixPath
 
@@ -19,7 +21,21 @@ from starlette.routing import Route
 
 _FOLDER = Path(__file__).parent / "web"
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-ADDRESSES = ("/", "/ask", "/documents", "/documents/{document_id}", "/work", "/questions", "/lab/explain", "/lab/try")
+# The addresses of the page, each with the module of its screen.
+ADDRESSES = {
+    "/": "ask",
+    "/ask": "ask",
+    "/documents": "documents",
+    "/documents/{document_id}": "document",
+    "/questions": "questions",
+    "/work": "work",
+    "/api": "api",
+    "/lab/explain": "explain",
+    "/lab/try": "try",
+    "/collections/{name}": "collection",
+    "/lab/compare": "compare",
+    "/lab/compare/{evaluation_id}": "compare",
+}
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
 _FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
 # Scripts and styles are files of this server, and no text becomes HTML but lit-html's own templates.
@@ -54,31 +70,34 @@ class Page:
         }
         self._template = (folder / "index.html").read_text()
         self._styles = [name for name in contents if name.endswith(".css")]
-        self._modules = imported("app.js", {name: data.decode() for name, data in contents.items()})
+        self._sources = {name: data.decode() for name, data in contents.items() if name.endswith(".js")}
 
-    def document(self, root: str) -> str:
-        """The document that every address of the page answers with.
+    def modules(self, screen: str) -> list[str]:
+        """What a visit that begins at a screen runs: others load theirs when one goes there."""
+        return imported(["app.js", f"routes/{screen}.js"], self._sources)
+
+    def document(self, root: str, screen: str) -> str:
+        """The document that an address of the page answers with.
 
         Args:
             root: where a proxy has put the API.
+            screen: that of the address.
         """
         files = escape(root + self.address)
         styles = [f'<link rel="stylesheet" href="{files}/{name}">' for name in self._styles]
-        modules = [f'<link rel="modulepreload" href="{files}/{name}">' for name in self._modules]
+        modules = [f'<link rel="modulepreload" href="{files}/{name}">' for name in self.modules(screen)]
         return self._template.format(files=files, head="\n".join(styles + modules))
 
 
-def imported(first: str, sources: dict[str, str]) -> list[str]:
-    """The modules that a module imports, and those that they import: a browser that knows them asks for all at once."""
-    found: list[str] = []
-    waiting = [first]
+def imported(first: Iterable[str], sources: Mapping[str, str]) -> list[str]:
+    """Some modules and those that they import, and so on: a browser that knows them asks for all at once."""
+    found = {name for name in first if name in sources}
+    waiting = [*found]
     while waiting:
         name = waiting.pop()
-        for reference in _IMPORT.findall(sources[name]):
-            path = _joined(PurePosixPath(name).parent, reference)
-            if path not in found and path != first:
-                found.append(path)
-                waiting.append(path)
+        others = {_joined(PurePosixPath(name).parent, reference) for reference in _IMPORT.findall(sources[name])}
+        waiting += others - found
+        found |= others
     return sorted(found)
 
 
@@ -96,13 +115,14 @@ def install(app: FastAPI) -> None:
     """Serve the page. No key is needed: it holds nothing of a tenant, and asks for a key where the API does."""
     page = Page()
 
-    async def begin(request: Request) -> Response:
+    async def begin(request: Request, screen: str) -> Response:
         headers = {
             "content-security-policy": _POLICY,
             "cross-origin-opener-policy": "same-origin",
             "cache-control": "no-cache",
         }
-        return Response(page.document(request.scope.get("root_path", "")), media_type="text/html", headers=headers)
+        content = page.document(request.scope.get("root_path", ""), screen)
+        return Response(content, media_type="text/html", headers=headers)
 
     async def file(request: Request) -> Response:
         found = page.files.get(request.path_params["name"])
@@ -113,5 +133,6 @@ def install(app: FastAPI) -> None:
             return Response(found.compressed, media_type=found.kind, headers=headers | {"content-encoding": "gzip"})
         return Response(found.content, media_type=found.kind, headers=headers)
 
-    app.router.routes.extend(Route(address, begin, include_in_schema=False) for address in ADDRESSES)
+    for address, screen in ADDRESSES.items():
+        app.router.routes.append(Route(address, partial(begin, screen=screen), include_in_schema=False))
     app.router.routes.append(Route(page.address + "/{name:path}", file, include_in_schema=False))

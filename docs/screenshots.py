@@ -37,7 +37,17 @@ def work(page: Page) -> None:
     page.locator(".cards").wait_for()
 
 
-SCREENS = {"ask": ("/ask", ask), "reader": ("/documents", read), "work": ("/work", work)}
+def try_(page: Page) -> None:
+    page.get_by_role("button", name="Write questions").click()
+    page.locator(".card .questions li").first.wait_for()
+    for question in ("How many people live in Berlin?", "Which state is around it?"):
+        page.get_by_label("Ask it").fill(question)
+        page.keyboard.press("Enter")
+        page.get_by_role("columnheader", name=question).first.wait_for()
+    page.locator(".heat").first.evaluate("table => table.scrollIntoView({block: 'end'})")
+
+
+SCREENS = {"ask": ("/ask", ask), "try": ("/lab/try", try_), "reader": ("/documents", read), "work": ("/work", work)}
 
 
 def main(base: str) -> None:
@@ -47,6 +57,7 @@ def main(base: str) -> None:
         for scheme in ("light", "dark"):
             context = browser.new_context(viewport={"width": 1240, "height": 720}, color_scheme=scheme)
             page = context.new_page()
+            page.set_default_timeout(180_000)  # the small model writes one question after the other
             for name, (path, act) in SCREENS.items():
                 page.goto(base + path)
                 act(page)

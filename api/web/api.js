@@ -4,17 +4,19 @@
 export const ROOT = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
 
 const KEY = "foreask.key";
+/** @type {() => Promise<void>} */
 let askForKey = () => Promise.reject(new Problem({ status: 401, detail: "This needs a key." }));
 
 /** An answer of the API that says what is wrong, or that it could not be reached. */
 export class Problem extends Error {
-  /** @param {{status?: number, title?: string, detail?: string, component?: string, request_id?: string}} facts */
-  constructor(facts, retryAfter = 0) {
+  /** @param {Partial<Api["ProblemDetails"]>} facts @param {(name: string) => string | null} [header] of the reply */
+  constructor(facts, header = () => null) {
     super(facts.detail || facts.title || "The server did not answer.");
     this.status = facts.status ?? 0;
     this.component = facts.component ?? null;
-    this.requestId = facts.request_id ?? null;
-    this.retryAfter = retryAfter;
+    this.requestId = header("x-request-id");
+    const retryAfter = Number(header("retry-after")) || 0;
+    this.again = retryAfter ? Date.now() + 1000 * retryAfter : 0; // when it is worth another try
   }
 }
 
@@ -39,22 +41,40 @@ export function whenKeyIsNeeded(ask) {
   askForKey = () => (asking ??= ask().finally(() => (asking = null)));
 }
 
+let refused = () => {};
+
+/** @param {() => void} told is called when the key may not do what was asked for */
+export function whenRefused(told) {
+  refused = told;
+}
+
 /**
- * Send a request and return its reply.
- * @param {string} method
- * @param {string} path with its query
- * @param {{body?: unknown, signal?: AbortSignal, headers?: Record<string, string>}} [options]
+ * Send a request and return its reply, whose type follows from the address.
+ * @template {string} const Path
+ * @template {string} Method
+ * @param {Method} method
+ * @param {Path & Http.Known<Path, Method>} path with its query
+ * @param {{body?: Http.Body<Path, Method> | FormData, signal?: AbortSignal, headers?: Record<string, string>}} [options]
+ * @returns {Promise<Http.Reply<Path, Method>>}
  */
 export async function send(method, path, options = {}) {
   const reply = await sent(method, path, options);
-  return reply.status === 204 ? null : reply.json();
+  return reply.status === 204 ? /** @type {any} */ (null) : reply.json();
 }
 
 /** The bytes behind a path: a link cannot carry a key. @param {string} path */
 export const bytes = async (path) => (await sent("GET", path, {})).blob();
+
+/** @template {string} const Path @param {Path & Http.Known<Path, "GET">} path @param {AbortSignal} [signal] */
 export const get = (path, signal) => send("GET", path, { signal });
+
+/**
+ * @template {string} const Path
+ * @param {Path & Http.Known<Path, "POST">} path @param {Http.Body<Path, "POST"> | FormData} [body] @param {AbortSignal} [signal]
+ */
 export const post = (path, body, signal) => send("POST", path, { body, signal });
 
+/** @param {string} method @param {string} path @param {{body?: any, signal?: AbortSignal, headers?: Record<string, string>}} options */
 async function sent(method, path, { body, signal, headers = {} }) {
   for (;;) {
     const given = key();
@@ -63,14 +83,15 @@ async function sent(method, path, { body, signal, headers = {} }) {
       signal,
       headers: {
         ...headers,
-        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...(body === undefined || body instanceof FormData ? {} : { "content-type": "application/json" }),
         ...(given ? { authorization: `Bearer ${given}` } : {}),
       },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined || body instanceof FormData ? body : JSON.stringify(body),
       cache: "no-store",
       credentials: "omit",
     });
     if (reply.ok) return reply;
+    if (reply.status === 403) refused();
     if (reply.status !== 401) throw await problemOf(reply);
     if (given === key()) await askForKey();
   }
@@ -85,12 +106,13 @@ async function fetched(address, request) {
   }
 }
 
+/** @param {Response} reply */
 async function problemOf(reply) {
-  const seconds = Number(reply.headers.get("retry-after")) || 0;
+  const header = (name) => reply.headers.get(name);
   try {
-    return new Problem(await reply.json(), seconds);
+    return new Problem(await reply.json(), header);
   } catch {
-    return new Problem({ status: reply.status, detail: `The server answered ${reply.status}.` }, seconds);
+    return new Problem({ status: reply.status, detail: `The server answered ${reply.status}.` }, header);
   }
 }
 
@@ -103,6 +125,7 @@ async function problemOf(reply) {
  */
 export async function follow(method, path, told, options = {}) {
   const reply = await sent(method, path, options);
+  if (!reply.body) return;
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let left = "";
   for (;;) {
@@ -146,6 +169,7 @@ export async function upload(file, fields, progressed, signal) {
   }
 }
 
+/** @returns {Promise<Http.Reply<"/v1/documents", "POST"> & {unchanged: boolean}>} */
 function uploaded(file, fields, progressed, signal) {
   return new Promise((resolve, reject) => {
     const form = new FormData();
@@ -158,7 +182,7 @@ function uploaded(file, fields, progressed, signal) {
     request.upload.addEventListener("progress", (event) => progressed(event.loaded / event.total));
     request.addEventListener("load", () => {
       if (request.status < 300) resolve({ ...request.response, unchanged: request.status === 200 });
-      else reject(new Problem({ status: request.status, ...request.response }, Number(request.getResponseHeader("retry-after")) || 0));
+      else reject(new Problem({ status: request.status, ...request.response }, (name) => request.getResponseHeader(name)));
     });
     request.addEventListener("error", () => reject(new Problem({ detail: "The server cannot be reached." })));
     request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));

@@ -2,26 +2,24 @@
 
 import { html, nothing, render } from "./vendor/lit-html.js";
 import { ROOT } from "./api.js";
-import { changed, drawnBy } from "./store.js";
+import { changed, drawnBy, drawnNow } from "./store.js";
 import { keyDialog } from "./parts/key.js";
 import { loadMe, may } from "./parts/me.js";
 import { notice } from "./parts/notice.js";
-import * as ask from "./routes/ask.js";
-import * as document_ from "./routes/document.js";
-import * as documents from "./routes/documents.js";
-import * as explain from "./routes/explain.js";
-import * as questions from "./routes/questions.js";
-import * as try_ from "./routes/try.js";
-import * as work from "./routes/work.js";
 
+// A screen's module is loaded when one goes there; the first one's came with the document.
+/** @type {[RegExp, () => Promise<any>][]} */
 const ROUTES = [
-  [/^\/(?:ask)?$/, ask],
-  [/^\/documents$/, documents],
-  [/^\/documents\/(?<id>[^/]+)$/, document_],
-  [/^\/questions$/, questions],
-  [/^\/lab\/explain$/, explain],
-  [/^\/lab\/try$/, try_],
-  [/^\/work$/, work],
+  [/^\/(?:ask)?$/, () => import("./routes/ask.js")],
+  [/^\/documents$/, () => import("./routes/documents.js")],
+  [/^\/documents\/(?<id>[^/]+)$/, () => import("./routes/document.js")],
+  [/^\/questions$/, () => import("./routes/questions.js")],
+  [/^\/lab\/explain$/, () => import("./routes/explain.js")],
+  [/^\/lab\/try$/, () => import("./routes/try.js")],
+  [/^\/lab\/compare(?:\/(?<id>[^/]+))?$/, () => import("./routes/compare.js")],
+  [/^\/collections\/(?<id>[^/]+)$/, () => import("./routes/collection.js")],
+  [/^\/work$/, () => import("./routes/work.js")],
+  [/^\/api$/, () => import("./routes/api.js")],
 ];
 const PLACES = /** @type {const} */ ([
   ["/ask", "Ask", "a", "ask"],
@@ -30,34 +28,51 @@ const PLACES = /** @type {const} */ ([
   ["/work", "Work", "w", "read"],
   ["/lab/explain", "Explain", "e", "ask"],
   ["/lab/try", "Try", "t", "write"],
+  ["/lab/compare", "Compare", "c", "manage"],
 ]);
-const KEYS = [["/", "to the question or the search"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["Esc", "stops an answer, closes a panel"], ["?", "these keys"]];
+const KEYS = [["/", "to the question or the search"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "stops an answer, closes a panel"], ["?", "these keys"]];
 
+const TYPED = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // what takes letters itself
+
+/** @type {any} the module of the screen, with its address */
 let current = null;
 let help = false;
 let going = false;
 
-function here() {
-  const path = location.pathname.slice(ROOT.length) || "/";
-  for (const [pattern, route] of ROUTES) {
+/** The screen of an address, which is loaded by then. */
+async function screenOf(path) {
+  for (const [pattern, load] of ROUTES) {
     const match = pattern.exec(path);
-    if (match) return { route, path, place: { id: match.groups?.id ?? "", query: new URLSearchParams(location.search) } };
+    if (match) return { route: await load(), path, id: match.groups?.id ?? "" };
   }
-  return { route: ask, path: "/", place: { id: "", query: new URLSearchParams() } };
+  return { route: await ROUTES[0][1](), path: "/", id: "" };
 }
 
-function arrive() {
+let goings = 0;
+
+/** @param {string} address within the page @param {() => void} [then] when its screen is there */
+async function arrive(address, then) {
+  const going = ++goings;
+  const { pathname, search } = new URL(address, location.origin);
+  const screen = await screenOf(pathname.slice(ROOT.length) || "/").catch((error) => {
+    if (!current) throw error;
+    location.assign(address); // the server has another page by now
+    return null;
+  });
+  if (!screen || going !== goings) return; // one has gone elsewhere meanwhile
+  then?.();
   current?.route.leave();
-  current = here();
+  current = screen;
   document.title = `${current.route.title} \u00b7 foreask`;
-  current.route.load(current.place);
-  changed();
+  current.route.load({ id: current.id, query: new URLSearchParams(search) });
+  drawnNow();
 }
 
 function go(path) {
-  history.pushState(null, "", ROOT + path);
-  arrive();
-  document.getElementById("main")?.focus();
+  arrive(ROOT + path, () => {
+    history.pushState(null, "", ROOT + path);
+    document.getElementById("main")?.focus();
+  });
 }
 
 /** Links within the page change the screen, not the document. */
@@ -72,7 +87,7 @@ function followed(event) {
 }
 
 function pressed(event) {
-  if (event.metaKey || event.ctrlKey || event.altKey || event.target.closest?.("input, textarea, select, dialog")) return;
+  if (event.metaKey || event.ctrlKey || event.altKey || event.target.closest?.(TYPED)) return;
   if (going) {
     const place = PLACES.find(([, , key]) => key === event.key);
     going = false;
@@ -80,7 +95,7 @@ function pressed(event) {
   } else if (event.key === "g") going = true;
   else if (event.key === "/") {
     event.preventDefault();
-    document.querySelector("#question, #search")?.focus();
+    /** @type {HTMLElement | null} */ (document.querySelector("#question, #search"))?.focus();
   } else if (event.key === "?") {
     help = !help;
     changed();
@@ -96,7 +111,7 @@ function frame() {
       <span class="mark" aria-hidden="true">foreask</span>
       ${PLACES.filter(([, , , scope]) => may(scope)).map(([path, words]) => html`<a href=${ROOT + path}
         aria-current=${current.path.startsWith(path) || (path === "/ask" && current.path === "/") ? "page" : "false"}>${words}</a>`)}
-      <a class="last" href=${`${ROOT}/docs`}>API</a>
+      <a class="last" href=${`${ROOT}/api`} aria-current=${current.path === "/api" ? "page" : "false"}>API</a>
     </nav>
     <main id="main" tabindex="-1"><h1 class="hidden">${current.route.title}</h1>${current.route.view()}</main>
     ${notice()} ${keyDialog()} ${help ? keys() : nothing}`;
@@ -107,9 +122,18 @@ function keys() {
     <dl>${KEYS.map(([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl></aside>`;
 }
 
-drawnBy(() => render(frame(), document.getElementById("app")));
-addEventListener("popstate", arrive);
+const app = /** @type {HTMLElement} */ (document.getElementById("app"));
+let begun = false;
+drawnBy(() => {
+  if (!current) return;
+  if (!begun) app.replaceChildren(); // the rail that the document came with, to be seen before any module runs
+  begun = true;
+  render(frame(), app);
+});
+addEventListener("popstate", () => arrive(location.href));
 document.addEventListener("click", followed);
 document.addEventListener("keydown", pressed);
 loadMe();
-arrive();
+arrive(location.href);
+// The other screens are at hand when one goes there.
+addEventListener("load", () => window.setTimeout(() => ROUTES.map(([, load]) => load().catch(() => {})), 1000));

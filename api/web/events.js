@@ -1,8 +1,11 @@
-// The progress of documents as it happens, while the tab is visible.
+// The progress of documents as it happens: one stream for all tabs of a browser that have the same key.
+// A browser has six connections to a server for all its tabs, so one visible tab follows the events and tells the others.
 
-import { follow } from "./api.js";
+import { ROOT, follow, key } from "./api.js";
 
 const PAUSE = 2000; // milliseconds before another try
+
+const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE));
 
 /**
  * Follow the events until the returned function is called.
@@ -11,37 +14,99 @@ const PAUSE = 2000; // milliseconds before another try
  * @param {(connected: boolean) => void} connected
  */
 export function listen(told, connected) {
-  let control = new AbortController();
+  let control = new AbortController(); // ends this tab's stream, or its wait for the lock
   let ended = false;
   let running = false;
+  let leading = false;
   let last = ""; // the id of the last event
+  let missed = document.hidden; // whether something happened that this tab was not told
+  let channel = null;
+  let named = "";
 
-  function heard(name, data, id) {
-    if (id) last = id;
-    connected(true);
-    told(name, data);
+  function hear(message) {
+    if (message.hello) {
+      if (leading) channel.postMessage({ after: last });
+      return;
+    }
+    if ("after" in message) {
+      missed ||= Boolean(last) && message.after !== last; // the stream begins behind another event
+      last = message.after;
+    }
+    if ("up" in message) connected(message.up);
+    if (message.id) last = message.id;
+    if (message.name && document.hidden) missed = true;
+    else if (message.name) told(message.name, message.data);
+    catchUp();
+  }
+
+  function catchUp() {
+    if (!missed || document.hidden) return;
+    missed = false;
+    told("reset", {});
+  }
+
+  function share(message) {
+    channel?.postMessage(message);
+    hear(message);
+  }
+
+  async function join(given) {
+    const name = await groupOf(given);
+    if (ended || !name || name === named) return;
+    channel?.close();
+    channel = new BroadcastChannel(name);
+    channel.addEventListener("message", (event) => hear(event.data));
+    channel.postMessage({ hello: true });
+    named = name;
+  }
+
+  async function lead(given, signal) {
+    leading = true;
+    channel?.postMessage({ after: last });
+    const heard = (name, data, id) => (key() === given ? share({ name, data, id, up: true }) : control.abort());
+    while (!signal.aborted) {
+      /** @type {Record<string, string>} */
+      const headers = last ? { "last-event-id": last } : {};
+      await follow("GET", "/v1/events", heard, { headers, signal }).catch(() => {});
+      if (signal.aborted) break;
+      share({ up: false });
+      await pause();
+    }
+    leading = false;
   }
 
   async function run() {
-    if (running) return; // a tab that is hidden and shown within the pause has one connection all the same
+    if (running) return; // a tab that is hidden and shown again has one connection all the same
     running = true;
     while (!ended && !document.hidden) {
       control = new AbortController();
-      const headers = last ? { "last-event-id": last } : {};
-      await follow("GET", "/v1/events", heard, { headers, signal: control.signal }).catch(() => {});
-      if (ended || document.hidden) break;
-      connected(false);
-      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      const { signal } = control;
+      const given = key();
+      await join(given);
+      if (named) await navigator.locks.request(named, { signal }, () => lead(given, signal)).catch(() => signal.aborted || pause());
+      else await lead(given, signal);
     }
     running = false;
   }
 
-  const visible = () => (document.hidden ? control.abort() : run());
-  document.addEventListener("visibilitychange", visible);
-  run();
+  function seen() {
+    if (document.hidden) return control.abort();
+    catchUp();
+    run();
+  }
+  document.addEventListener("visibilitychange", seen);
+  join(key()).then(run);
   return () => {
     ended = true;
     control.abort();
-    document.removeEventListener("visibilitychange", visible);
+    channel?.close();
+    document.removeEventListener("visibilitychange", seen);
   };
+}
+
+/** What tabs of one key share, and no others; empty where the browser has no locks, as without HTTPS. */
+async function groupOf(given) {
+  if (!navigator.locks) return "";
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${ROOT} ${given}`));
+  return `foreask.events.${new Uint8Array(digest).join("-")}`;
 }

@@ -18,6 +18,11 @@ export function changed() {
   });
 }
 
+/** Have it drawn at once: who presses the next key means what is there by then. */
+export function drawnNow() {
+  draw();
+}
+
 /** Keep a choice for the next visit. @param {string} name @param {string} value */
 export function remember(name, value) {
   localStorage.setItem(`foreask.${name}`, value);

@@ -376,7 +376,7 @@ def test_every_variable_that_compose_demands_is_in_the_example():
 
 def test_the_image_holds_the_packages_that_servers_import():
     copied = set(re.findall(r"^COPY (\w+) \1$", DOCKERFILE, re.MULTILINE))
-    assert copied == {"api", "cli", "shared", "workers"}
+    assert copied == {"api", "cli", "clients", "evaluation", "shared", "workers"}
     assert copied <= set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
     assert "USER foreask" in DOCKERFILE
     assert re.search(r"pip install .* \. ", DOCKERFILE)  # no extra

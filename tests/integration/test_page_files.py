@@ -3,14 +3,15 @@
 import gzip
 import re
 
-from api.page import Page, imported
+from api.page import ADDRESSES, Page
 from tests.api import calling
 
-MOST_KB = 45  # compressed, of all that a first visit asks for
+FIRST_KB, ALL_KB, CSS_KB, VENDORED_KB = 35, 80, 12, 8  # compressed
+MOST_MODULES = 45
 
 
 async def test_every_address_of_the_page_answers_with_the_document_and_others_with_a_problem(client):
-    for path in ("/", "/ask", "/documents", "/documents/a", "/work", "/questions", "/lab/explain", "/lab/try"):
+    for path in (address.format(document_id="a", evaluation_id="b", name="c") for address in ADDRESSES):
         reply = await client.get(path)
         assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "default-src 'none'" in reply.headers["content-security-policy"]
@@ -31,14 +32,26 @@ async def test_what_the_document_names_is_there_and_is_kept_for_ever(client):
         assert reply.headers["content-encoding"] == "gzip"
         size += int(reply.headers["content-length"])
         assert (await client.get(file, headers={"accept-encoding": "identity"})).content == reply.content
-    assert size < MOST_KB * 1000
+    assert size < FIRST_KB * 1000
 
 
-def test_each_module_that_another_imports_is_told_to_the_browser_at_once():
+def test_each_module_is_told_to_the_browser_at_once_by_the_screen_that_runs_it():
     page = Page()
-    sources = {name: file.content.decode() for name, file in page.files.items()}
-    modules = {name for name in sources if name.endswith(".js")}
-    assert set(imported("app.js", sources)) == modules - {"app.js"}
+    modules = {name for name in page.files if name.endswith(".js")}
+    assert {name for screen in ADDRESSES.values() for name in page.modules(screen)} == modules
+    assert "routes/work.js" not in page.modules("ask")
+    assert "parts/prose.js" in page.modules("ask")
+    app = page.files["app.js"].content.decode()
+    assert set(re.findall(r'import\("\./routes/([a-z_]+)\.js"\)', app)) == set(ADDRESSES.values())
+
+
+def test_the_page_stays_small():
+    files = Page().files
+    sizes = {name: len(file.compressed) for name, file in files.items()}
+    assert sum(sizes.values()) < ALL_KB * 1000
+    assert sum(size for name, size in sizes.items() if name.endswith(".css")) < CSS_KB * 1000
+    assert sum(size for name, size in sizes.items() if name.startswith("vendor/")) < VENDORED_KB * 1000
+    assert sum(name.endswith(".js") for name in files) <= MOST_MODULES
 
 
 def test_another_content_has_another_address(tmp_path):
@@ -51,7 +64,7 @@ def test_another_content_has_another_address(tmp_path):
 
 
 def test_a_proxys_path_stands_before_every_file():
-    assert 'src="/docs-of-ours/page/' in Page().document("/docs-of-ours")
+    assert 'src="/docs-of-ours/page/' in Page().document("/docs-of-ours", "ask")
 
 
 def test_no_module_makes_html_of_a_text():

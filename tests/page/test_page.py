@@ -1,6 +1,5 @@
 """The page in a real browser."""
 
-import random
 import re
 
 import pytest
@@ -9,7 +8,7 @@ from playwright.async_api import expect
 
 from tests.page.conftest import HOSTILE, visiting
 
-SCREENS = ("/", "/documents", "/questions", "/work", "/lab/explain", "/lab/try")
+SCREENS = ("/", "/documents", "/questions", "/work", "/lab/explain", "/lab/try", "/lab/compare", "/api")
 AXE = Axe()
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 
@@ -103,25 +102,6 @@ async def test_a_text_is_tried_and_nothing_is_stored(visit, deployment):
     await expect(visit.page.locator(".notice")).to_contain_text("It is a document of")
 
 
-async def test_weights_that_are_moved_in_the_page_rank_as_the_server_does(visit, deployment):
-    asked = {"question": "How many days of leave does everybody have?", "top_k": 5, "explain": "candidates"}
-    await visit.go("/lab/explain")
-    source = await visit.page.evaluate("document.querySelector('link[href$=\"parts/fusion.js\"]').href")
-    chance = random.Random(7)
-    for _ in range(40):
-        weights = {name: chance.choice([0, chance.uniform(0, 2)]) for name in ("questions", "text", "bm25")}
-        if not any(weights.values()):
-            continue
-        again = deployment.client.post("/v1/retrieve", json=asked | {"weights": weights}).json()
-        candidates = again["metadata"]["explain"]["candidates"]
-        server = candidates["chunks"]
-        script = "async ([source, candidates, weights]) => (await import(source)).fused(candidates, weights)"
-        ranked = await visit.page.evaluate(script, [source, candidates, weights])
-        page = {each["chunk_id"]: each["score"] for each in ranked}
-        expected = [each["score"] for each in server]
-        assert [page[each["chunk_id"]] for each in server] == pytest.approx(expected, abs=1e-6), weights
-
-
 async def test_an_explanation_moves_rows_and_accepts_a_question(visit, deployment):
     await visit.go("/lab/explain")
     await visit.page.fill("#question", "Who signs the travel form?")
@@ -134,6 +114,28 @@ async def test_an_explanation_moves_rows_and_accepts_a_question(visit, deploymen
     await expect(visit.page.locator(".notice")).to_contain_text("The question is one of this passage now")
     accepted = deployment.client.get("/v1/collections/default/accepted").json()["items"]
     assert "Who signs the travel form?" in [each["question"] for each in accepted]
+
+
+async def test_what_should_have_been_found_shows_its_place_and_its_remedy(visit, deployment):
+    page, question = visit.page, "May I take the dog along to the office?"
+    await visit.go("/lab/explain")
+    await page.fill("#question", question)
+    await page.keyboard.press("Enter")
+    await page.get_by_label("Its document").fill("urlaub")
+    await page.get_by_role("button", name="Urlaub", exact=True).click()
+    await page.locator(".missing .passages button").first.click()
+    await expect(page.locator(".missing .card")).to_contain_text("of all")
+    await page.get_by_role("button", name="Accept this question into it").click()
+    await expect(page.locator(".notice")).to_contain_text("The question is one of this passage now")
+    for _ in range(50):
+        await page.get_by_role("button", name="Look again").click()
+        if "It is 1st of all" in await page.locator(".missing .card").inner_text():
+            break
+        await page.wait_for_timeout(100)
+    await expect(page.locator(".missing .card")).to_contain_text("It is 1st of all")
+    await expect(page.locator(".missing .card q")).to_have_text(question)
+    await page.set_viewport_size({"width": 360, "height": 740})
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 async def test_what_was_asked_in_vain_is_listed(visit):

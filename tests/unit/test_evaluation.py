@@ -2,19 +2,23 @@
 
 from html.parser import HTMLParser
 
+import ir_measures
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ir_measures import RR, R, nDCG
 
 from evaluation import EvaluationCache, compare, markdown, page, read_questions, read_set, select_strategies
 from evaluation.labelled import LabelledPassage
 from evaluation.layouts import EmbeddedPassage, Footprint, layout_collection, layout_parts, layout_points
-from evaluation.metrics import METRICS, scores
 from shared.domain.errors import InvalidInput
 from shared.domain.records import Baseline
 from shared.domain.usage import Usage
 from shared.ingest.generate import GeneratedQuestions
 from shared.query.answer import Answer
 from shared.query.calibrate.significance import interval, p_value
+from shared.query.evaluate.metrics import METRICS, scores
 from tests.labelled import write, write_lines
 
 
@@ -112,6 +116,23 @@ def test_metrics_are_those_of_the_rank():
 def test_order_decides_and_not_the_names_of_passages():
     for ranking, expected in ((["a", "b", "c"], 1.0), (["c", "b", "a"], 1 / 3), (["b", "a", "c"], 0.5)):
         assert scores({"q": {"a": 1}}, {"q": ranking})["mrr@10"]["q"] == pytest.approx(expected)
+
+
+@given(data=st.data())
+def test_metrics_are_those_of_trec_eval(data):
+    passages = [f"p{number}" for number in range(30)]
+    queries = [f"q{number}" for number in range(data.draw(st.integers(1, 3)))]
+    judged = st.dictionaries(st.sampled_from(passages), st.integers(-1, 3), min_size=1, max_size=15)
+    judgements = {query: data.draw(judged) for query in queries}
+    rankings = {query: data.draw(st.lists(st.sampled_from(passages), unique=True)) for query in queries}
+
+    qrels = [ir_measures.Qrel(q, p, score) for q, passages in judgements.items() for p, score in passages.items()]
+    # The tool orders equal scores by id, so it gets ranks, which are never equal.
+    run = [ir_measures.ScoredDoc(q, p, -float(n)) for q, ranked in rankings.items() for n, p in enumerate(ranked)]
+    names = dict(zip((nDCG @ 10, RR @ 10, R @ 1, R @ 5, R @ 10), METRICS, strict=True))
+    ours = scores(judgements, rankings)
+    for measured in ir_measures.iter_calc(list(names), qrels, run):
+        assert ours[names[measured.measure]][measured.query_id] == pytest.approx(measured.value, abs=1e-12)
 
 
 def test_an_interval_is_that_of_the_mean():

@@ -17,8 +17,20 @@ export function bar(share, kind) {
 }
 
 /**
+ * A mean and its 95 % interval, on a scale that ends at 1.
+ * @param {{mean: number, low: number, high: number}} measured @param {number} from where the scale begins @param {boolean} [main]
+ */
+export function whisker({ mean, low, high }, from, main = false) {
+  const at = (value) => Math.max(0, (100 * (value - from)) / (1 - from));
+  return svg`<svg class="whisker ${main ? "main" : ""}" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">
+    <line class="track" x1="0" x2="100" y1="8" y2="8"></line><line x1=${at(low)} x2=${at(high)} y1="8" y2="8"></line>
+    <line x1=${at(low)} x2=${at(low)} y1="4" y2="12"></line><line x1=${at(high)} x2=${at(high)} y1="4" y2="12"></line>
+    <rect x=${Math.max(0, at(mean) - 0.7)} width="1.4" y="2" height="12"></rect></svg>`;
+}
+
+/**
  * What each channel says of a chunk.
- * @param {Record<string, {rank: number, score: number}> | null} places
+ * @param {Record<string, {rank: number, score: number}> | null | undefined} places
  * @param {string | null} question that matched
  */
 export function channelBars(places, question) {
@@ -40,7 +52,8 @@ export function channelBars(places, question) {
   ${question ? html`<p class="soft small">Its nearest question: <q dir="auto">${question}</q></p>` : nothing}`;
 }
 
-function ordinal(place) {
+/** @param {number} place */
+export function ordinal(place) {
   const ends = { one: "st", two: "nd", few: "rd", other: "th" };
   return `${place}${ends[new Intl.PluralRules("en", { type: "ordinal" }).select(place)]}`;
 }

@@ -22,6 +22,12 @@ export function ago(time) {
   return "just now";
 }
 
+/** @param {string} time as the API gives it, which is to come */
+export function until(time) {
+  const seconds = (Date.parse(time) - Date.now()) / 1000;
+  return seconds <= 0 ? "now" : `in ${duration(seconds)}`;
+}
+
 /** @param {number} seconds */
 export function duration(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;

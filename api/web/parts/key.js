@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { key, keepKey, whenKeyIsNeeded } from "../api.js";
 import { changed } from "../store.js";
+import { loadMe } from "./me.js";
 
 let wanted = null;
 
@@ -24,11 +25,20 @@ function given(event) {
   wanted = null;
   changed();
   resolve();
+  loadMe(); // another key may do other things
 }
 
-const opened = (element) => {
-  if (element && !element.open) element.showModal();
-};
+const PAUSE = 1000; // milliseconds
+let typedAt = -PAUSE;
+document.addEventListener("keydown", (event) => (typedAt = event.key === "Enter" ? -PAUSE : performance.now()), true);
+
+/** Open the dialog, but not under the fingers of somebody who types: the rest would go into the field of the key. */
+function opened(element) {
+  if (!element || element.open) return;
+  const types = performance.now() - typedAt < PAUSE && document.activeElement?.matches("input, textarea");
+  if (types) window.setTimeout(changed, PAUSE);
+  else element.showModal();
+}
 
 export function keyDialog() {
   if (!wanted) return nothing;
@@ -37,7 +47,7 @@ export function keyDialog() {
     <form @submit=${given}>
       <h2 id="key-title">A key, please</h2>
       <p>${wanted.refused ? "The server does not take this key any more." : "This server answers those who have a key."}
-        Whoever runs it makes one with <code>foreask keys create</code>.</p>
+        Whoever runs it makes one with <code>foreask keys make</code>.</p>
       <label>Key <input name="key" type="password" autocomplete="off" required autofocus></label>
       <label class="check"><input name="remember" type="checkbox"> Remember it in this browser</label>
       <button class="main" type="submit">Continue</button>

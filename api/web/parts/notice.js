@@ -45,15 +45,19 @@ export function notice() {
   </div>`;
 }
 
-/** @param {{message: string, component?: string | null, requestId?: string | null} | null} problem @param {() => void} [again] */
+let ticking = 0;
+
+/** @param {{message: string, component?: string | null, requestId?: string | null, again?: number} | null} problem @param {() => void} [again] */
 export function trouble(problem, again) {
   if (!problem) return nothing;
+  const seconds = Math.ceil(Math.max(0, (problem.again ?? 0) - Date.now()) / 1000);
+  if (seconds && !ticking) ticking = window.setTimeout(() => ((ticking = 0), changed()), 1000);
   return html`<div class="trouble" role="alert">
     <p>${problem.message}</p>
     <p class="soft small">
       ${problem.component ? html`${problem.component} \u00b7 ` : nothing}
       ${problem.requestId ? html`request <code>${problem.requestId}</code>` : nothing}
-      ${again ? html`<button class="quiet" @click=${again}>Try again</button>` : nothing}
+      ${again ? html`<button class="quiet" ?disabled=${seconds > 0} @click=${again}>${seconds ? `Try again in ${seconds} s` : "Try again"}</button>` : nothing}
     </p>
   </div>`;
 }

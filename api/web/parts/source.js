@@ -26,13 +26,13 @@ function neighbours(chunkId) {
 }
 
 function toPassage() {
-  const marked = document.querySelector(".detail .marked");
-  const box = marked?.closest(".reading");
-  if (box) box.scrollTop = marked.offsetTop - box.offsetTop - 48;
+  const marked = /** @type {HTMLElement | null} */ (document.querySelector(".detail .marked"));
+  const box = /** @type {HTMLElement | null} */ (marked?.closest(".reading"));
+  if (marked && box) box.scrollTop = marked.offsetTop - box.offsetTop - 48;
 }
 
 /**
- * @param {{number: number, chunk: any, citation?: any}} source
+ * @param {{number: number, chunk: Api["RetrievedChunkView"]}} source
  * @param {number} many @param {number} place @param {(place: number) => void} show @param {() => void} close
  */
 export function sourcePanel({ number, chunk }, many, place, show, close) {

@@ -11,7 +11,7 @@ export function stateMark(state) {
   return html`<span class="state ${kind}"><span aria-hidden="true">${SHAPES[state] ?? "\u25d0"}</span> ${state}</span>`;
 }
 
-/** How far the chunks of a document are. @param {{chunks: {total: number, indexed: number, dead: number}, state: string}} document */
+/** How far the chunks of a document are. @param {Api["DocumentView"]} document */
 export function progressOf(document) {
   const { total, indexed, searchable } = document.chunks;
   if (!OPEN.includes(document.state) || !total) return "";

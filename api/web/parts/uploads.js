@@ -8,12 +8,17 @@ import { counted, size } from "./format.js";
 
 const AT_ONCE = 3;
 const KEPT = 200; // of those that are done
+const AWAY = [0, 429, 503]; // statuses of a server that takes the file later: a file that it has is not taken twice
+const PAUSE = 2000; // milliseconds before another try
 
 /** @type {{name: string, bytes: number, share: number, state: string, problem: string | null, control: AbortController, file: File, fields: Record<string, string>}[]} */
 let files = [];
 let running = 0;
 const isOpen = (each) => each.state === "waiting" || each.state === "sending";
 let finished = () => {};
+
+// A reload loses the files that are not sent yet: the browser asks first.
+addEventListener("beforeunload", (event) => files.some(isOpen) && event.preventDefault());
 
 /**
  * @param {Iterable<{file: File, path: string}>} chosen @param {Record<string, string>} fields of the form @param {number} most bytes of a file
@@ -47,14 +52,22 @@ function next() {
 
 async function run(each) {
   each.state = "sending";
-  try {
-    const progressed = (share) => ((each.share = share), changed());
-    const taken = await upload(each.file, each.fields, progressed, each.control.signal);
-    each.state = taken.unchanged ? "unchanged" : "taken";
-    finished();
-  } catch (problem) {
-    each.state = each.control.signal.aborted ? "stopped" : "refused";
-    each.problem = each.state === "stopped" ? null : problem.message;
+  for (;;) {
+    try {
+      const progressed = (share) => (Object.assign(each, { share, problem: null }), changed());
+      const taken = await upload(each.file, each.fields, progressed, each.control.signal);
+      Object.assign(each, { state: taken.unchanged ? "unchanged" : "taken", problem: null });
+      return finished();
+    } catch (problem) {
+      const stopped = each.control.signal.aborted;
+      Object.assign(each, { share: 0, problem: stopped ? null : problem.message });
+      if (stopped || !AWAY.includes(problem.status)) {
+        each.state = stopped ? "stopped" : "refused";
+        return;
+      }
+      changed();
+      await new Promise((resolve) => setTimeout(resolve, Math.max(PAUSE, problem.again - Date.now())));
+    }
   }
 }
 
@@ -64,11 +77,17 @@ export function uploads() {
   if (!files.length) return nothing;
   const open = files.filter(isOpen);
   const shown = files.filter((each) => each.state !== "taken").slice(0, 40);
-  const stop = () => open.forEach((each) => (each.control.abort(), (each.state = "stopped")));
+  const stop = () => {
+    for (const each of open) {
+      each.control.abort();
+      each.state = "stopped";
+    }
+  };
   return html`<section class="uploads" aria-label="Uploads">
     <p class="bar-line"><span class="grow">${open.length ? `${counted(open.length, "file")} on the way` : `${counted(files.length, "file")} sent`}</span>
       ${open.length ? html`<button class="quiet" @click=${() => (stop(), changed())}>Stop</button>`
         : html`<button class="quiet" @click=${() => ((files = []), changed())}>Close</button>`}</p>
+    ${open.length ? html`<p class="soft small">Keep this page open: a reload forgets the files that were not sent yet.</p>` : nothing}
     <ul role="list">${shown.map((each) => html`<li class="bar-line small">
       <span class="grow clip" dir="auto">${each.name}</span>
       ${each.state === "sending" ? bar(each.share, "working") : nothing}

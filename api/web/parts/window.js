@@ -13,6 +13,7 @@ export class WindowedList {
     this.more = more;
     this.top = 0;
     this.height = 800;
+    this.above = 0; // rows that came above since it was drawn
     this.scrolled = this.scrolled.bind(this);
   }
 
@@ -20,6 +21,20 @@ export class WindowedList {
   toTop() {
     this.top = 0;
     document.querySelector(".window")?.scrollTo(0, 0);
+  }
+
+  /** A row came above the others: what is read, or has the focus, stays where it is. */
+  grewAbove() {
+    const box = document.querySelector(".window");
+    if (this.top > 0 || box?.contains(document.activeElement)) this.above += 1;
+  }
+
+  /** Have as many rows above what is seen as came there. */
+  settle() {
+    const added = this.above * this.rowHeight;
+    this.above = 0;
+    this.top += added;
+    if (added) queueMicrotask(() => document.querySelector(".window")?.scrollBy({ top: added, behavior: "instant" }));
   }
 
   scrolled(event) {
@@ -34,6 +49,7 @@ export class WindowedList {
    * @param {(row: any, place: number) => unknown} draw @param {string} label
    */
   view(rows, total, draw, label) {
+    this.settle();
     const first = Math.max(0, Math.floor(this.top / this.rowHeight) - MARGIN);
     const last = Math.ceil((this.top + this.height) / this.rowHeight) + MARGIN;
     if (last > rows.length - MARGIN && rows.length < total) queueMicrotask(this.more);

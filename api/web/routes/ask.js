@@ -8,17 +8,28 @@ import { collectionPicker, collections, loadCollections } from "../parts/collect
 import { counted, duration, path } from "../parts/format.js";
 import { say, trouble } from "../parts/notice.js";
 import { prose } from "../parts/prose.js";
+import { asRequest } from "../parts/request.js";
 import { sourcePanel } from "../parts/source.js";
 
 export const title = "Ask";
 
+/**
+ * @typedef {{question: string, asked: string, phase: string, answer: string, chunks: Api["RetrievedChunkView"][],
+ *   reply: Api["QueryReply"] | null, queryId: string | null, problem: any, open: number | null,
+ *   helpful: Map<string, boolean>, stopped: boolean}} Asking
+ */
+
+/** @returns {Asking} */
 const fresh = () => ({
   question: "", asked: "", phase: "idle", answer: "", chunks: [], reply: null, queryId: null, problem: null, open: null,
   helpful: new Map(), stopped: false,
 });
 let ask = fresh();
+/** @type {string[]} */
 let examples = [];
+/** @type {AbortController | null} */
 let running = null;
+/** @type {HTMLElement | null} */
 let opener = null; // what has the focus again when the passage is closed
 
 export async function load() {
@@ -49,6 +60,7 @@ async function findExamples() {
   changed();
 }
 
+/** @param {string} question */
 async function submit(question) {
   if (!question.trim()) return;
   running?.abort();
@@ -87,15 +99,21 @@ function heard(name, data) {
   changed();
 }
 
-/** What is listed as sources: what the answer cites, until then all that was found. */
+/**
+ * What is listed as sources: what the answer cites, until then all that was found.
+ * @returns {{number: number, chunk: Api["RetrievedChunkView"]}[]}
+ */
 function sources() {
   const { reply, chunks } = ask;
   const known = new Map(chunks.map((chunk) => [chunk.chunk_id, chunk]));
   if (!reply) return chunks.map((chunk, place) => ({ number: place + 1, chunk }));
-  const cited = reply.citations.map((each) => ({ number: each.number, chunk: known.get(each.chunk_id), citation: each }));
-  return cited.filter((each) => each.chunk);
+  return reply.citations.flatMap(({ number, chunk_id: id }) => {
+    const chunk = known.get(id);
+    return chunk ? [{ number, chunk }] : [];
+  });
 }
 
+/** @param {boolean} helpful */
 async function judge(helpful) {
   const chunk = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk;
   if (!chunk || !ask.queryId) return;
@@ -114,6 +132,7 @@ async function judge(helpful) {
   changed();
 }
 
+/** @param {number} number */
 function cite(number) {
   const place = sources().findIndex((each) => each.number === number);
   if (place < 0) return html`<span class="cited soft">[${number}]</span>`;
@@ -121,6 +140,7 @@ function cite(number) {
     @click=${() => show(place)}>${number}</button>`;
 }
 
+/** @param {number} place */
 function show(place) {
   const from = document.activeElement;
   if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
@@ -158,7 +178,7 @@ export function view() {
       </form>
       ${ask.asked ? answered(busy) : beginning()}
     </section>
-    ${open
+    ${open && ask.open !== null
       ? sourcePanel(open, sources().length, ask.open, show, close)
       : nothing}
   </div>`;
@@ -178,20 +198,30 @@ function beginning() {
     )}</ul></div>`;
 }
 
+/** @param {boolean} busy */
 function answered(busy) {
   const { reply, phase } = ask;
   return html`<article class="answer" aria-busy=${String(busy)}>
     <h2 class="asked" dir="auto">${ask.asked}</h2>
     ${phase === "searching" ? html`<p class="soft">Searching\u2026</p>` : nothing}
-    <div class="written" aria-live="polite">${prose(ask.answer, cite)}</div>
+    <p class="hidden" role="status">${spoken()}</p>
+    <div class="written">${prose(ask.answer, cite)}</div>
     ${ask.stopped ? html`<p class="soft">You stopped it here.</p>` : nothing}
     ${trouble(ask.problem, () => submit(ask.asked))}
     ${reply ? facts(reply) : nothing}
     ${sourceList()}
     ${reply?.citations.length && ask.queryId ? judging() : nothing}
+    ${reply ? asRequest("POST", "/v1/query", { question: ask.asked, collection: collections.chosen, top_k: 8 }) : nothing}
   </article>`;
 }
 
+/** What a screen reader says: that it begins, and the answer when it is whole. */
+function spoken() {
+  if (ask.phase === "done") return ask.answer;
+  return ask.phase === "writing" ? "An answer is being written." : "Searching.";
+}
+
+/** @param {Api["QueryReply"]} reply */
 function facts(reply) {
   const { usage, milliseconds } = reply.metadata;
   const who = reply.form === "extractive" ? "Quoted, not written by a model" : "Written by a model";
@@ -226,6 +256,6 @@ function judging() {
   return html`<p class="judging">
     <button aria-pressed=${String(helpful === true)} @click=${() => judge(true)}>\u2713 This answered it</button>
     <button aria-pressed=${String(helpful === false)} @click=${() => judge(false)}>\u2715 It did not</button>
-    <a href=${`${ROOT}/lab/explain#q=${encodeURIComponent(ask.asked)}`}>Explain</a>
+    <a href=${`${ROOT}/lab/explain?collection=${encodeURIComponent(collections.chosen)}#q=${encodeURIComponent(ask.asked)}`}>Explain</a>
   </p>`;
 }

@@ -14,11 +14,20 @@ export const title = "Document";
 const PAGE = 100;
 const ROW = 48;
 
-let shown = null;
+/**
+ * @typedef {{id: string, document: Api["DocumentView"] | null, chunks: Api["ChunkView"][], of: string, before: string | null, next: string | null,
+ *   open: Api["ChunkView"] | null, problem: any, loading: boolean}} Reading
+ */
+
+/** @type {Reading} */
+let shown = fresh("");
 let stop = () => {};
 const windowed = new WindowedList(ROW, () => more());
 
-const fresh = (id) => ({ id, document: null, chunks: [], of: "", before: null, next: null, open: null, problem: null, loading: false });
+/** @param {string} id @returns {Reading} */
+function fresh(id) {
+  return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, problem: null, loading: false };
+}
 
 /** @param {{id: string, query: URLSearchParams}} place */
 export async function load({ id, query }) {
@@ -26,7 +35,7 @@ export async function load({ id, query }) {
   windowed.toTop();
   stop();
   stop = listen(heard, () => {});
-  await refresh(query.get("chunk"));
+  await refresh(query.get("chunk") ?? undefined);
 }
 
 export function leave() {
@@ -79,7 +88,7 @@ async function again() {
     const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&from=${first.ordinal}`);
     const read = new Map(page.items.map((chunk) => [chunk.id, chunk]));
     now.chunks = now.chunks.map((chunk) => read.get(chunk.id) ?? chunk);
-    now.open = read.get(now.open?.id) ?? now.open;
+    now.open = read.get(now.open?.id ?? "") ?? now.open;
   } catch (problem) {
     now.problem = problem;
   }
@@ -89,7 +98,7 @@ async function again() {
 async function earlier() {
   const now = shown;
   try {
-    const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&cursor=${encodeURIComponent(now.before)}`);
+    const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&cursor=${encodeURIComponent(now.before ?? "")}`);
     now.chunks = [...page.items, ...now.chunks];
     now.before = page.previous_cursor;
     windowed.toTop();
@@ -105,7 +114,7 @@ function heard(name, data) {
   if (name !== "document" || data.id !== shown.id) return;
   shown.document = data;
   changed();
-  waiting ||= window.setTimeout(() => ((waiting = 0), again()), 1500);
+  if (!waiting) waiting = window.setTimeout(() => ((waiting = 0), again()), 1500);
 }
 
 async function retry() {
@@ -123,7 +132,7 @@ async function save() {
   try {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await bytes(`/v1/documents/${shown.id}/content`));
-    link.download = shown.document.filename ?? shown.document.external_id;
+    link.download = shown.document?.filename || shown.document?.external_id || "document";
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (problem) {
@@ -157,6 +166,7 @@ export function view() {
   </div>`;
 }
 
+/** @param {Api["ChunkView"]} chunk */
 function row(chunk) {
   const kept = chunk.questions.filter((question) => question.passed).length;
   const dropped = chunk.questions.filter((question) => question.passed === false).length;
@@ -169,8 +179,9 @@ function row(chunk) {
 }
 
 /** Its headings below the document's own title. */
-const within = (chunk) => (chunk.heading_path[0] === nameOf(shown.document) ? chunk.heading_path.slice(1) : chunk.heading_path);
+const within = (chunk) => (shown.document && chunk.heading_path[0] === nameOf(shown.document) ? chunk.heading_path.slice(1) : chunk.heading_path);
 
+/** @param {Api["ChunkView"]} chunk */
 function detail(chunk) {
   return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${(event) => event.key === "Escape" && ((shown.open = null), changed())}>
     <header class="bar-line"><h2 id="chunk-title">Chunk ${chunk.ordinal + 1}</h2>
@@ -189,6 +200,7 @@ function detail(chunk) {
 
 const ORIGIN = { generated: "", given: "came with the document", user: "from a user" };
 
+/** @param {Api["ChunkQuestion"]} each */
 function question(each) {
   const mark = each.passed === null ? html`<span class="soft" aria-label="not judged yet">\u25d0</span>`
     : each.passed ? html`<span class="good" aria-label="kept">\u2713</span>` : html`<span class="bad" aria-label="dropped">\u2715</span>`;

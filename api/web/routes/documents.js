@@ -7,20 +7,22 @@ import { listen } from "../events.js";
 import { changed } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { ago, count, counted, money, nameOf } from "../parts/format.js";
-import { may } from "../parts/me.js";
+import { may, server } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
+import { askingAlways, asksAlways, isSmall, offer, offering } from "../parts/price.js";
+import { asRequest } from "../parts/request.js";
 import { send, uploads } from "../parts/uploads.js";
 import { WindowedList } from "../parts/window.js";
 
 export const title = "Documents";
-const PAGE = 100;
+const PAGE = 100; // those that come while one scrolls are twice as long
 const ROW = 48;
 const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in work"], ["degraded", "degraded"], ["failed", "failed"]];
 const SORTS = [["newest", "newest first"], ["updated", "changed last"], ["name", "by name"], ["state", "by state"]];
 
+/** @type {{rows: Api["DocumentView"][], total: number, next: string | null, q: string, state: string, sort: string, problem: any, loading: boolean, connected: boolean}} */
 const list = { rows: [], total: 0, next: null, q: "", state: "", sort: "newest", problem: null, loading: false, connected: true };
-let limits = null;
 let stop = () => {};
 let typing = 0;
 let dropping = false;
@@ -31,17 +33,24 @@ let asked = 0; // lists: a reply that comes after that of a later one is not sho
 export async function load() {
   windowed.toTop();
   stop();
-  stop = listen(heard, (connected) => ((list.connected = connected), changed()));
+  stop = listen(heard, reached);
   await refresh();
-  limits ??= await get("/v1/me").then((me) => me.limits, () => null);
 }
 
 export function leave() {
   stop();
 }
 
+function reached(connected) {
+  const back = connected && !list.connected;
+  list.connected = connected;
+  if (back && list.problem) refresh();
+  changed();
+}
+
+/** @param {string | null} cursor @returns {`/v1/documents?${string}`} */
 const address = (cursor) => {
-  const query = new URLSearchParams({ collection: collections.chosen, limit: String(PAGE), sort: list.sort, metadata: "false" });
+  const query = new URLSearchParams({ collection: collections.chosen, limit: String(cursor ? 2 * PAGE : PAGE), sort: list.sort, metadata: "false" });
   if (list.q) query.set("q", list.q);
   if (list.state) query.set("state", list.state);
   if (cursor) query.set("cursor", cursor);
@@ -89,7 +98,10 @@ function heard(name, data) {
   if (name !== "document" || data.collection !== collections.chosen) return;
   const place = list.rows.findIndex((row) => row.id === data.id);
   if (place >= 0) list.rows = list.rows.with(place, data);
-  else if (!list.q && !list.state && list.sort === "newest" && data.state !== "deleting") list.rows = [data, ...list.rows];
+  else if (!list.q && !list.state && list.sort === "newest" && data.state !== "deleting") {
+    list.rows = [data, ...list.rows];
+    windowed.grewAbove();
+  }
   changed();
 }
 
@@ -112,8 +124,13 @@ function typed(event) {
   typing = window.setTimeout(refresh, 250);
 }
 
-function take(files) {
-  if (files.length) send(files, { collection: collections.chosen }, limits?.upload_bytes ?? 0, refreshCounts);
+async function take(files) {
+  if (!files.length) return;
+  const collection = collections.chosen;
+  const me = await server();
+  const priced = Boolean(me?.prices || me?.embeddings?.some((each) => each.price));
+  const ask = Boolean(me?.estimates) && (asksAlways() || (priced && !isSmall(files)));
+  offer(files, collection, ask, () => send(files, { collection }, me?.limits.upload_bytes ?? 0, refreshCounts));
 }
 
 /** A file and its path in the folder that was chosen with it: files of the same name in two folders are two documents. */
@@ -142,6 +159,7 @@ async function filesOf(entry) {
   }
 }
 
+/** @param {Api["DocumentView"]} row */
 async function retry(row) {
   try {
     await request("POST", `/v1/documents/${row.id}/retry`);
@@ -151,12 +169,13 @@ async function retry(row) {
   }
 }
 
+/** @param {Api["DocumentView"]} row */
 function remove(row) {
   going.add(row.id);
   const back = () => (going.delete(row.id), changed());
   const then = () => request("DELETE", `/v1/documents/${row.id}`)
     .then(() => ((list.rows = list.rows.filter((each) => each.id !== row.id)), refreshCounts()), (problem) => (back(), say(problem.message)));
-  say(`\u201c${nameOf(row)}\u201d is deleted with its questions.`, { undo: back, then, seconds: 8 });
+  say(`\u201c${nameOf(row)}\u201d will be deleted with its questions.`, { undo: back, then, seconds: 8 });
 }
 
 function totals() {
@@ -181,14 +200,16 @@ export function view() {
       ${choice("Order", SORTS, list.sort, (sort) => filter({ sort }))}
       ${may("write") ? html`<label class="button main">Upload<input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
     </div>
-    <p class="counts soft" role="status">
+    <p class="counts soft">
       ${stateCount(states.ready, "ready")} ${stateCount(working, "in work", "indexing")}
       ${stateCount(states.degraded, "degraded")} ${stateCount(states.failed, "failed")}
+      ${all ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>about this collection</a>` : nothing}
       ${list.connected ? nothing : html`<span class="bad">not connected: what is shown may be old</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
-    ${uploads()} ${trouble(list.problem, refresh)}
+    ${may("write") ? askingAlways() : nothing} ${offering()} ${uploads()} ${trouble(list.problem, refresh)}
     ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
+    ${all ? asRequest("GET", address(null)) : nothing}
     ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}
   </section>`;
 }
@@ -203,12 +224,14 @@ function choice(label, options, chosen, choose) {
     ${options.map(([value, word]) => html`<option value=${value} ?selected=${value === chosen}>${word}</option>`)}</select></label>`;
 }
 
+/** @param {number} shown */
 function rows(shown) {
   const seen = list.rows.filter((row) => !going.has(row.id));
   if (!seen.length && !list.loading) return html`<p class="empty soft">No document is like that.</p>`;
   return windowed.view(seen, shown, row, "Documents");
 }
 
+/** @param {Api["DocumentView"]} each */
 function row(each) {
   const failed = each.state === "failed" || each.state === "degraded";
   return html`<a class="row-main" href=${`${ROOT}/documents/${each.id}`}>

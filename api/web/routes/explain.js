@@ -5,42 +5,58 @@ import { repeat } from "../vendor/directives/repeat.js";
 import { live } from "../vendor/directives/live.js";
 import { ROOT, get, post } from "../api.js";
 import { changed } from "../store.js";
-import { bar } from "../parts/bars.js";
+import { bar, ordinal } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { path, score } from "../parts/format.js";
-import { CHANNELS, fused } from "../parts/fusion.js";
+import { nameOf, path, score } from "../parts/format.js";
+import { CHANNELS, FUSIONS, fused } from "../parts/fusion.js";
 import { may } from "../parts/me.js";
+import { asRequest } from "../parts/request.js";
 import { say, trouble } from "../parts/notice.js";
 
 export const title = "Explain";
 const SHOWN = 20;
+const MOST = 100; // whoever may not read chunks one by one is told what they say with the reply
 const NAMES = { questions: "questions", text: "text", bm25: "words" };
 
-const fresh = () => ({ question: "", asked: "", candidates: null, known: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
-let seen = fresh();
+const WHY = { absent: "Queries cannot find it: it is of another collection, or not indexed yet.", filter: "The filter leaves it out.",
+  min_score: "Its score is below the least that is asked for.", top_k: "Others are before it.", room: "Its text was there already, or too long for what is returned." };
+/**
+ * @typedef {{expected: Api["ExpectedChunkView"] | null, looked: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
+ *   found: Api["DocumentView"][] | null, question: string, asked: string, candidates: Api["CandidatesView"] | null, known: Map<string, any>,
+ *   before: Map<string, number>, own: Record<string, number> | null, weights: Record<string, number> | null, problem: any, busy: boolean}} Explained
+ */
 
-/** @param {{query: URLSearchParams}} place */
+/** @returns {Explained} */
+const fresh = () => ({ expected: null, looked: null, found: null, question: "", asked: "", candidates: null, known: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
+const FUSION_WORDS = { scores: "by what stands out", mean: "by the mean score", rrf: "by ranks", max: "by the best score" };
+let seen = fresh();
+let fusion = "scores";
+
 export async function load() {
   await loadCollections().catch((problem) => (seen.problem = problem));
-  const given = new URLSearchParams(location.hash.slice(1)).get("q"); // behind #: no server or proxy logs it
+  const behind = new URLSearchParams(location.hash.slice(1)); // behind #: no server or proxy logs it
+  const [given, weights] = [behind.get("q"), behind.get("weights")];
   if (given && given !== seen.asked) await explain(given);
+  if (weights && seen.own) seen.weights = Object.fromEntries(CHANNELS.map((channel, place) => [channel, Number(weights.split(",")[place]) || 0]));
   changed();
 }
 
 export function leave() {}
 
+/** @param {string} question */
 async function explain(question) {
   if (!question.trim()) return;
   seen = { ...fresh(), question, asked: question, busy: true };
-  history.replaceState(null, "", `${location.pathname}#q=${encodeURIComponent(question)}`);
+  history.replaceState(null, "", `${location.pathname}${location.search}#q=${encodeURIComponent(question)}`);
   changed();
-  const body = { question, collection: collections.chosen, top_k: SHOWN, explain: "candidates", record: false, rerank: false };
+  /** @type {Api["RetrieveBody"]} */
+  const body = { question, collection: collections.chosen, top_k: may("read") ? SHOWN : MOST, explain: "candidates", record: false, rerank: false };
   try {
     const reply = await post("/v1/retrieve", body);
-    const { candidates, weights } = reply.metadata.explain;
-    const own = Object.fromEntries(CHANNELS.map((channel) => [channel, weights[channel] ?? 0]));
-    Object.assign(seen, { candidates, own, weights: { ...own }, known: new Map(reply.chunks.map((chunk) => [chunk.chunk_id, chunk])) });
-    seen.before = new Map(fused(candidates, own).map((each, place) => [each.chunk_id, place]));
+    const told = reply.metadata.explain;
+    const own = Object.fromEntries(CHANNELS.map((channel) => [channel, told?.weights[channel] ?? 0]));
+    Object.assign(seen, { candidates: told?.candidates ?? null, own, weights: { ...own }, known: new Map(reply.chunks.map((chunk) => [chunk.chunk_id, chunk])) });
+    fuse(fusion);
   } catch (problem) {
     seen.problem = problem;
   }
@@ -48,9 +64,17 @@ async function explain(question) {
   changed();
 }
 
+/** Fuse in another way; places are compared with those by the collection's weights. */
+function fuse(how) {
+  fusion = how;
+  const { candidates, own } = seen;
+  if (candidates && own) seen.before = new Map(fused(candidates, own, fusion).map((each, place) => [each.chunk_id, place]));
+  changed();
+}
+
 /** What a candidate is, read when it comes into sight. */
 function named(id) {
-  if (!seen.known.has(id)) {
+  if (!seen.known.has(id) && may("read")) {
     seen.known.set(id, null);
     const { known } = seen;
     get(`/v1/chunks/${id}?before=0&after=0`).then(({ chunk, document }) => (known.set(id, { ...chunk, external_id: document.external_id, document_id: document.id }), changed()), () => {});
@@ -58,6 +82,68 @@ function named(id) {
   return seen.known.get(id);
 }
 
+/** Where a chunk stands that should have been found, wherever that is. @param {string} id */
+async function expect(id) {
+  const body = { question: seen.asked, collection: collections.chosen, top_k: SHOWN, explain: true, expected: [id], record: false, rerank: false };
+  try {
+    const reply = await post("/v1/retrieve", body);
+    seen.expected = reply.metadata.explain?.expected?.[0] ?? null;
+    named(id);
+  } catch (problem) {
+    say(problem.message);
+  }
+  changed();
+}
+
+/** Documents by words of their names, then the chunks of one. @param {string} words */
+async function look(words) {
+  seen.looked = null;
+  const query = new URLSearchParams({ collection: collections.chosen, q: words, limit: "8", metadata: "false" });
+  seen.found = words.trim() ? (await get(`/v1/documents?${query}`)).items : null;
+  changed();
+}
+
+/** @param {Api["DocumentView"]} document */
+async function open(document) {
+  const page = await get(`/v1/documents/${document.id}/chunks?version=live&limit=100`);
+  seen.looked = { document, chunks: page.items };
+  changed();
+}
+
+let typing = 0;
+const typed = (event) => {
+  clearTimeout(typing);
+  typing = window.setTimeout(() => look(event.target.value).catch((problem) => say(problem.message)), 250);
+};
+
+function missing() {
+  const { looked } = seen;
+  return html`<section class="missing"><h2>Should something else have been found?</h2>
+    <label class="inline">Its document <input type="search" placeholder="Words of its name" @input=${typed}></label>
+    ${seen.found && !seen.looked ? html`<ul role="list">${seen.found.map((each) => html`<li><button class="quiet" dir="auto"
+      @click=${() => open(each).catch((problem) => say(problem.message))}>${nameOf(each)}</button></li>`)}</ul>
+      ${seen.found.length ? nothing : html`<p class="soft">No document is called so.</p>`}` : nothing}
+    ${looked ? html`<ul role="list" class="passages">${looked.chunks.map((chunk) => html`<li><button class="quiet" dir="auto"
+      aria-pressed=${String(seen.expected?.chunk_id === chunk.id)} @click=${() => expect(chunk.id)}>
+      <span class="name">${path(chunk.heading_path, nameOf(looked.document))}</span> <span class="soft small">${chunk.text.slice(0, 100)}</span></button></li>`)}</ul>` : nothing}
+    ${seen.expected ? placed(seen.expected) : nothing}</section>`;
+}
+
+/** @param {Api["ExpectedChunkView"]} place */
+function placed({ chunk_id: id, rank, score: value, channels, question, left_out: why }) {
+  const chunk = named(id);
+  return html`<div class="card" role="status"><p><strong>${rank ? `It is ${ordinal(rank)} of all` : value === null ? "Nothing finds it" : "More than a thousand passages are before it"}</strong>${value === null ? "" : `, with ${score(value)}`}.
+      ${why ? WHY[why] : "It is among the passages above."}</p>
+    ${Object.keys(channels).length ? html`<table class="channels"><caption class="hidden">Its places</caption><tbody>${CHANNELS.map((channel) => html`<tr><th scope="row">${NAMES[channel]}</th>
+      <td>${bar(channels[channel]?.score ?? 0, channel)}</td><td class="number">${channels[channel] ? score(channels[channel].score) : "\u2013"}</td>
+      <td class="soft">${channels[channel] ? (channels[channel].rank ? `${ordinal(channels[channel].rank)} there` : "behind a thousand") : "nothing there"}</td></tr>`)}</tbody></table>` : nothing}
+    ${question ? html`<p class="small">Its nearest question: <q dir="auto">${question}</q></p>` : nothing}
+    <p class="tools">${may("manage") && why !== "absent" ? html`<button class="main" @click=${() => accept(id)}>Accept this question into it</button>` : nothing}
+      ${chunk ? html`<a class="button" href=${`${ROOT}/documents/${chunk.document_id}?chunk=${id}`}>Open it</a>` : nothing}
+      <button class="quiet" @click=${() => expect(id)}>Look again</button></p></div>`;
+}
+
+/** @param {string} id */
 async function accept(id) {
   try {
     await post(`/v1/collections/${encodeURIComponent(collections.chosen)}/accepted`, { question: seen.asked, chunk_id: id });
@@ -78,41 +164,49 @@ export function view() {
       <button class="main" type="submit">Explain</button>
     </form>
     ${trouble(seen.problem, () => explain(seen.asked))}
-    ${seen.candidates ? found() : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "Every passage that a channel found, with its score in each, and what other weights would do."}</p>`}
+    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "Every passage that a channel found, with its score in each, and what other weights would do."}</p>`}
   </section>`;
 }
 
-function found() {
-  const ranked = fused(seen.candidates, seen.weights);
-  if (!ranked.length) return html`<p class="empty soft">No channel found anything.</p>`;
-  const channels = new Map(seen.candidates.chunks.map((each) => [each.chunk_id, each.channels]));
-  return html`<div class="tools">${CHANNELS.map(slider)}
+/** @param {Api["CandidatesView"]} candidates @param {Record<string, number>} weights */
+function found(candidates, weights) {
+  const ranked = fused(candidates, weights, fusion);
+  if (!ranked.length) return html`<p class="empty soft">No channel found anything.</p>${may("read") ? missing() : nothing}`;
+  const channels = new Map(candidates.chunks.map((each) => /** @type {const} */ ([each.chunk_id, each.channels])));
+  return html`<div class="tools">${CHANNELS.map((channel) => slider(channel, weights))}
+      <label class="inline">fused <select .value=${live(fusion)} @change=${(event) => fuse(event.target.value)}>
+        ${FUSIONS.map((name) => html`<option value=${name} ?selected=${name === fusion}>${FUSION_WORDS[name]}</option>`)}</select></label>
       <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), changed())}>As the collection has them</button></div>
     <div class="scrolls" tabindex="0" role="region" aria-label="Passages"><table class="explained">
-      <thead><tr><th>#</th><th>score</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th>passage</th><th><span class="hidden">what to do</span></th></tr></thead>
+      <thead><tr><th>#</th><th>passage</th><th>score</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th><span class="hidden">what to do</span></th></tr></thead>
       <tbody>${repeat(ranked.slice(0, SHOWN), (each) => each.chunk_id, (each, place) => row(each, place, channels.get(each.chunk_id)))}</tbody>
     </table></div>
-    <p class="soft small">${ranked.length} candidates. Weights are moved here alone; <a href=${`${ROOT}/docs`}>calibrate</a> a collection to keep others.</p>`;
+    <p class="soft small">${ranked.length} candidates. Weights are moved here alone${may("manage") ? html`; <a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>calibrate the collection</a> to keep others` : nothing}.</p>
+    ${may("read") ? missing() : nothing}
+    ${asRequest("POST", "/v1/retrieve", { question: seen.asked, collection: collections.chosen, explain: "candidates", weights })}`;
 }
 
-function slider(channel) {
-  const moved = (event) => ((seen.weights = { ...seen.weights, [channel]: Number(event.target.value) }), changed());
+/** @param {typeof CHANNELS[number]} channel @param {Record<string, number>} weights */
+function slider(channel, weights) {
+  const moved = (event) => ((seen.weights = { ...weights, [channel]: Number(event.target.value) }), changed());
   return html`<label class="inline weight ${channel}">${NAMES[channel]}
-    <input type="range" min="0" max="2" step="0.1" .value=${live(String(seen.weights[channel]))} @input=${moved}>
-    <span class="number">${seen.weights[channel].toFixed(1)}</span></label>`;
+    <input type="range" min="0" max="2" step="0.1" .value=${live(String(weights[channel]))} @input=${moved}>
+    <span class="number">${weights[channel].toFixed(1)}</span></label>`;
 }
 
-function row({ chunk_id: id, score: value }, place, channels) {
+/** @param {{chunk_id: string, score: number}} match @param {number} place @param {Record<string, Api["ChannelRankView"]>} [channels] */
+function row({ chunk_id: id, score: value }, place, channels = {}) {
   const chunk = named(id);
   const rise = (seen.before.get(id) ?? place) - place;
   const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${rise > 0 ? "\u25b2" : "\u25bc"}${Math.abs(rise)}</span>` : nothing;
-  return html`<tr><td class="number">${place + 1} ${moved}</td><td class="number">${score(value)}</td>
-    ${CHANNELS.map((channel) => cell(channel, channels[channel]))}
-    <td class="told"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : "\u2026"}</a>
+  return html`<tr><td class="number">${place + 1} ${moved}</td>
+    <td class="told"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : may("read") ? "\u2026" : "A passage that this key may not read"}</a>
       <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
+    <td class="number">${score(value)}</td>${CHANNELS.map((channel) => cell(channel, channels[channel]))}
     <td>${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>Accept into it</button>` : nothing}</td></tr>`;
 }
 
+/** @param {string} channel @param {Api["ChannelRankView"]} [place] */
 function cell(channel, place) {
-  return html`<td>${place ? html`${bar(place.score, channel)}<span class="soft small number">${score(place.score)} \u00b7 ${place.rank}.</span>` : html`<span class="soft small">\u2013</span>`}</td>`;
+  return html`<td>${place ? html`${bar(place.score, channel)}<span class="soft small number">${score(place.score)} \u00b7 ${ordinal(place.rank)}</span>` : html`<span class="soft small">\u2013</span>`}</td>`;
 }

@@ -11,30 +11,33 @@ export const title = "Questions";
 const TABS = [["asked", "Asked"], ["unanswered", "Unanswered"], ["accepted", "Accepted"]];
 const PAGE = 50;
 
+/** @type {{tab: string, items: any[] | null, next: string | null, keptDays: number | null, problem: any}} */
 const seen = { tab: "asked", items: null, next: null, keptDays: null, problem: null };
 
 /** @param {{query: URLSearchParams}} place */
 export async function load({ query }) {
   const wanted = query.get("show");
-  seen.tab = TABS.some(([name]) => name === wanted) ? wanted : "asked";
+  seen.tab = TABS.find(([name]) => name === wanted)?.[0] ?? "asked";
   await loadCollections().catch((problem) => (seen.problem = problem));
   await refresh();
 }
 
 export function leave() {}
 
+/** @param {string | null} cursor @returns {`/v1/collections/${string}/accepted?${string}` | `/v1/collections/${string}/queries?${string}`} */
 const address = (cursor) => {
-  const base = `/v1/collections/${encodeURIComponent(collections.chosen)}`;
+  const base = /** @type {const} */ (`/v1/collections/${encodeURIComponent(collections.chosen)}`);
   const more = cursor ? `&cursor=${encodeURIComponent(cursor)}` : "";
   if (seen.tab === "accepted") return `${base}/accepted?limit=${PAGE}${more}`;
   return `${base}/queries?limit=${PAGE}${seen.tab === "unanswered" ? "&answered=false" : ""}${more}`;
 };
 
+/** @param {string | null} [cursor] */
 async function refresh(cursor = null) {
   try {
     const page = await get(address(cursor));
-    seen.items = cursor ? [...seen.items, ...page.items] : page.items;
-    Object.assign(seen, { next: page.next_cursor, keptDays: page.kept_days ?? null, problem: null });
+    seen.items = cursor ? [...(seen.items ?? []), ...page.items] : page.items;
+    Object.assign(seen, { next: page.next_cursor, keptDays: "kept_days" in page ? page.kept_days : null, problem: null });
   } catch (problem) {
     Object.assign(seen, { problem, items: seen.items ?? [] });
   }
@@ -42,12 +45,15 @@ async function refresh(cursor = null) {
 }
 
 function choose(tab) {
-  history.replaceState(null, "", `${ROOT}/questions?show=${tab}`);
+  const query = new URLSearchParams(location.search);
+  query.set("show", tab);
+  history.replaceState(null, "", `${ROOT}/questions?${query}`);
   Object.assign(seen, { tab, items: null });
   changed();
   refresh();
 }
 
+/** @param {Api["AcceptedQuestionView"]} each */
 async function takeBack(each) {
   try {
     await send("DELETE", `/v1/collections/${encodeURIComponent(collections.chosen)}/accepted/${each.id}`);
@@ -70,9 +76,10 @@ export function view() {
 }
 
 function list() {
-  return html`<ul class="questions" role="list">${seen.items.map(seen.tab === "accepted" ? accepted : asked)}</ul>`;
+  return html`<ul class="questions" role="list">${(seen.items ?? []).map(seen.tab === "accepted" ? accepted : asked)}</ul>`;
 }
 
+/** @param {Api["AskedQuestionView"]} each */
 function asked(each) {
   const mark = each.found && each.helpful !== false ? html`<span class="good" aria-label="answered">\u25cf</span>` : html`<span class="bad" aria-label="not answered">\u2715</span>`;
   const facts = [counted(each.times, "time"), ago(each.last_at)];
@@ -81,6 +88,7 @@ function asked(each) {
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }
 
+/** @param {Api["AcceptedQuestionView"]} each */
 function accepted(each) {
   return html`<li><span class="grow"><span dir="auto">${each.question}</span>
       <span class="soft small"><a href=${`${ROOT}/documents/${each.document_id}?chunk=${each.chunk_id}`} dir="auto">${each.external_id}</a> \u00b7 ${each.state} \u00b7 ${ago(each.created_at)}</span></span>

@@ -18,7 +18,12 @@ Berlin is the capital and largest city of Germany, by area and by population. Wi
 const HEATS = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85]; // where a cell's colour changes
 const MOST_ASKED = 12;
 
+/**
+ * @typedef {Api["TrialChunkEvent"] & {questions: any[], judged: boolean, error: string | null}} Tried
+ * @type {{asked: string[], likeness: any[] | null, text: string, prompt: string, count: string, chunks: Tried[], done: Api["TrialDoneEvent"] | null, problem: any, stopped: boolean}}
+ */
 const trial = { asked: [], likeness: null, text: EXAMPLE, prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false };
+/** @type {AbortController | null} */
 let running = null;
 
 export async function load() {
@@ -37,6 +42,7 @@ async function run(event) {
   Object.assign(trial, { chunks: [], done: null, problem: null, stopped: false, likeness: null });
   changed();
   const known = collections.items.some((each) => each.name === collections.chosen);
+  /** @type {Record<string, any>} */
   const body = { text: trial.text };
   if (known) body.collection = collections.chosen;
   if (trial.prompt.trim()) body.prompt = trial.prompt;
@@ -127,6 +133,7 @@ export function view() {
   </section>`;
 }
 
+/** @param {Api["TrialDoneEvent"]} done */
 function summary(done) {
   const tokens = done.usage.prompt_tokens + done.usage.completion_tokens;
   const parts = [`${done.passed} of ${counted(done.questions, "question")} kept`, counted(done.calls, "call"), counted(tokens, "token")];
@@ -136,6 +143,7 @@ function summary(done) {
     <button @click=${keep}>Keep as a document</button></p>`;
 }
 
+/** @param {Tried} each */
 function chunk(each) {
   return html`<article class="card">
     <h3><span class="soft">Chunk ${each.chunk + 1}</span> <span dir="auto">${path(each.heading_path)}</span></h3>

@@ -1,23 +1,29 @@
 // Work: what waits, what is done, what failed and why, and what it cost.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { get, post } from "../api.js";
+import { ROOT, get, post } from "../api.js";
 import { changed } from "../store.js";
 import { bar } from "../parts/bars.js";
 import { count, counted, duration, money } from "../parts/format.js";
 import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
+import { loadWebhooks, webhooks } from "../parts/webhooks.js";
 
 export const title = "Work";
 const EVERY = 2000; // milliseconds
 const STAGES = [["parse", "Reading documents"], ["generate", "Writing questions"], ["index", "Indexing"]];
 
-const work = { status: null, reasons: [], problem: null };
+const SPOKEN = 5000; // milliseconds from one sentence for a screen reader to the next
+
+/** @type {{status: Api["StatusView"] | null, reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
+const work = { status: null, reasons: [], problem: null, cause: "", spoken: "" };
+let spokenAt = -SPOKEN;
 let clock = 0;
 let looks = 0;
 
 export async function load() {
   clearTimeout(clock);
+  if (may("manage")) loadWebhooks();
   await look();
 }
 
@@ -28,9 +34,12 @@ export function leave() {
 async function look() {
   if (!document.hidden) {
     try {
-      work.status = await get("/v1/status");
+      /** @type {Api["StatusView"]} */
+      const status = await get("/v1/status");
+      work.status = status;
       if (looks++ % 5 === 0) work.reasons = (await get("/v1/dead/reasons")).items;
       work.problem = null;
+      speak(status.pace);
     } catch (problem) {
       work.problem = problem;
     }
@@ -40,6 +49,15 @@ async function look() {
   clock = window.setTimeout(look, EVERY);
 }
 
+/** The sentence has numbers that change all the time: it is spoken when the cause is another one. @param {Api["PaceView"]} pace */
+function speak(pace) {
+  if (pace.cause === work.cause || performance.now() - spokenAt < SPOKEN) return;
+  work.cause = pace.cause;
+  work.spoken = pace.sentence;
+  spokenAt = performance.now();
+}
+
+/** @param {"retry" | "discard"} how @param {string} reason @param {number} many */
 async function resolve(how, reason, many) {
   try {
     await post(`/v1/dead/${how}`, { reason });
@@ -58,8 +76,8 @@ export function view() {
   return html`<section class="column wide">
     ${trouble(problem, load)}
     <h2>${open ? "Work" : "Nothing waits."}</h2>
-    ${open ? html`<p class="soft">${counted(Math.round(status.chunks_per_minute), "chunk")} a minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
-    ${status.pace ? html`<p role="status">${status.pace.sentence}</p>` : nothing}
+    ${open && !status.pace ? html`<p class="soft">${counted(Math.round(status.chunks_per_minute), "chunk")} a minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
+    ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
     <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
     <h2>Limits</h2>
     ${limits(status.limits)}
@@ -67,9 +85,11 @@ export function view() {
     ${failures()}
     <h2>Paid for</h2>
     ${usage(status.usage)}
+    ${may("manage") ? webhooks() : nothing}
   </section>`;
 }
 
+/** @param {string} words @param {Api["StageView"]} each */
 function stage(words, each) {
   return html`<div class="card"><h3>${words}</h3>
     <dl><div><dt>in work</dt><dd>${count(each.in_flight)}</dd></div><div><dt>due</dt><dd>${count(each.due)}</dd></div>
@@ -77,6 +97,7 @@ function stage(words, each) {
     <p class="soft small">${each.oldest_seconds === null ? "nothing is due" : `the oldest for ${duration(each.oldest_seconds)}`}</p></div>`;
 }
 
+/** @param {Api["LimitView"][] | null} all */
 function limits(all) {
   if (!all) return html`<p class="soft">Unknown: the broker does not answer.</p>`;
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Limits"><table><thead><tr><th>limit</th><th>used</th><th></th><th>in flight</th><th>provider</th></tr></thead>
@@ -97,11 +118,12 @@ function failures() {
   })}</ul>`;
 }
 
+/** @param {Api["StatusView"]["usage"]} all */
 function usage(all) {
   if (!all.length) return html`<p class="soft">Nothing yet.</p>`;
   const words = { generate: "questions", embed: "embedding" };
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Paid for"><table><thead><tr><th>collection</th><th>for</th><th>model</th><th>calls</th><th>tokens</th><th>cost</th></tr></thead>
-    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ?? "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td>
+    <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(each.collection)}`}>${each.collection}</a>` : "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td>
       <td class="number">${count(each.calls)}</td><td class="number">${count(each.prompt_tokens + each.completion_tokens)}</td>
       <td class="number">${each.cost === null ? html`<span class="soft">no price is set</span>` : money(each.cost)}</td></tr>`)}</tbody></table></div>`;
 }

@@ -1,0 +1,83 @@
+// What files will cost, said before they are sent: where a model has a price, or where one always wants to know.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { post } from "../api.js";
+import { changed, remember, remembered } from "../store.js";
+import { count, counted, duration, money, size } from "./format.js";
+
+const SAMPLE_FILES = 200; // of a form
+const SAMPLE_BYTES = 4 * 1024 * 1024 - 64 * 1024;
+const FEW_BYTES = 100_000; // of one file that goes at once
+
+/** @type {{files: {file: File, path: string}[], estimate: any, leftOut: number, problem: any, send: () => void} | null} */
+let offered = null;
+
+/** @param {{file: File}[]} files */
+export const isSmall = (files) => files.length === 1 && files[0].file.size < FEW_BYTES;
+
+export const asksAlways = () => remembered("estimate") === "always";
+
+export function askingAlways() {
+  const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), changed());
+  return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> Always say what files will cost before they are sent</label>`;
+}
+
+/**
+ * Send files, at once or when somebody has seen what they will cost.
+ * @param {{file: File, path: string}[]} files @param {string} collection @param {boolean} ask whether somebody is to see it @param {() => void} send
+ */
+export async function offer(files, collection, ask, send) {
+  if (!ask) return send();
+  offered = { files, estimate: null, leftOut: 0, problem: null, send };
+  changed();
+  const mine = offered;
+  try {
+    const reply = await post("/v1/documents/estimate", form(files, collection));
+    Object.assign(mine, { estimate: reply.estimate, leftOut: reply.left_out.length });
+    if (!reply.estimate) mine.problem = { message: "What these files say is known when they are read: no estimate can be made." };
+  } catch (problem) {
+    mine.problem = problem;
+  }
+  changed();
+}
+
+/** Some of the files, from all over the list, that stand for the others. */
+function form(files, collection) {
+  const sample = new FormData();
+  sample.append("collection", collection);
+  sample.append("count", String(files.length));
+  let bytes = 0;
+  for (let place = 0; place < files.length; place += Math.ceil(files.length / SAMPLE_FILES)) {
+    const { file } = files[place];
+    if (bytes + file.size > SAMPLE_BYTES) continue;
+    bytes += file.size;
+    sample.append("file", file, file.name);
+  }
+  return sample;
+}
+
+// Files that nobody has sent yet are nowhere else.
+addEventListener("beforeunload", (event) => offered && event.preventDefault());
+
+export function offering() {
+  if (!offered) return nothing;
+  const { files, estimate, leftOut, problem, send } = offered;
+  const end = () => ((offered = null), changed());
+  const bytes = files.reduce((sum, { file }) => sum + file.size, 0);
+  return html`<section class="card" role="status" aria-label="What it costs">
+    <p><strong>${counted(files.length, "file")}, ${size(bytes)}</strong>${estimate ? html`: ${told(estimate)}` : problem ? nothing : ". Counting what they cost\u2026"}</p>
+    ${problem ? html`<p class="soft">${problem.message}</p>` : nothing}
+    ${leftOut ? html`<p class="soft small">${counted(leftOut, "file")} of the sample can be counted only when they are read; they are taken to be like the others.</p>` : nothing}
+    <p class="soft small">Nothing is sent yet; a reload of this page forgets these files.</p>
+    <p class="tools"><button class="main" ?disabled=${!estimate && !problem} @click=${() => (end(), send())}>Send</button><button @click=${end}>Cancel</button></p>
+  </section>`;
+}
+
+/** @param {Api["EstimateView"]} each */
+function told(each) {
+  const cost = [each.llm_cost, each.embedding_cost].filter((one) => one !== null).reduce((sum, one) => sum + one, 0);
+  const parts = [`about ${counted(each.calls, "call")}`, `${count(each.prompt_tokens + each.completion_tokens)} tokens`];
+  if (each.llm_cost !== null || each.embedding_cost !== null) parts.push(money(cost));
+  if (each.seconds !== null) parts.push(`${duration(each.seconds)} at the limits`);
+  return parts.join(" \u00b7 ");
+}

@@ -1,0 +1,86 @@
+// What a JSON schema says, as a table of fields and as an example.
+
+import { html, nothing } from "../vendor/lit-html.js";
+
+const DEEPEST = 4; // examples of schemas within schemas
+const NAMED = /^#\/components\/schemas\/(.+)$/;
+
+/** @typedef {Record<string, any>} Schema */
+
+/** What a reference names, and what may be null without it. @param {Schema} schema @param {Schema} schemas by name @returns {Schema} */
+export function meant(schema, schemas) {
+  const name = NAMED.exec(schema.$ref ?? "")?.[1];
+  if (name) return meant(schemas[name] ?? {}, schemas);
+  const others = (schema.anyOf ?? schema.allOf ?? []).filter((each) => each.type !== "null");
+  if (others.length !== 1) return schema;
+  const only = meant(others[0], schemas);
+  return { ...only, description: schema.description ?? only.description };
+}
+
+/** The type in a few words. @param {Schema} schema @param {Schema} schemas @returns {string} */
+export function typeOf(schema, schemas) {
+  const choices = schema.anyOf ?? schema.oneOf ?? schema.allOf;
+  if (choices) return choices.map((each) => typeOf(each, schemas)).join(" or ");
+  if (schema.$ref) {
+    const named = meant(schema, schemas);
+    return named.enum ? typeOf(named, schemas) : NAMED.exec(schema.$ref)?.[1] ?? "";
+  }
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (schema.enum) return schema.enum.map((each) => JSON.stringify(each)).join(" or ");
+  if (schema.type === "array") return `list of ${typeOf(schema.items ?? {}, schemas)}`;
+  return [schema.type ?? "anything", limits(schema)].filter(Boolean).join(", ");
+}
+
+/** @param {Schema} schema */
+function limits(schema) {
+  const [least, most] = [schema.minimum ?? schema.minLength, schema.maximum ?? schema.maxLength];
+  const unit = schema.type === "string" ? " characters" : "";
+  if (least !== undefined && most !== undefined) return `${least} to ${most}${unit}`;
+  if (most !== undefined) return `at most ${most}${unit}`;
+  return schema.format ?? (least > 0 && !unit ? `at least ${least}` : "");
+}
+
+/** A value that the schema takes. @param {Schema} given @param {Schema} schemas @param {number} [depth] @returns {any} */
+export function exampleOf(given, schemas, depth = 0) {
+  const schema = meant(given, schemas);
+  if (schema.example !== undefined) return schema.example;
+  if (schema.examples?.length) return schema.examples[0];
+  if (schema.const !== undefined) return schema.const;
+  if (schema.enum) return schema.enum[0];
+  if (schema.anyOf || schema.oneOf) return exampleOf((schema.anyOf ?? schema.oneOf)[0], schemas, depth);
+  if (schema.default !== undefined) return schema.default;
+  if (schema.type === "array") return depth < DEEPEST ? [exampleOf(schema.items ?? {}, schemas, depth + 1)] : [];
+  if (schema.properties) {
+    const wanted = Object.entries(schema.properties).filter(([name]) => depth < DEEPEST && (schema.required ?? []).includes(name));
+    return Object.fromEntries(wanted.map(([name, each]) => [name, exampleOf(each, schemas, depth + 1)]));
+  }
+  return { string: schema.format === "uuid" ? "ID" : "text", integer: schema.minimum ?? 1, number: 1, boolean: true, object: {} }[schema.type] ?? null;
+}
+
+/** Words of which some are code. @param {string} text */
+export const words = (text) => text.split("`").map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
+
+/**
+ * The fields of an object, those of its objects below it when they are opened.
+ * @param {Schema} given @param {Schema} schemas @param {string} label @param {number} [depth] @returns {unknown}
+ */
+export function fields(given, schemas, label, depth = 0) {
+  const schema = meant(given, schemas);
+  const listed = schema.type === "array" ? meant(schema.items ?? {}, schemas) : schema;
+  const entries = Object.entries(listed.properties ?? {});
+  if (!entries.length) return nothing;
+  const rows = entries.map(([name, each]) => ({ name, schema: each, required: (listed.required ?? []).includes(name), description: meant(each, schemas).description }));
+  const below = depth < 2 ? entries.map(([name, each]) => [name, fields(each, schemas, `Fields of ${name}`, depth + 1)]) : [];
+  return html`${table(rows, schemas, label)}${below.map(([name, inner]) => (inner === nothing ? nothing
+    : html`<details class="inner"><summary class="small"><code>${name}</code></summary>${inner}</details>`))}`;
+}
+
+/** @param {{name: string, schema: Schema, required?: boolean, description?: string, where?: string}[]} rows @param {Schema} schemas @param {string} label */
+export function table(rows, schemas, label) {
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${label}><table class="fields"><caption class="hidden">${label}</caption>
+    <thead><tr><th scope="col">name</th><th scope="col">type</th><th scope="col">meaning</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><th scope="row"><code>${row.name}</code>${row.required ? html`<br><span class="soft">required</span>` : nothing}</th>
+      <td>${typeOf(row.schema, schemas)}${row.where ? html` <span class="soft">in the ${row.where}</span>` : nothing}</td>
+      <td>${words(row.description ?? "")} ${(row.schema.default ?? null) === null ? nothing : html`<span class="soft">default</span> <code>${JSON.stringify(row.schema.default)}</code>`}</td></tr>`)}</tbody></table></div>`;
+}
+

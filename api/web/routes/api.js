@@ -1,0 +1,130 @@
+// The reference of the API, drawn from what the server says of itself.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { repeat } from "../vendor/directives/repeat.js";
+import { live } from "../vendor/directives/live.js";
+import { ROOT, bytes } from "../api.js";
+import { changed } from "../store.js";
+import { counted } from "../parts/format.js";
+import { trouble } from "../parts/notice.js";
+import { written } from "../parts/request.js";
+import { exampleOf, fields, meant, table, words } from "../parts/schema.js";
+
+export const title = "API";
+const JSON_KIND = "application/json";
+const UNSAID = "Successful Response"; // where nothing is said of a reply
+
+/** @typedef {{id: string, method: string, path: string, tag: string, about: any, text: string}} Operation */
+
+/** @type {{described: any, operations: Operation[], search: string, problem: any}} */
+const seen = { described: null, operations: [], search: "", problem: null };
+/** @type {Set<string>} those that are opened */
+const opened = new Set();
+
+/** An operation that the address names is opened: a link can be sent. */
+export async function load() {
+  try {
+    if (!seen.described) begin(JSON.parse(await (await bytes("/openapi.json")).text()));
+    seen.problem = null;
+  } catch (problem) {
+    seen.problem = problem;
+  }
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  if (seen.operations.some(({ id }) => id === wanted)) {
+    opened.add(wanted);
+    seen.search = "";
+    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(wanted)?.scrollIntoView()));
+  }
+  changed();
+}
+
+export function leave() {}
+
+function begin(described) {
+  seen.described = described;
+  seen.operations = Object.entries(described.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, about]) => ({
+    id: about.operationId, method: method.toUpperCase(), path, tag: about.tags[0], about,
+    text: `${method} ${path} ${about.summary ?? ""} ${about.description ?? ""}`.toLowerCase(),
+  })));
+}
+
+/** Those that have all words of the search. */
+function found() {
+  const wanted = seen.search.toLowerCase().split(/\s+/).filter(Boolean);
+  return seen.operations.filter(({ text }) => wanted.every((word) => text.includes(word)));
+}
+
+export function view() {
+  const { described } = seen;
+  if (!described) return html`<section class="column wide">${trouble(seen.problem, load)}</section>`;
+  const shown = found();
+  const tags = described.tags.filter(({ name }) => shown.some(({ tag }) => tag === name));
+  return html`<section class="column wide reference">
+    <p>${words(described.info.description.split("\n\n")[0])}</p>
+    <p class="soft small">A key goes into the header <code>Authorization: Bearer</code> or <code>X-API-Key</code>. The same as a file:
+      <a href=${`${ROOT}/openapi.json`}>openapi.json</a>; with forms to send requests: <a href=${`${ROOT}/docs`}>Swagger UI</a>.</p>
+    <div class="tools"><input id="search" type="search" placeholder="Search paths and words" aria-label="Search the reference" .value=${live(seen.search)}
+      @input=${(event) => ((seen.search = event.target.value), changed())}>
+      <span class="soft small" role="status">${counted(shown.length, "operation")}</span></div>
+    ${repeat(tags, ({ name }) => name, ({ name, description }) => html`<section><h2>${name}</h2><p class="soft">${words(description)}</p>
+      ${repeat(shown.filter(({ tag }) => tag === name), ({ id }) => id, operation)}</section>`)}
+  </section>`;
+}
+
+/** @param {Operation} each */
+function operation(each) {
+  const open = opened.has(each.id);
+  const toggled = (event) => {
+    if (event.target !== event.currentTarget || event.target.open === opened.has(each.id)) return;
+    opened[event.target.open ? "add" : "delete"](each.id);
+    if (event.target.open) history.replaceState(null, "", `${location.pathname}#${each.id}`);
+    changed();
+  };
+  return html`<details class="operation" id=${each.id} .open=${open} @toggle=${toggled}>
+    <summary><span class="method">${each.method}</span> <code class="name">${each.path}</code> <span class="soft small">${each.about.summary ?? ""}</span></summary>
+    ${open ? described(each) : nothing}</details>`;
+}
+
+function described({ about, method, path }) {
+  const { schemas } = seen.described.components;
+  const parameters = (about.parameters ?? []).map((each) => ({ ...each, where: each.in, description: each.description ?? each.schema.description }));
+  /** @type {[string, any][]} */
+  const bodies = Object.entries(about.requestBody?.content ?? {});
+  /** @type {[string, any][]} */
+  const asked = bodies.length ? bodies : [[JSON_KIND, {}]];
+  return html`<div class="card">
+    ${about.description ? about.description.split("\n\n").map((part) => html`<p>${words(part)}</p>`) : nothing}
+    ${parameters.length ? html`<h3>Parameters</h3>${table(parameters, schemas, "Parameters")}` : nothing}
+    ${bodies.map(([kind, { schema }]) => html`<h3>Body <span class="soft small">${kind}</span></h3>
+      ${fields(schema, schemas, "Fields of the body")}
+      ${kind.startsWith("multipart/") ? nothing : html`<p class="soft small">For example</p><pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre>`}`)}
+    ${replies(about.responses, schemas)}
+    <h3>As a request</h3>
+    ${asked.map(([kind, { schema }]) => written(method, addressed(path, parameters, schemas), schema && sample(kind, schema, schemas), kind))}
+  </div>`;
+}
+
+/** What a form needs at least; any other body whole. */
+function sample(kind, schema, schemas) {
+  if (!kind.startsWith("multipart/")) return exampleOf(schema, schemas);
+  return { file: "@leave.md", ...(meant(schema, schemas).properties?.collection ? { collection: "default" } : {}) };
+}
+
+/** The path with examples; what has none is a name in capitals. */
+function addressed(path, parameters, schemas) {
+  const value = (each) => each.example ?? meant(each.schema, schemas).examples?.[0] ?? each.name.toUpperCase();
+  const query = parameters.filter((each) => each.in === "query" && each.required).map((each) => `${each.name}=${encodeURIComponent(value(each))}`);
+  const filled = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(value(parameters.find((each) => each.name === name) ?? { name, schema: {} })));
+  return filled + (query.length ? `?${query.join("&")}` : "");
+}
+
+function replies(responses, schemas) {
+  const entries = Object.entries(responses);
+  const fine = entries.filter(([status]) => status < "400");
+  const refused = entries.filter(([status]) => status >= "400");
+  return html`${fine.map(([status, reply]) => html`<h3>Reply <span class="soft small">${status}</span></h3>${reply.description === UNSAID ? nothing : html`<p>${words(reply.description)}</p>`}
+      ${Object.entries(reply.content ?? {}).map(([kind, { schema }]) => (kind === JSON_KIND && schema ? html`<details class="inner"><summary class="small">Its fields, and an example</summary>
+        ${fields(schema, schemas, "Fields of the reply")}<pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre></details>`
+        : html`<p class="soft small"><code>${kind}</code></p>`))}`)}
+    ${refused.length ? html`<p class="soft small">Problem details (RFC 9457): ${refused.map(([status, { description }]) => `${status} ${description}`).join(" \u00b7 ")}</p>` : nothing}`;
+}

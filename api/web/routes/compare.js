@@ -1,0 +1,200 @@
+// Lab, Compare: questions whose answers are known, runs that ask them in several ways, and what each way finds.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { ROOT, get, post, send } from "../api.js";
+import { changed, remember, remembered } from "../store.js";
+import { bar } from "../parts/bars.js";
+import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
+import { ago, count, counted, score } from "../parts/format.js";
+import { isLabelling, label, labelling, stopLabelling } from "../parts/labelling.js";
+import { say, trouble } from "../parts/notice.js";
+import { report, runsCompared } from "../parts/report.js";
+
+export const title = "Compare";
+const EVERY = 1000; // milliseconds
+const MOST = 1000;
+const USUAL = ["default", "text", "bm25", "text+bm25 rrf"];
+
+/**
+ * @typedef {{sets: Api["LabelledSetSizeView"][] | null, set: string, runs: Api["EvaluationView"][], strategies: string[], run: Api["EvaluationView"] | null,
+ *   file: {name: string, results: any} | null, against: Api["DifferenceView"][] | null, chosen: string, problem: any}} Comparing
+ */
+
+/** @returns {Comparing} */
+const fresh = () => ({ sets: null, set: "", runs: [], strategies: [], run: null, file: null, against: null, chosen: "", problem: null });
+let seen = fresh();
+const picked = new Set(USUAL);
+let clock = 0;
+
+/** @returns {`/v1/collections/${string}`} */
+const base = () => `/v1/collections/${encodeURIComponent(collections.chosen)}`;
+
+/** @param {{id: string, query: URLSearchParams}} place */
+export async function load({ id, query }) {
+  clearTimeout(clock);
+  seen = { ...fresh(), sets: seen.sets, runs: seen.runs, strategies: seen.strategies, set: seen.set };
+  await loadCollections().catch((problem) => (seen.problem = problem));
+  const wanted = query.get("collection");
+  if (wanted) collections.chosen = wanted;
+  await Promise.all([refresh(), id ? look(id) : null]);
+}
+
+export function leave() {
+  clearTimeout(clock);
+  stopLabelling();
+}
+
+async function refresh() {
+  try {
+    const [sets, runs] = await Promise.all([get(`${base()}/labelled`), get(`${base()}/evaluations`)]);
+    Object.assign(seen, { sets: sets.items, runs: runs.items, strategies: runs.strategies, problem: null });
+    const names = sets.items.map((each) => each.set);
+    if (!names.includes(seen.set)) seen.set = names.includes(remembered("set")) ? remembered("set") : names[0] ?? "";
+  } catch (problem) {
+    Object.assign(seen, { problem, sets: seen.sets ?? [] });
+  }
+  changed();
+}
+
+/** Follow a run until it has ended. It goes on when nobody looks. @param {string} id */
+async function look(id) {
+  try {
+    seen.run = await get(`${base()}/evaluations/${id}`);
+    seen.problem = null;
+  } catch (problem) {
+    seen.problem = problem;
+  }
+  const { run } = seen;
+  if (run?.state === "running") clock = window.setTimeout(look, EVERY, id);
+  else if (run?.results && !seen.chosen) seen.chosen = firstOf(run.results);
+  changed();
+}
+
+/** @param {any} results @returns {string} */
+const firstOf = ({ rows, baseline, default: usual }) => (rows.find((row) => row.strategy === usual) ?? rows.find((row) => row.strategy !== baseline) ?? rows[0])?.strategy ?? "";
+
+async function attempt(what) {
+  try {
+    await what();
+    seen.problem = null;
+  } catch (problem) {
+    seen.problem = problem;
+  }
+  changed();
+}
+
+const run = () => attempt(async () => {
+  const begun = await post(`${base()}/evaluations`, { labelled_set: seen.set, strategies: seen.strategies.filter((name) => picked.has(name)) });
+  history.pushState(null, "", `${ROOT}/lab/compare/${begun.id}?collection=${encodeURIComponent(collections.chosen)}`);
+  Object.assign(seen, { run: begun, file: null, against: null, chosen: "" });
+  clock = window.setTimeout(look, EVERY / 4, begun.id);
+});
+
+const forget = (each) => attempt(async () => {
+  await send("DELETE", `${base()}/evaluations/${each.id}`);
+  if (seen.run?.id === each.id) seen.run = null;
+  say(each.state === "running" ? "The run was stopped." : "The run was deleted.");
+  await refresh();
+});
+
+const compareWith = (id) => attempt(async () => {
+  seen.against = id ? (await get(`${base()}/evaluations/${seen.run?.id}/against/${id}`)).items : null;
+});
+
+/** Questions as lines of JSON, the file of `foreask calibrate`; a `results.json` opens as a report. @param {File | undefined} file */
+const open = (file) => attempt(async () => {
+  if (!file) return;
+  const text = await file.text();
+  const whole = read(text);
+  if (whole?.rows && whole?.per_query) return Object.assign(seen, { file: { name: file.name, results: whole }, run: null, chosen: firstOf(whole) });
+  const questions = text.split("\n").filter((line) => line.trim()).map((line, number) => read(line) ?? wrong(`Line ${number + 1} of ${file.name} is not JSON.`));
+  if (questions.length > MOST) wrong(`${file.name} has ${count(questions.length)} questions, and a set has at most ${count(MOST)}: take a sample.`);
+  const name = file.name.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "-").slice(0, 64) || "questions";
+  await send("PUT", `${base()}/labelled/${encodeURIComponent(name)}`, { body: { questions } });
+  choose(name);
+  say(`${counted(questions.length, "question")} of ${file.name} are the set ${name}.`);
+  await refresh();
+});
+
+function read(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+function wrong(message) {
+  throw new Error(message);
+}
+
+function choose(name) {
+  seen.set = name;
+  remember("set", name);
+  changed();
+}
+
+const begin = () => attempt(async () => {
+  const set = seen.set || "asked";
+  const known = seen.set ? (await get(`${base()}/labelled/${set}`)).questions.map((each) => each.question) : [];
+  await label(collections.chosen, set, new Set(known), () => ((seen.set = set), refresh()));
+});
+
+export function view() {
+  if (isLabelling()) return html`<section class="column wide">${labelling()}</section>`;
+  return html`<section class="column wide">
+    <div class="tools">${collectionPicker(() => ((seen = fresh()), refresh()))}
+      ${seen.sets?.length ? html`<label class="inline">Set <select @change=${(event) => choose(event.target.value)}>
+        ${seen.sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
+      <label class="button">Open a file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${(event) => (open(event.target.files[0]), (event.target.value = ""))}></label>
+      <button @click=${begin}>Label what was asked</button></div>
+    ${trouble(seen.problem)}
+    ${seen.sets === null ? nothing : seen.set ? form() : seen.file ? nothing : explanation()}
+    ${seen.file ? html`<h2 dir="auto">${seen.file.name}</h2>${report(seen.file.results, seen.chosen, pick)}` : nothing}
+    ${seen.run ? shown(seen.run) : nothing}
+    ${seen.runs.length ? earlier() : nothing}
+  </section>`;
+}
+
+const pick = (strategy) => ((seen.chosen = strategy), changed());
+
+function explanation() {
+  return html`<div class="empty"><p>Is question matching better than plain search, on your documents? Thirty questions whose answers you know show large differences, some hundreds small ones.</p>
+    <p class="soft">Label what users have asked, or open a file with a question a line:</p>
+    <pre>{"question": "How much leave do I get?", "external_ids": ["leave.md"]}</pre>
+    <p class="soft">The results of <code>foreask eval</code> (<code>results.json</code>) open here, too.</p></div>`;
+}
+
+function form() {
+  const toggle = (name) => ((picked.has(name) ? picked.delete(name) : picked.add(name)), changed());
+  const some = seen.strategies.some((name) => picked.has(name));
+  return html`<fieldset class="strategies"><legend>Ask each question by</legend>
+    ${seen.strategies.map((name) => html`<label class="inline"><input type="checkbox" .checked=${picked.has(name)} @change=${() => toggle(name)}>${name}</label>`)}
+    <button class="main" ?disabled=${!some || seen.run?.state === "running"} @click=${run}>Run</button></fieldset>`;
+}
+
+/** @param {Api["EvaluationView"]} each */
+function shown(each) {
+  const heading = html`<h2>${each.labelled_set ?? "Questions"} <span class="soft small">${counted(each.questions, "question")} \u00b7 ${ago(each.created_at)}</span></h2>`;
+  if (each.state === "running") {
+    return html`${heading}<div class="bar-line" role="status">${bar(each.done / (each.total || 1), "")}
+      <span class="number">${count(each.done)} of ${each.total ? count(each.total) : "\u2026"} queries${each.strategy ? `, ${each.strategy}` : ""}</span>
+      <button class="quiet" @click=${() => forget(each)}>Stop</button></div>
+      <p class="soft small">It goes on when you leave, and is listed below when you come back.</p>`;
+  }
+  if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? "The run was interrupted: the server that did it has ended. Run it again."}</p>`;
+  const others = seen.runs.filter((other) => other.state === "done" && other.id !== each.id);
+  return html`${heading}${report(/** @type {any} */ (each.results), seen.chosen, pick)}
+    ${others.length ? html`<label class="inline">Compare with the run of <select @change=${(event) => compareWith(event.target.value)}>
+      <option value="">\u2013</option>${others.map((other) => html`<option value=${other.id}>${ago(other.created_at)}, ${other.labelled_set ?? "questions"}</option>`)}</select></label>` : nothing}
+    ${seen.against ? runsCompared(seen.against) : nothing}`;
+}
+
+function earlier() {
+  const address = (each) => `${ROOT}/lab/compare/${each.id}?collection=${encodeURIComponent(collections.chosen)}`;
+  const best = (each) => [...(each.results?.rows ?? [])].sort((one, other) => other["ndcg@10"] - one["ndcg@10"])[0];
+  return html`<h2>Runs</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
+    <span class="grow"><a href=${address(each)}>${each.labelled_set ?? "Questions"}, ${ago(each.created_at)}</a>
+      <span class="soft small">${counted(each.questions, "question")} \u00b7 ${each.state}${best(each) ? html` \u00b7 best: ${best(each).strategy} ${score(best(each)["ndcg@10"])}` : nothing}</span></span>
+    <button class="quiet" @click=${() => forget(each)} aria-label=${`${each.state === "running" ? "Stop" : "Delete"} the run of ${ago(each.created_at)}`}>${each.state === "running" ? "Stop" : "Delete"}</button></li>`)}</ul>`;
+}

@@ -1,0 +1,147 @@
+"""Zoom, forced colours, reduced motion, the keyboard alone, and how often a screen reader is spoken to."""
+
+import itertools
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from tests.page.conftest import visiting
+from tests.page.test_page import SCREENS, _require_accessible, ask
+
+QUESTION = "How many days of leave does everybody have?"
+SPOKEN = """() => {
+    window.spoken = [];
+    const said = new Map();
+    const look = () => {
+        for (const region of document.querySelectorAll("[role=status], [role=alert], [aria-live]")) {
+            const words = region.innerText.trim();
+            if (words && said.get(region) !== words) window.spoken.push([performance.now(), words]);
+            said.set(region, words);
+        }
+    };
+    look();
+    window.spoken.length = 0;
+    new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true });
+}"""
+COVERED = """() => {
+    const focused = document.activeElement;
+    const box = focused.getBoundingClientRect();
+    const at = document.elementFromPoint(box.x + box.width / 2, box.y + Math.min(box.height, 20) / 2);
+    const style = getComputedStyle(focused);
+    const seen = focused.contains(at) || focused.closest("label")?.contains(at);
+    return [focused.outerHTML.slice(0, 120), style.outlineStyle, seen];
+}"""
+
+
+@pytest.fixture
+async def screens(deployment):
+    document = next(each for each in deployment.documents() if each["external_id"] == "leave.md")
+    return [*SCREENS, f"/documents/{document['id']}"]
+
+
+@pytest.mark.parametrize("options", [{"color_scheme": "light"}, {"color_scheme": "dark"}, {"forced_colors": "active"}])
+async def test_every_screen_of_a_small_window_is_accessible(browser, deployment, screens, options):
+    viewport = {"width": 768, "height": 1000}
+    base = f"http://127.0.0.1:{deployment.port}"
+    async with visiting(browser, base, viewport=viewport, bypass_csp=True, **options) as visit:
+        for path in screens:
+            await visit.go(path)
+            await expect(visit.page.locator("main")).not_to_be_empty()
+            await _require_accessible(visit, path)
+        await ask(visit, QUESTION)
+        await _require_accessible(visit, "an answer")
+
+
+async def test_nothing_scrolls_sideways_at_four_times_the_size(browser, deployment, screens):
+    """1,280 pixels at 400 % are 320 of CSS."""
+    async with visiting(
+        browser, f"http://127.0.0.1:{deployment.port}", viewport={"width": 320, "height": 256}
+    ) as visit:
+        for path in screens:
+            await visit.go(path)
+            await expect(visit.page.locator("main")).not_to_be_empty()
+            await visit.page.wait_for_timeout(300)
+            assert await visit.page.evaluate("document.documentElement.scrollWidth") <= 320, path
+        await ask(visit, QUESTION)
+        await visit.page.locator(".written .cited").first.click()
+        assert await visit.page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+async def test_nothing_moves_where_motion_is_reduced(browser, deployment, screens):
+    moving = "() => document.getAnimations().length"
+    async with visiting(browser, f"http://127.0.0.1:{deployment.port}", reduced_motion="reduce") as visit:
+        await visit.go("/lab/explain")
+        await visit.page.fill("#question", QUESTION)
+        await visit.page.keyboard.press("Enter")
+        await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
+        for slider in await visit.page.locator("input[type=range]").all():
+            await slider.fill("0.3")
+            assert await visit.page.evaluate(moving) == 0
+        for path in screens:
+            await visit.go(path)
+            assert await visit.page.evaluate(moving) == 0, path
+
+
+async def tab_to(page, wanted) -> None:
+    """Press Tab until something has the focus; each place on the way is seen, and not covered."""
+    for _ in range(60):
+        await page.keyboard.press("Tab")
+        what, outline, seen = await page.evaluate(COVERED)
+        assert outline != "none", what
+        assert seen, what
+        if await wanted.evaluate("(element) => element === document.activeElement"):
+            return
+    raise AssertionError("Tab does not lead there")
+
+
+async def test_the_keyboard_alone_leads_from_an_upload_to_a_source(browser, deployment, tmp_path):
+    file = tmp_path / "parking.txt"
+    file.write_text("The car park of the office in Kiel opens at seven.")
+    viewport = {"width": 1360, "height": 850}
+    async with visiting(browser, f"http://127.0.0.1:{deployment.port}", viewport=viewport) as visit:
+        page = visit.page
+        await visit.go("/")
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")  # to the content
+        await page.keyboard.press("g")
+        await page.keyboard.press("d")
+        await expect(page).to_have_url(re.compile("/documents$"))
+        await expect(page.locator(".row").first).to_be_visible()
+        chooser = page.locator("input[type=file]").first
+        for _ in range(12):
+            await page.keyboard.press("Tab")
+            if await chooser.evaluate("(element) => element === document.activeElement"):
+                break
+        async with page.expect_file_chooser() as opened:
+            await page.keyboard.press("Enter")
+        await (await opened.value).set_files(file)
+        await expect(page.locator(".row", has_text="parking.txt").locator(".state.ready")).to_be_visible(timeout=20_000)
+        await page.keyboard.press("g")
+        await page.keyboard.press("a")
+        await expect(page.locator("#question")).to_be_visible()
+        await page.keyboard.press("/")
+        await page.keyboard.type("When does the car park of the office in Kiel open?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".facts")).to_be_visible()
+        cited = page.locator(".written .cited").first
+        await tab_to(page, cited)
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#source-title")).to_be_focused()
+        await expect(page.locator(".detail .marked")).to_contain_text("opens at seven")
+        await page.keyboard.press("Escape")
+        await expect(cited).to_be_focused()
+
+
+async def test_a_screen_reader_is_told_at_most_one_thing_in_five_seconds_of_work(visit, deployment):
+    for path in ("/documents?collection=spoken", "/work"):
+        deployment.ingest({f"{path}-{n}": f"Number {n} of {path}." for n in range(40)}, collection="spoken")
+        await visit.go(path)
+        await expect(visit.page.locator("main")).not_to_be_empty()
+        await visit.page.wait_for_timeout(500)
+        await visit.page.evaluate(SPOKEN)
+        deployment.ingest({f"{path}+{n}": f"Number {n} after {path}." for n in range(40)}, collection="spoken")
+        await visit.page.wait_for_timeout(6_000)
+        spoken = await visit.page.evaluate("window.spoken")
+        between = [later[0] - earlier[0] for earlier, later in itertools.pairwise(spoken)]
+        assert all(each >= 4_900 for each in between), spoken

@@ -1,0 +1,45 @@
+"""A collection in a real browser: measured, changed, priced, compared with Qdrant."""
+
+import re
+
+from playwright.async_api import expect
+
+from tests.page.test_page import AXE, RULES
+
+
+async def test_a_collection_shows_what_is_in_it_and_compares_it_with_qdrant(visit, deployment):
+    page = visit.page
+    visit.allowed = ("422",)  # these few documents are too few to be measured with
+    await visit.go("/documents")
+    await page.get_by_role("link", name="about this collection").click()
+    await expect(page.get_by_role("heading", name="default")).to_be_visible()
+    await expect(page.locator(".counts")).to_contain_text(re.compile(r"\d+ points"))
+    await page.get_by_role("button", name="Measure with its own questions").click()
+    await expect(page.locator(".trouble")).to_contain_text("Fewer than 30 chunks")
+    await page.get_by_role("button", name="Compare with Qdrant").click()
+    await expect(page.get_by_text("Nothing is missing and nothing is too much")).to_be_visible()
+    assert (await AXE.run(page, options=RULES)).violations_count == 0
+    await page.set_viewport_size({"width": 360, "height": 740})
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_an_option_is_priced_before_a_rebuild_and_saved_for_new_documents(visit, deployment):
+    deployment.client.put("/v1/collections/options", json={"questions_per_chunk": 4})
+    page = visit.page
+    await visit.go("/collections/options")
+    await expect(page.get_by_label("Questions for each chunk")).to_have_value("4")
+    await page.get_by_label("Longest chunk").fill("900")
+    await page.get_by_role("button", name="What would a rebuild cost?").click()
+    await expect(page.locator(".collection .card")).to_contain_text("With chunk_max_chars changed: 0 documents")
+    await page.get_by_role("button", name="Save for new documents").click()
+    await expect(page.locator(".notice")).to_contain_text("New documents follow these options")
+    options = deployment.client.get("/v1/collections/options").json()["options"]
+    assert (options["questions_per_chunk"], options["chunk_max_chars"]) == (4, 900)
+    await page.get_by_text("Delete the collection").click()
+    await page.get_by_label("Its name, to be sure").fill("other")
+    await page.get_by_role("button", name="Delete it").click()
+    await expect(page.locator(".trouble")).to_contain_text("That is not its name.")
+    await page.get_by_label("Its name, to be sure").fill("options")
+    await page.get_by_role("button", name="Delete it").click()
+    await page.wait_for_url("**/documents*")
+    assert deployment.client.get("/v1/collections/options").status_code == 404

@@ -1,0 +1,198 @@
+"""What all screens share: the collection of a link, another try after a pause, requests to copy, words to be heard."""
+
+import asyncio
+import json
+import re
+import shlex
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from playwright.async_api import expect
+
+from tests.page.test_page import AXE, RULES, ask
+
+
+@pytest.fixture
+def other(deployment):
+    """A second collection, which is empty."""
+    deployment.client.put("/v1/collections/other", json={})
+    yield "other"
+    deployment.client.delete("/v1/collections/other")
+
+
+async def test_a_link_names_its_collection(visit, other):
+    await visit.go(f"/questions?collection={other}&show=unanswered")
+    chooser = visit.page.get_by_label("Collection")
+    await expect(chooser).to_have_value(other)
+    await expect(visit.page.get_by_role("button", name="Unanswered")).to_have_attribute("aria-pressed", "true")
+    await chooser.select_option("default")
+    await expect(visit.page).to_have_url(re.compile(r"/questions\?collection=default&show=unanswered$"))
+    await visit.page.reload()
+    await expect(chooser).to_have_value("default")
+
+
+async def test_another_try_waits_as_long_as_the_server_asks(visit):
+    visit.allowed = ("429",)
+    problem = {"detail": "Too many requests: 10 a second are allowed.", "status": 429}
+    headers = {"retry-after": "2", "content-type": "application/problem+json"}
+
+    async def refuse(route):
+        await route.fulfill(status=429, headers=headers, body=json.dumps(problem))
+
+    await visit.go("/lab/explain")
+    await visit.page.route("**/v1/retrieve", refuse, times=1)
+    await visit.page.fill("#question", "How much leave?")
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.get_by_role("button", name="Try again in 2 s")).to_be_disabled()
+    await visit.page.get_by_role("button", name="Try again", exact=True).click(timeout=5_000)
+    await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
+
+
+async def test_what_went_wrong_names_its_request(visit):
+    visit.allowed = ("422",)  # no id is like that
+    async with visit.page.expect_response("**/v1/documents/nowhere") as reply:
+        await visit.go("/documents/nowhere")
+    request_id = (await reply.value).headers["x-request-id"]
+    await expect(visit.page.locator(".trouble code")).to_have_text(request_id)
+
+
+async def test_the_request_behind_an_answer_can_be_sent_as_it_stands(visit, deployment):
+    await ask(visit, "What's a day of leave?")
+    await visit.page.get_by_text("As a request").click()
+    command = shlex.split(await visit.page.locator(".request pre").inner_text())
+    assert command[0] == "curl"
+    assert command[-1] == f"{visit.base}/v1/query"
+    reply = deployment.client.post("/v1/query", json=json.loads(command[command.index("-d") + 1]))
+    assert reply.status_code == 200
+    assert reply.json()["metadata"]["query_id"]
+    await visit.page.get_by_role("button", name="Python").click()
+    await expect(visit.page.locator(".request pre")).to_contain_text("import httpx")
+    program = await visit.page.locator(".request pre").inner_text()
+    ran = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await ran.communicate()
+    assert (ran.returncode, b"query_id" in printed) == (0, True)
+
+
+async def test_a_screen_reader_hears_an_answer_once_and_whole(visit):
+    await visit.go("/ask")
+    await visit.page.evaluate("""() => {
+        window.heard = [];
+        const watch = () => document.querySelectorAll(".answer [role=status]").forEach((region) => {
+            if (region.textContent && window.heard.at(-1) !== region.textContent) window.heard.push(region.textContent);
+        });
+        new MutationObserver(watch).observe(document.body, {subtree: true, childList: true, characterData: true});
+    }""")
+    await visit.page.fill("#question", "How many days of leave does everybody have?")
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.locator(".facts")).to_be_visible()
+    heard = await visit.page.evaluate("window.heard")
+    assert heard[0] == "Searching."
+    assert heard[-1] == "The documents say so [1]."
+    assert set(heard[1:-1]) <= {"An answer is being written."}  # no word by itself
+
+
+async def test_files_that_cost_something_are_sent_when_their_price_was_seen(visit, deployment, tmp_path):
+    async def priced(route):
+        told = await (await route.fetch()).json()
+        await route.fulfill(json=told | {"prices": {"prompt": 0.4, "completion": 1.6}})
+
+    page = visit.page
+    await page.route("**/v1/me", priced)
+    await visit.go("/documents")
+    before = len(deployment.documents())
+    notes = [tmp_path / f"priced-{number}.txt" for number in range(3)]
+    for number, path in enumerate(notes):
+        path.write_text(f"What is priced {number} times is paid for once.")
+    await page.locator("input[type=file]").set_input_files(notes)
+    offered = page.get_by_label("What it costs")
+    await expect(offered).to_contain_text("3 files")
+    await expect(offered).to_contain_text("about 3 calls")
+    assert len(deployment.documents()) == before
+    await offered.get_by_role("button", name="Cancel").click()
+    await expect(offered).to_have_count(0)
+    await page.locator("input[type=file]").set_input_files(notes)
+    await offered.get_by_role("button", name="Send").click()
+    await expect(page.locator(".uploads")).to_contain_text("3 files sent")
+    assert len(deployment.documents()) == before + 3
+
+
+async def test_whoever_wants_it_sees_the_tokens_of_each_file_first_and_no_reload_loses_it_unsaid(visit, files):
+    page = visit.page
+    files[0].write_text("Nobody wrote questions for this sentence yet.")
+    leaving = "() => !dispatchEvent(new Event('beforeunload', {cancelable: true}))"
+    await visit.go("/documents")
+    await page.get_by_label("Always say what files will cost").check()
+    await page.reload()
+    assert not await page.evaluate(leaving)
+    await page.locator("input[type=file]").set_input_files(files[:1])
+    offered = page.get_by_label("What it costs")
+    await expect(offered).to_contain_text(re.compile(r"about 1 call · \d+ tokens · [^$]+Nothing is sent yet"))
+    assert await page.evaluate(leaving)
+    await page.route("**/v1/documents", lambda route: None, times=1)
+    await offered.get_by_role("button", name="Send").click()
+    await expect(page.locator(".uploads")).to_contain_text("a reload forgets the files")
+    assert await page.evaluate(leaving)
+    await page.locator(".uploads").get_by_role("button", name="Stop").click()
+    await expect(page.locator(".uploads")).to_contain_text("stopped")
+    assert not await page.evaluate(leaving)
+
+
+async def test_what_a_key_may_no_longer_do_is_offered_until_it_is_refused(visit):
+    visit.allowed = ("403",)
+    await visit.go("/documents")
+    await expect(visit.page.locator(".rail a")).to_have_count(8)
+    await visit.page.route("**/v1/me", lambda route: route.fulfill(json={"may": ["read"]}))
+    refusal = {"status": 403, "detail": "This needs a key with another scope."}
+    await visit.page.route("**/queries*", lambda route: route.fulfill(status=403, json=refusal))
+    await visit.page.get_by_role("link", name="Questions").click()
+    await expect(visit.page.locator(".rail a")).to_have_text(["Documents", "Work", "API"])
+
+
+@pytest.fixture
+def receiver():
+    """An address that is told of events, and what it was told."""
+    told = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/told", told
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def test_a_webhook_is_made_in_the_page_and_its_messages_can_be_sent_again(visit, deployment, receiver):
+    address, told = receiver
+    page = visit.page
+    await visit.go("/work")
+    await page.get_by_text("Tell an address").click()
+    await page.get_by_label("Address", exact=True).fill(address)
+    await page.get_by_role("button", name="Make it").click()
+    await expect(page.locator(".webhook .warning code")).to_contain_text("whsec_")
+    deployment.ingest({"told.md": "Who is told of this is told once."})
+    while not any(each["type"] == "document.ready" for each in told):
+        await page.wait_for_timeout(100)
+    await page.get_by_text("What was sent").click()
+    await expect(page.locator(".webhook tbody tr", has_text="document.ready")).to_contain_text("delivered")
+    found = await AXE.run(page, options=RULES)
+    assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found.response["violations"]] == []
+    before = len(told)
+    await page.get_by_role("button", name="Send again").first.click()
+    while len(told) == before:
+        await page.wait_for_timeout(100)
+    page.on("dialog", lambda dialog: dialog.accept())
+    await page.get_by_role("button", name=f"Delete the webhook {address}").click()
+    await expect(page.locator(".webhook")).to_have_count(0)
+    visit.faults = [fault for fault in visit.faults if not fault.startswith("dialog: Delete this webhook")]

@@ -1,0 +1,64 @@
+"""A collection of 100,000 documents in the page: its first rows, its search, its rows by keyboard, rows that come."""
+
+import pytest
+from playwright.async_api import expect
+from sqlalchemy import text
+
+from bench.page import fill
+from shared.ledger.database import Database
+
+DOCUMENTS = 100_000
+ROW = 5_000
+MOST_ROWS = 80
+
+
+@pytest.fixture(scope="module")
+async def large(deployment):
+    """The name of a collection with so many documents."""
+    await fill(deployment, "large", DOCUMENTS)
+    yield "large"
+    database = Database(deployment.stack.settings.database_url.get_secret_value(), patience=None)
+    async with database.engine.begin() as connection:
+        await connection.execute(text("DELETE FROM documents WHERE external_id LIKE 'paper-%'"))
+    await database.aclose()
+
+
+async def test_a_document_among_very_many_is_searched_and_scrolled_to(visit, large):
+    page = visit.page
+    await visit.go(f"/documents?collection={large}")
+    await expect(page.locator(".row").first).to_contain_text("paper-000001")
+    await expect(page.locator(".counts")).to_contain_text("99,900 ready")
+    await page.fill("#search", "paper-077777")
+    await expect(page.locator(".row")).to_have_count(1)
+    await expect(page.locator(".row")).to_contain_text("paper-077777")
+    await page.fill("#search", "")
+    await expect(page.locator(".row").first).to_contain_text("paper-000001")
+
+    await page.locator(".window").focus()
+    wanted = page.locator(f'.row[aria-posinset="{ROW}"]')
+    for _ in range(ROW):
+        await page.keyboard.press("End")
+        await page.wait_for_timeout(20)
+        assert await page.locator(".row").count() <= MOST_ROWS
+        if int(await page.locator(".row").last.get_attribute("aria-posinset")) >= ROW:
+            break
+    await page.locator(".window").evaluate("(window, row) => window.scrollTo(0, (row - 5) * 48)", ROW)
+    await expect(wanted).to_contain_text(f"paper-{ROW:06}")
+    await wanted.locator("a").focus()
+    await page.keyboard.press("Tab")
+    await expect(wanted.get_by_role("button", name="Try again")).to_be_focused()
+
+
+async def test_documents_that_come_move_neither_what_is_read_nor_the_focus(visit, deployment, large):
+    page = visit.page
+    await visit.go(f"/documents?collection={large}")
+    link = page.locator(".row a", has_text="paper-000003")
+    await link.focus()
+    place = await link.bounding_box()
+    deployment.ingest({f"new-{n}": f"Number {n} is new." for n in range(40)}, collection=large)
+    await expect(page.locator(".counts")).to_contain_text("99,940 ready", timeout=20_000)
+    await expect(link).to_be_focused()
+    assert (await link.bounding_box())["y"] == place["y"]
+    assert await page.locator(".row").count() <= MOST_ROWS
+    await page.locator(".window").press("Home")
+    await expect(page.locator(".row").first).to_contain_text("new-")

@@ -1,0 +1,108 @@
+"""Many tabs of one browser: they share one stream of events, and lose none when the tab that has it is closed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from bench.deployment import Deployment
+from tests.page.test_page import _hide
+
+TABS = 8
+
+
+class Streams:
+    """The streams of events that the tabs of a browser have open."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.open: list[Page] = []
+        context.on("request", lambda each: each.url.endswith("/v1/events") and self.open.append(each.frame.page))
+        context.on("requestfailed", lambda each: each.url.endswith("/v1/events") and self._ended(each.frame.page))
+
+    def _ended(self, page: Page) -> None:
+        if page in self.open:
+            self.open.remove(page)
+
+    async def of_one_tab(self, page: Page) -> Page:
+        """Wait until one tab alone has a stream; `page` is one that is open."""
+        for _ in range(100):
+            self.open = [each for each in self.open if not each.is_closed()]
+            if len(self.open) == 1:
+                return self.open[0]
+            await page.wait_for_timeout(20)
+        raise AssertionError(f"{len(self.open)} streams are open")
+
+
+@pytest.fixture
+def tabs(browser: Browser, deployment: Deployment):
+    """Open so many tabs that list the documents of one collection."""
+
+    @asynccontextmanager
+    async def opened(count: int, collection: str) -> AsyncIterator[tuple[list[Page], Streams]]:
+        context = await browser.new_context()
+        context.set_default_timeout(10_000)
+        streams = Streams(context)
+        try:
+            pages = [await context.new_page() for _ in range(count)]
+            for page in pages:
+                await page.goto(f"http://127.0.0.1:{deployment.port}/documents?collection={collection}")
+            for page in pages:
+                await expect(page.locator(".row")).to_have_count(1)
+            yield pages, streams
+        finally:
+            await context.close()
+
+    return opened
+
+
+async def test_eight_tabs_share_one_stream_and_miss_nothing_when_its_tab_is_closed(tabs, deployment):
+    deployment.ingest({"before": "This was there before."}, collection="tabs")
+    deployment.wait_until_settled(1, collection="tabs")
+    async with tabs(TABS, "tabs") as (pages, streams):
+        leader = await streams.of_one_tab(pages[0])
+        deployment.ingest({"meanwhile": "This came meanwhile."}, collection="tabs")
+        for page in pages:
+            await expect(page.locator(".row .state.ready")).to_have_count(2)
+
+        await leader.close()
+        pages.remove(leader)
+        deployment.ingest({"after": "This came when no tab had a stream, or just after."}, collection="tabs")
+        assert await streams.of_one_tab(pages[0]) in pages  # within two seconds
+        for page in pages:
+            await expect(page.locator(".row .state.ready")).to_have_count(3)
+            assert await page.get_by_text("not connected").count() == 0
+
+
+async def test_a_tab_that_is_hidden_leaves_the_stream_to_one_that_is_seen(tabs, deployment):
+    deployment.ingest({"before": "This was there before."}, collection="hidden-tabs")
+    deployment.wait_until_settled(1, collection="hidden-tabs")
+    async with tabs(2, "hidden-tabs") as (pages, streams):
+        first = await streams.of_one_tab(pages[0])
+        second = next(page for page in pages if page is not first)
+        await _hide(first, hidden=True)
+        await second.wait_for_timeout(100)
+        assert await streams.of_one_tab(second) is second
+        await _hide(second, hidden=True)
+        await second.wait_for_timeout(100)
+        assert streams.open == []
+
+        deployment.ingest({"unseen": "This came while no tab was seen."}, collection="hidden-tabs")
+        deployment.wait_until_settled(2, collection="hidden-tabs")
+        for page in pages:
+            await _hide(page, hidden=False)
+        for page in pages:
+            await expect(page.locator(".row .state.ready")).to_have_count(2)
+
+
+async def test_tabs_with_another_key_have_a_stream_of_their_own(tabs, deployment):
+    deployment.ingest({"before": "This was there before."}, collection="keyed-tabs")
+    deployment.wait_until_settled(1, collection="keyed-tabs")
+    async with tabs(2, "keyed-tabs") as (pages, streams):
+        leader = await streams.of_one_tab(pages[0])
+        other = next(page for page in pages if page is not leader)
+        await other.evaluate("sessionStorage.setItem('foreask.key', 'another')")
+        await other.reload()
+        await expect(other.locator(".row")).to_have_count(1)
+        await other.wait_for_timeout(300)
+        assert set(streams.open) == {leader, other}

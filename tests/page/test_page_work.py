@@ -1,0 +1,60 @@
+"""Work says why it is not faster, for each cause."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.async_api import expect
+
+from bench.deployment import Deployment, ScriptedProvider, corpus
+from tests.page.conftest import visiting
+
+
+@pytest.fixture
+def provider():
+    """A provider of its own: the other tests' deployment has no faults."""
+    provider = ScriptedProvider(latency_seconds=6)
+    yield provider
+    provider.close()
+
+
+@pytest.fixture
+def slow(provider, tmp_path):
+    """A deployment without a worker that writes questions."""
+    with Deployment(provider.settings(), tmp_path, roles=("parse", "index", "scheduler")) as deployment:
+        yield deployment
+
+
+async def test_work_says_why_it_is_not_faster(browser, slow, provider):
+    address = f"http://127.0.0.1:{slow.port}"
+    slow.ingest(corpus(documents=60, sections=10, words=40))
+    async with visiting(browser, address, viewport={"width": 1360, "height": 850}) as visit:
+        visit.allowed = ("503",)
+        await visit.go("/work")
+        why = visit.page.locator(".pace")
+
+        await expect(why).to_contain_text("No generate worker is alive, and ")
+        slow.worker("generate")
+        await expect(why).to_contain_text("calls are under way.", timeout=20_000)
+        provider.script(latency_seconds=0, status=429, retry_after_seconds=8)
+        await expect(why).to_contain_text("provider asked all to wait, for ", timeout=20_000)
+        provider.script(status=500)
+        await expect(why).to_contain_text("provider fails, and calls wait until it answers again.", timeout=60_000)
+        with _frozen(slow, "qdrant"):
+            await expect(why).to_have_text("Qdrant does not answer.", timeout=20_000)
+        with _frozen(slow, "valkey"):
+            await expect(why).to_contain_text("The broker does not answer.", timeout=20_000)
+            await expect(visit.page.get_by_text("Unknown: the broker does not answer.")).to_be_visible()
+
+
+@contextmanager
+def _frozen(deployment: Deployment, engine: str) -> Iterator[None]:
+    """Have an engine that takes connections, and answers nothing."""
+    pid = deployment.stack.pids()[engine]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
