@@ -22,6 +22,7 @@ _TAG = re.compile(
 )
 _OPEN_TAG = re.compile(r"<(?:/?[A-Za-z][^<>]*|/)?$")
 _APART = {"](": "] (", "]:": "] :", "![": "! ["}
+_OPENS_TAG = re.compile(r"<[A-Za-z/!?]")
 
 
 class LinkCleaner:
@@ -51,7 +52,8 @@ class LinkCleaner:
 
     def _shown(self, text: str) -> str:
         shown = without_links(text)
-        if self._last + shown[:1] in _APART:
+        meeting = self._last + shown[:1]
+        if meeting in _APART or _OPENS_TAG.match(meeting):  # what stood between them is shown no more
             shown = " " + shown
         self._last = shown[-1:] or self._last
         return shown
