@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -171,11 +172,18 @@ def _user(name: str) -> pwd.struct_passwd | None:
 
 
 def _make_user() -> pwd.struct_passwd | None:
+    """Make the user. Of two `useradd` at once each looks before the other writes, and the later takes away its id."""
     useradd = shutil.which("useradd")
     if useradd is None:
         return None
     command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER]
-    subprocess.run(command, check=False, capture_output=True)  # noqa: S603
+    folder = os.open("/etc", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if _user(SYSTEM_USER) is None:
+            subprocess.run(command, check=False, capture_output=True)  # noqa: S603
+    finally:
+        os.close(folder)
     return _user(SYSTEM_USER)
 
 

@@ -1,0 +1,41 @@
+"""The user whom PostgreSQL runs as, where the tests and its children are started by root."""
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+from embedded import postgres
+
+USERADD = """#!/bin/sh
+echo begin >> {log}
+sleep 0.2
+echo end >> {log}
+"""
+
+
+def test_first_starts_at_once_make_their_user_one_after_the_other(tmp_path, monkeypatch):
+    """Two `useradd` at once would give one name two ids, of which the first is nobody's soon."""
+    log, command = tmp_path / "log", tmp_path / "useradd"
+    command.write_text(USERADD.format(log=log))
+    command.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(postgres, "SYSTEM_USER", "foreask-there-is-no-such-user")
+
+    with ThreadPoolExecutor() as pool:
+        made = list(pool.map(lambda _: postgres._make_user(), range(3)))
+
+    assert made == [None, None, None]
+    assert log.read_text().split() == ["begin", "end"] * 3
+
+
+def test_a_user_that_another_start_has_made_meanwhile_is_taken(tmp_path, monkeypatch):
+    command = tmp_path / "useradd"
+    command.write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    command.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(postgres, "SYSTEM_USER", "root")
+
+    user = postgres._make_user()
+
+    assert user is not None
+    assert user.pw_uid == 0
+    assert not (tmp_path / "called").exists()
