@@ -284,7 +284,7 @@ class Deployment:
             time.sleep(0.05)
 
     def _wait_for_api(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             with suppress(httpx.HTTPError):
                 if self.client.get("/health/ready").status_code == 200:

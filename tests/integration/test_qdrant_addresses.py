@@ -173,7 +173,7 @@ async def test_requests_share_a_connection_and_are_freed_with_their_answers(clus
         before, connections = requests_in_memory(), nodes[0].accepted
         for number in range(5):
             await write(cluster, number)
-        assert nodes[0].accepted == connections
+        assert nodes[0].accepted - connections <= 1  # one that was idle for long is made anew
         assert requests_in_memory() == before
     finally:
         gc.enable()
