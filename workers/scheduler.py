@@ -88,6 +88,7 @@ def steps_of(services: SchedulerServices) -> list[Step]:
         Step("forget_completions", _TIDY_EVERY, partial(forget_completions, services)),
         Step("fold_tallies", _FOLD_EVERY, ledger.tallies.fold),
         Step("fold_costs", _FOLD_EVERY, ledger.costs.fold),
+        Step("forget_minutes", _TIDY_EVERY, ledger.tallies.forget_minutes),
         Step("forget_attempts", _TIDY_EVERY, partial(ledger.costs.forget, _FORGET_ATTEMPTS_AFTER)),
         Step("forget_deliveries", _TIDY_EVERY, partial(ledger.webhooks.forget, _FORGET_DELIVERIES_AFTER)),
         Step("forget_workers", _TIDY_EVERY, ledger.heartbeats.forget),

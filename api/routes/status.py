@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from api.deps import ReadinessDep, ServicesDep
@@ -12,7 +13,7 @@ from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
-from api.schemas.status import BudgetView, LimitView, StatusView, UnservedView, UsageView
+from api.schemas.status import BudgetView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
 from api.work_now import look_at_work, stage_view
 from shared.domain.estimates import KeptEstimate
 from shared.domain.records import DocumentState
@@ -65,6 +66,17 @@ async def status(tenant: Reader, services: ServicesDep, readiness: ReadinessDep)
             limits=None if now.uses is None else [_limit(use) for use in now.uses],
         )
     )
+
+
+@router.get("/status/history", response_model=HistoryReply, responses=problems(400, 401, 422, 503))
+async def history(
+    tenant: Reader,
+    services: ServicesDep,
+    minutes: Annotated[int, Query(ge=1, le=1440, description="this one, and those before")] = 60,
+) -> Response:
+    """Show what ended in each of the last minutes, of a day at most; minutes in which nothing ended are 0."""
+    ended = await services.ledger.tallies.history(tenant, minutes)
+    return JsonReply(HistoryReply(items=[MinuteView(**dataclasses.asdict(each)) for each in ended]))
 
 
 def _usage(services: ApiServices, spent: CostSum) -> UsageView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from typing import Literal
 
 from pydantic import Field
@@ -90,6 +90,32 @@ class UsageReply(ReplyModel):
     by: UsageKey
     days: int
     items: list[UsageGroupView] = Field(description="days in their order; collections and models by name")
+
+
+class MinuteView(ReplyModel):
+    """What ended within a minute."""
+
+    minute: datetime = Field(description="when it began")
+    chunks: int = Field(description="that were indexed")
+    dead_chunks: int = Field(description="that were given up")
+    documents: int = Field(description="that became ready, with or without dead chunks")
+    failed_documents: int = Field(description="that could not be read")
+
+
+class HistoryReply(ReplyModel):
+    model_config = example(
+        items=[
+            {
+                "minute": "2026-10-01T08:30:00Z",
+                "chunks": 2310,
+                "dead_chunks": 0,
+                "documents": 164,
+                "failed_documents": 1,
+            }
+        ]
+    )
+
+    items: list[MinuteView] = Field(description="each minute, the oldest first; the last one is not over yet")
 
 
 class BudgetView(ReplyModel):

@@ -153,7 +153,7 @@ _OF_PARTS = {
 
 # What is left of a tenant: rows of every table that names one, so that none of later times is forgotten. Changes are
 # added to sums meanwhile, so sums go last.
-_SUMS = (tables.tallies, tables.spent_by_day)
+_SUMS = (tables.tallies, tables.spent_by_day, tables.ended_by_minute)
 _OF_TENANT = {
     table.name: _delete_where(table.name, "tenant = :tenant")
     for table in sorted(tables.metadata.sorted_tables, key=lambda table: table in _SUMS)

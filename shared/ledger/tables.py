@@ -522,6 +522,18 @@ tally_changes = Table(
     Index("ix_tally_changes_at", "at"),
 )
 
+# What ended in each minute of the last day: it falls out of adding changes up.
+ended_by_minute = Table(
+    "ended_by_minute",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("minute", DateTime(timezone=True), primary_key=True),
+    Column("chunks", Integer, nullable=False),
+    Column("dead_chunks", Integer, nullable=False),
+    Column("documents", Integer, nullable=False),
+    Column("failed_documents", Integer, nullable=False),
+)
+
 # Questions with what answers them, by which ways of searching a collection are measured. They belong to its name: its
 # builds are measured with the same ones.
 labelled_sets = Table(

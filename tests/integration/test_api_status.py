@@ -166,3 +166,18 @@ def test_what_comes_first_of_all_that_holds_the_work_back():
         "No worker serves the embedding 'e5', and 3 chunks wait for one."
     )
     assert said().sentence == "12 chunks end a minute, and the open ones end in about 20 s."
+
+
+async def test_the_history_shows_what_ended_in_each_minute(client, services):
+    await Library(services, "alice").add("A text about the harbour.")
+    await work(services)
+
+    reply = await client.get("/v1/status/history?minutes=3", headers=as_tenant("alice"))
+
+    assert reply.status_code == 200, reply.text
+    items = reply.json()["items"]
+    assert len(items) == 3
+    assert sum(each["chunks"] for each in items) == sum(each["documents"] for each in items) == 1
+    beside = await client.get("/v1/status/history", headers=as_tenant("bob"))
+    assert [each["chunks"] for each in beside.json()["items"]] == [0] * 60
+    assert (await client.get("/v1/status/history?minutes=1441", headers=as_tenant("alice"))).status_code == 422

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -75,3 +76,53 @@ async def test_changes_of_the_last_minute_are_kept_for_the_rate(services, librar
     await services.ledger.tallies.fold()
 
     assert len(await run(services, "SELECT * FROM tally_changes")) == 1
+
+
+async def test_what_ended_by_minute_is_the_same_before_and_after_it_is_added_up(services, library, provider):
+    provider.script(malformed_containing="lighthouse")
+    first = await library.add("A text about the harbour.", "a.md")
+    await library.add("A text about a lighthouse.", "b.md")
+    await library.add(" \n", "c.md")
+    await work(services)
+
+    ended = await _ended(services)
+    assert ended == {"chunks": 1, "dead_chunks": 1, "documents": 2, "failed_documents": 1}
+    await services.ledger.tallies.fold(timedelta())
+    assert await _ended(services) == ended
+    await library.add("Another text about the harbour.", "a.md")
+    await work(services)
+    await services.ledger.tallies.fold(timedelta())
+    ended |= {"chunks": 2, "documents": 3}
+    assert await _ended(services) == ended
+    await services.ledger.documents.delete("default", first.id)
+    await services.cleaner.clean()
+    assert await _ended(services) == ended  # what is deleted has ended all the same
+    await services.ledger.tallies.fold(timedelta())
+    assert await _ended(services) == ended
+    assert await _ended(services, "bob") == dict.fromkeys(ended, 0)
+
+
+async def test_minutes_are_in_their_order_and_old_ones_are_forgotten(services):
+    await run(
+        services,
+        "INSERT INTO ended_by_minute SELECT 'default', date_trunc('minute', now()) - make_interval(mins => ago), ago,"
+        " 0, 0, 0 FROM unnest(ARRAY[0, 2, 59, 60, 1440, 3000]) ago",
+    )
+
+    history = await services.ledger.tallies.history("default", 60)
+    assert [(place, each.chunks) for place, each in enumerate(history) if each.chunks] == [(0, 59), (57, 2)]
+    assert {later.minute - each.minute for each, later in pairwise(history)} == {timedelta(minutes=1)}
+    assert len(history) == 60
+
+    await services.ledger.tallies.forget_minutes()
+    kept = await run(services, "SELECT chunks FROM ended_by_minute ORDER BY chunks")
+    assert kept == [(0,), (2,), (59,), (60,)]
+
+
+async def _ended(services, tenant="default"):
+    """The sums of the last minutes; the minute may be another one by now."""
+    history = await services.ledger.tallies.history(tenant, 5)
+    return {
+        name: sum(getattr(each, name) for each in history)
+        for name in ("chunks", "dead_chunks", "documents", "failed_documents")
+    }

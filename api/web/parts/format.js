@@ -28,6 +28,11 @@ export function until(time) {
   return seconds <= 0 ? "now" : `in ${duration(seconds)}`;
 }
 
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+/** @param {string} time as the API gives it */
+export const clockTime = (time) => clock.format(new Date(time));
+
 /** @param {number} seconds */
 export function duration(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;

@@ -3,8 +3,8 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post } from "../api.js";
 import { changed } from "../store.js";
-import { bar } from "../parts/bars.js";
-import { count, counted, duration, money } from "../parts/format.js";
+import { bar, columns } from "../parts/bars.js";
+import { clockTime, count, counted, duration, money } from "../parts/format.js";
 import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 import { loadWebhooks, webhooks } from "../parts/webhooks.js";
@@ -15,8 +15,8 @@ const STAGES = [["parse", "Reading documents"], ["generate", "Writing questions"
 
 const SPOKEN = 5000; // milliseconds from one sentence for a screen reader to the next
 
-/** @type {{status: Api["StatusView"] | null, reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
-const work = { status: null, reasons: [], problem: null, cause: "", spoken: "" };
+/** @type {{status: Api["StatusView"] | null, history: Api["MinuteView"][], reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
+const work = { status: null, history: [], reasons: [], problem: null, cause: "", spoken: "" };
 let spokenAt = -SPOKEN;
 let clock = 0;
 let looks = 0;
@@ -37,7 +37,9 @@ async function look() {
       /** @type {Api["StatusView"]} */
       const status = await get("/v1/status");
       work.status = status;
-      if (looks++ % 5 === 0) work.reasons = (await get("/v1/dead/reasons")).items;
+      if (looks++ % 5 === 0) {
+        [{ items: work.reasons }, { items: work.history }] = await Promise.all([get("/v1/dead/reasons"), get("/v1/status/history?minutes=60")]);
+      }
       work.problem = null;
       speak(status.pace);
     } catch (problem) {
@@ -79,6 +81,7 @@ export function view() {
     ${open && !status.pace ? html`<p class="soft">${counted(Math.round(status.chunks_per_minute), "chunk")} a minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
     <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
+    ${lately()}
     <h2>Limits</h2>
     ${limits(status.limits)}
     <h2>Failed</h2>
@@ -95,6 +98,23 @@ function stage(words, each) {
     <dl><div><dt>in work</dt><dd>${count(each.in_flight)}</dd></div><div><dt>due</dt><dd>${count(each.due)}</dd></div>
       <div><dt>later</dt><dd>${count(each.later)}</dd></div></dl>
     <p class="soft small">${each.oldest_seconds === null ? "nothing is due" : `the oldest for ${duration(each.oldest_seconds)}`}</p></div>`;
+}
+
+/** The last hour by minute; where nothing ended in it, nothing is drawn. */
+function lately() {
+  const { history } = work;
+  const sum = (name) => history.reduce((total, each) => total + each[name], 0);
+  const [chunks, dead, documents, failed] = [sum("chunks"), sum("dead_chunks"), sum("documents"), sum("failed_documents")];
+  if (!chunks && !dead && !documents && !failed) return nothing;
+  const most = Math.max(...history.map((each) => each.chunks + each.dead_chunks));
+  return html`<figure class="lately"><figcaption class="bar-line"><h2 class="grow">The last hour</h2>
+      <span class="soft small number">${counted(chunks, "chunk")} of ${counted(documents, "document")}${dead || failed ? html`, <span class="bad">${counted(dead, "chunk")} and ${counted(failed, "document")} failed</span>` : nothing}</span></figcaption>
+    ${columns(history.map((each) => ({ good: each.chunks, bad: each.dead_chunks })))}
+    <p class="bar-line soft small"><span class="grow">60 minutes ago</span><span class="number">at most ${counted(most, "chunk")} a minute</span><span class="grow to-end">now</span></p>
+    <details><summary class="small">As a table</summary><div class="scrolls by-minute" tabindex="0" role="region" aria-label="The last hour"><table>
+      <thead><tr><th scope="col">minute</th><th scope="col">chunks</th><th scope="col">dead chunks</th><th scope="col">documents</th><th scope="col">failed</th></tr></thead>
+      <tbody>${history.filter((each) => each.chunks || each.dead_chunks || each.documents || each.failed_documents).reverse().map((each) => html`<tr><th scope="row">${clockTime(each.minute)}</th>
+        <td class="number">${count(each.chunks)}</td><td class="number">${count(each.dead_chunks)}</td><td class="number">${count(each.documents)}</td><td class="number">${count(each.failed_documents)}</td></tr>`)}</tbody></table></div></details></figure>`;
 }
 
 /** @param {Api["LimitView"][] | null} all */

@@ -605,6 +605,11 @@ class Operations:
         return get("/v1/status", Json)
 
     @operation
+    def history(self, *, minutes: int = 60) -> Request[list[Json]]:
+        """What ended in each of the last minutes, the oldest first."""
+        return Request("GET", "/v1/status/history", as_items(Json), params={"minutes": minutes}, repeatable=True)
+
+    @operation
     def usage(self, *, by: Literal["day", "collection", "model"] = "day", days: int = 30) -> Request[list[Json]]:
         """What the ingest's calls have cost."""
         params = {"by": by, "days": days}

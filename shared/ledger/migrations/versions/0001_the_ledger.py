@@ -585,6 +585,16 @@ def _tallies() -> None:
         sa.Column("at", TIME, server_default=NOW, nullable=False),
     )
     op.create_index("ix_tally_changes_at", "tally_changes", ["at"])
+    op.create_table(
+        "ended_by_minute",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("minute", TIME, nullable=False),
+        sa.Column("chunks", sa.Integer(), nullable=False),
+        sa.Column("dead_chunks", sa.Integer(), nullable=False),
+        sa.Column("documents", sa.Integer(), nullable=False),
+        sa.Column("failed_documents", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "minute", name="pk_ended_by_minute"),
+    )
     _count_states("documents", "collection_id")
     _count_states("chunks", "embedding_model")
 
