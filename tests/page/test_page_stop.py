@@ -90,3 +90,40 @@ def _stored(deployment) -> tuple[object, ...]:
     points = {name: httpx.post(f"{qdrant}/collections/{name}/points/count", json={}).json()["result"] for name in names}
     assert any(count["count"] for count in points.values())
     return status["documents"], status["stages"], points
+
+
+async def test_two_prompts_are_tried_side_by_side_and_compared(visit, deployment):
+    """Both prompts' questions take part in the comparison, and so does one that was typed."""
+    page = visit.page
+    replies = []
+    page.on("response", lambda each: each.url.endswith("/v1/similarity") and replies.append(each))
+    await visit.go("/lab/try")
+    await page.get_by_label("Text").fill(BERLIN)
+    await page.get_by_text("Another prompt").click()
+    await page.get_by_role("button", name="Two prompts side by side").click()
+    await page.get_by_role("group", name="B").get_by_label("Questions a chunk").fill("2")
+    await page.get_by_role("group", name="B").get_by_label("Prompt").fill("Write {count} short questions about: {text}")
+    async with page.expect_request(lambda each: each.url.endswith("/v1/try") and "short" in each.post_data) as asked:
+        await page.get_by_role("button", name="Write questions").click()
+    body = (await asked.value).post_data_json
+    assert (body["questions_per_chunk"], body["prompt"]) == (2, "Write {count} short questions about: {text}")
+    await expect(page.locator("[role=status]").filter(has_text="kept")).to_have_count(2)
+    first = page.locator("article.card").first
+    own = {name: first.get_by_role("region", name=name).locator("li") for name in ("A", "B")}
+    assert await own["B"].count() == 2 < await own["A"].count()
+    rows = await own["A"].count() + await own["B"].count()
+    await first.get_by_label("A question of your own").fill("Which capital is Berlin?")
+    await page.keyboard.press("Enter")
+    await page.get_by_label("Ask it").fill("What is Berlin the capital of?")
+    await page.keyboard.press("Enter")
+    await expect(first.locator(".heat tbody tr")).to_have_count(rows + 1 + 2)  # and the chunk's text, and its words
+    await expect(first.get_by_role("row", name="B kept")).not_to_have_count(0)
+    await expect(first.get_by_role("row", name="yours Which capital is Berlin?")).to_have_count(1)
+    [sent] = [each["questions"] for each in replies[-1].request.post_data_json["texts"][:1]]
+    item = (await replies[-1].json())["items"][0]
+    await page.get_by_role("button", name="Bars").click()
+    bars = first.locator(".nearest tbody tr")
+    drawn = [float(await each.locator("td").last.inner_text()) for each in await bars.all()]
+    expected = [*item["questions"][0], item["text"][0], item["words"][0]]
+    assert drawn == [round(value, 2) for value in sorted(expected, reverse=True)]
+    assert len(sent) == rows + 1

@@ -1,30 +1,28 @@
-// Lab, Try: a text, its chunks, and the questions that the model writes for each; nothing is stored.
+// Lab, Try: a text, its chunks, and the questions that the model writes for each, by one prompt or by two; nothing is stored.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
-import { Problem, follow, post } from "../api.js";
+import { post } from "../api.js";
 import { changed } from "../store.js";
-import { bar } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { counted, duration, money, path, score } from "../parts/format.js";
+import { counted, path } from "../parts/format.js";
+import { compared, heat, nearest } from "../parts/likeness.js";
+import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
+import { fields, newSide, outcome, unjudged, verdict, write, written } from "../parts/trial.js";
 
 export const title = "Try";
 const MOST = 20_000; // characters that the server tries
+const MOST_ASKED = 12;
+const NAMES = ["A", "B"];
 const EXAMPLE = `# Berlin
 
 Berlin is the capital and largest city of Germany, by area and by population. With 3.7 million inhabitants it has the highest population within its city limits of any city in the European Union. The state of Brandenburg surrounds the city, and Potsdam, Brandenburg's capital, is nearby. The urban area of Berlin has over 4.6 million inhabitants and is the most populous in Germany.`;
 
-const HEATS = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85]; // where a cell's colour changes
-const MOST_ASKED = 12;
-
-/**
- * @typedef {Api["TrialChunkEvent"] & {questions: any[], judged: boolean, error: string | null}} Tried
- * @type {{asked: string[], likeness: any[] | null, text: string, prompt: string, count: string, chunks: Tried[], done: Api["TrialDoneEvent"] | null, problem: any, stopped: boolean}}
- */
-const trial = { asked: [], likeness: null, text: EXAMPLE, prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false };
-/** @type {AbortController | null} */
-let running = null;
+/** @typedef {import("../parts/trial.js").Tried} Tried */
+/** @type {{sides: import("../parts/trial.js").Side[], asked: string[], likeness: import("../parts/likeness.js").Likeness[] | null, bars: boolean, text: string, problem: any}} */
+const trial = { sides: [newSide()], asked: [], likeness: null, bars: false, text: EXAMPLE, problem: null };
+let comparisons = 0;
 
 export async function load() {
   await loadCollections().catch((problem) => (trial.problem = problem));
@@ -32,52 +30,49 @@ export async function load() {
 }
 
 export function leave() {
-  running?.abort();
+  stop();
+}
+
+function stop() {
+  for (const side of trial.sides) side.running?.abort();
+}
+
+/** The collection whose options and embedding are used; none where there is none yet. */
+function collection() {
+  return collections.items.some((each) => each.name === collections.chosen) ? collections.chosen : undefined;
 }
 
 async function run(event) {
   event?.preventDefault();
-  running?.abort();
-  const control = (running = new AbortController());
-  Object.assign(trial, { chunks: [], done: null, problem: null, stopped: false, likeness: null });
-  changed();
-  const known = collections.items.some((each) => each.name === collections.chosen);
-  /** @type {Record<string, any>} */
-  const body = { text: trial.text };
-  if (known) body.collection = collections.chosen;
-  if (trial.prompt.trim()) body.prompt = trial.prompt;
-  if (trial.count) body.questions_per_chunk = Number(trial.count);
-  try {
-    await follow("POST", "/v1/try", heard, { body, signal: control.signal });
-  } catch (problem) {
-    if (control.signal.aborted) trial.stopped = true;
-    else trial.problem = problem;
-  }
-  if (running === control) running = null;
-  changed();
+  comparisons += 1;
+  Object.assign(trial, { problem: null, likeness: null });
+  await Promise.all(trial.sides.map(again));
+  if (!trial.sides.some((side) => side.running)) await compare();
 }
 
-function heard(name, data) {
-  if (name === "chunk") trial.chunks[data.chunk] = { ...data, questions: [], judged: false, error: null };
-  else if (name === "question") trial.chunks[data.chunk].questions.push({ text: data.text, passed: null, reason: null, similarity: null });
-  else if (name === "screened") Object.assign(trial.chunks[data.chunk], { questions: data.questions, judged: true, error: data.error });
-  else if (name === "done") trial.done = data;
-  else if (name === "error") trial.problem = new Problem(data);
-  changed();
-}
+const again = (side) => write(side, { text: trial.text, collection: collection() });
+
+/** The chunks, which are the same for both prompts. */
+const chunks = () => trial.sides.map((side) => side.chunks).reduce((most, each) => (each.length > most.length ? each : most));
+
+/** The questions of a chunk, those of the first prompt first. @param {number} place */
+const questionsOf = (place) => trial.sides.flatMap((side, number) =>
+  (side.chunks[place]?.questions ?? []).map((each) => ({ ...each, side: trial.sides.length > 1 && !each.typed ? NAMES[number] : "" })));
 
 /** Compare the questions that were put with each chunk's text and with its questions. */
 async function compare(question) {
   if (question?.trim()) trial.asked = [...trial.asked.filter((each) => each !== question), question].slice(-MOST_ASKED);
-  if (!trial.asked.length || !trial.chunks.length) return;
-  const texts = trial.chunks.map((each) => ({ text: each.text, questions: each.questions.map(({ text }) => text).slice(0, 20) }));
-  const known = collections.items.some((each) => each.name === collections.chosen);
+  const tried = chunks();
+  if (!trial.asked.length || !tried.length) return;
+  const comparison = ++comparisons;
   try {
-    const body = { questions: trial.asked, texts, ...(known ? { collection: collections.chosen } : {}) };
-    trial.likeness = (await post("/v1/similarity", body)).items;
+    const texts = tried.map((each, place) => ({ text: each.text, questions: questionsOf(place).map(({ text }) => text) }));
+    const likeness = await compared(trial.asked, texts, collection());
+    if (comparison !== comparisons) return; // another text is tried by now
+    trial.likeness = likeness;
     trial.problem = null;
   } catch (problem) {
-    trial.problem = problem;
+    if (comparison === comparisons) trial.problem = problem;
   }
   changed();
 }
@@ -87,6 +82,26 @@ function put(event) {
   const field = event.target.elements.namedItem("asked");
   compare(field.value);
   field.value = "";
+}
+
+/** A question of one's own takes part in the comparison. @param {number} place */
+function type(event, place) {
+  event.preventDefault();
+  const field = event.target.elements.namedItem("typed");
+  const chunk = trial.sides[0].chunks[place] ?? trial.sides[1]?.chunks[place];
+  if (field.value.trim()) chunk.questions.push(unjudged(field.value.trim(), true));
+  field.value = "";
+  trial.likeness = null;
+  changed();
+  compare();
+}
+
+function twoSides() {
+  if (trial.sides.length > 1) trial.sides.pop()?.running?.abort();
+  else trial.sides.push(newSide());
+  comparisons += 1;
+  trial.likeness = null;
+  changed();
 }
 
 async function keep() {
@@ -107,74 +122,60 @@ async function dropped(event) {
 }
 
 export function view() {
+  const { sides } = trial;
+  const running = sides.some((side) => side.running);
+  const tried = chunks();
   return html`<section class="column wide" @dragover=${(event) => event.preventDefault()} @drop=${dropped}>
-    <p class="soft">What would be asked about a text? Nothing is stored; the model's calls are paid for as at ingest.</p>
+    <p class="soft">What would be asked about a text? Nothing is stored; the model\u2019s calls are paid for as at ingest.</p>
     <form class="trial" @submit=${run}>
       <label>Text<textarea id="question" rows="9" dir="auto" maxlength=${MOST} .value=${live(trial.text)}
         @input=${(event) => ((trial.text = event.target.value), changed())}></textarea></label>
+      <details ?open=${sides.length > 1}><summary>Another prompt</summary>
+        <div class=${sides.length > 1 ? "sides" : ""}>${sides.map((side, number) => sides.length > 1
+          ? html`<fieldset><legend>${NAMES[number]}</legend>${fields(side)}</fieldset>` : html`<div class="side">${fields(side)}</div>`)}</div>
+        <button type="button" class="quiet" @click=${twoSides}>${sides.length > 1 ? "One prompt alone" : "Two prompts side by side"}</button></details>
       <div class="tools">
         ${collectionPicker(() => {})}
-        <label class="inline">Questions a chunk <input type="number" min="1" max="20" .value=${live(trial.count)}
-          placeholder="auto" @input=${(event) => (trial.count = event.target.value)}></label>
         <span class="grow soft small number">${counted(trial.text.length, "character")}</span>
-        ${running ? html`<button type="button" @click=${() => running?.abort()}>Stop</button>`
+        ${running ? html`<button type="button" @click=${stop}>Stop</button>`
           : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>Write questions</button>`}
       </div>
-      <details><summary>Another prompt</summary>
-        <label><span class="hidden">Prompt</span><textarea rows="4" dir="auto" placeholder="Write {count} questions that the text answers. Text: {text}" .value=${live(trial.prompt)}
-          @input=${(event) => (trial.prompt = event.target.value)}></textarea></label></details>
     </form>
-    ${trouble(trial.problem, run)}
-    ${trial.stopped ? html`<p class="soft">You stopped it here.</p>` : nothing}
-    ${trial.done ? summary(trial.done) : nothing}
-    ${trial.done ? html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">Ask it</span>
-        <input name="asked" class="whole" dir="auto" maxlength="10000" placeholder="Ask it, as a user would"></label><button type="submit">Compare</button></form>` : nothing}
-    ${trial.chunks.map(chunk)}
+    ${trouble(trial.problem, compare)}
+    ${sides.map((side, number) => outcome(side, sides.length > 1 ? NAMES[number] : "", () => again(side)))}
+    ${tried.length && !running ? asking() : nothing}
+    ${tried.map(chunk)}
   </section>`;
 }
 
-/** @param {Api["TrialDoneEvent"]} done */
-function summary(done) {
-  const tokens = done.usage.prompt_tokens + done.usage.completion_tokens;
-  const parts = [`${done.passed} of ${counted(done.questions, "question")} kept`, counted(done.calls, "call"), counted(tokens, "token")];
-  if (done.cost !== null) parts.push(money(done.cost));
-  parts.push(duration(done.milliseconds / 1000));
-  return html`<p class="bar-line soft small" role="status"><span class="grow">${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 only the first ${counted(done.characters, "character")} were tried` : ""}</span>
-    <button @click=${keep}>Keep as a document</button></p>`;
+function asking() {
+  const shape = (bars, words) => html`<button type="button" aria-pressed=${String(trial.bars === bars)} @click=${() => ((trial.bars = bars), changed())}>${words}</button>`;
+  return html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">Ask it</span>
+      <input name="asked" class="whole" dir="auto" maxlength="10000" placeholder="Ask it, as a user would"></label><button type="submit">Compare</button>
+      ${trial.likeness ? html`<span class="switch" role="group" aria-label="Drawn as">${shape(false, "Heat")}${shape(true, "Bars")}</span>` : nothing}
+      ${may("write") ? html`<button type="button" class="quiet" @click=${keep}>Keep as a document</button>` : nothing}</form>`;
 }
 
-/** @param {Tried} each */
-function chunk(each) {
+/** @param {Tried} each @param {number} place */
+function chunk(each, place) {
+  const { sides, likeness } = trial;
   return html`<article class="card">
-    <h3><span class="soft">Chunk ${each.chunk + 1}</span> <span dir="auto">${path(each.heading_path)}</span></h3>
+    <h3><span class="soft">Chunk ${place + 1}</span> <span dir="auto">${path(each.heading_path)}</span></h3>
     <div class="reading"><p class="marked" dir="auto">${each.text}</p></div>
-    ${trial.likeness?.[each.chunk] ? heat(each, trial.likeness[each.chunk])
-      : html`<ul class="questions" role="list" aria-busy=${String(!each.judged)}>${each.questions.map(question)}</ul>`}
-    ${each.error ? html`<p class="bad">${each.error}</p>` : !each.questions.length && running ? html`<p class="soft">Being written\u2026</p>` : nothing}
+    ${likeness?.[place] ? alike(place, likeness[place])
+      : sides.length === 1 ? written(sides[0].chunks[place], sides[0])
+        : html`<div class="sides">${sides.map((side, number) => html`<section aria-label=${NAMES[number]}><h4>${NAMES[number]}</h4>${written(side.chunks[place], side)}</section>`)}</div>`}
+    <form class="bar-line" @submit=${(event) => type(event, place)}><label class="grow"><span class="hidden">A question of your own about chunk ${place + 1}</span>
+      <input name="typed" class="whole quiet" dir="auto" maxlength="1000" placeholder="A question of your own about this chunk"></label><button type="submit" class="quiet">Add</button></form>
   </article>`;
 }
 
-/** Each question that was put as a column: how near are the chunk's questions, its text, its words? */
-function heat(each, likeness) {
-  const rows = [
-    ...each.questions.slice(0, 20).map((own, place) => ({ words: own.text, mark: verdict(own), values: likeness.questions.map((cosines) => cosines[place]) })),
-    { words: "the chunk\u2019s text", mark: nothing, values: likeness.text },
-    { words: "its words", mark: nothing, values: likeness.words },
-  ];
-  const best = trial.asked.map((_, column) => Math.max(...rows.map((row) => row.values[column])));
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Similarities"><table class="heat">
-    <thead><tr><th>asked</th>${trial.asked.map((asked) => html`<th scope="col" dir="auto">${asked}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr><th scope="row" dir="auto">${row.mark} ${row.words}</th>${row.values.map((value, column) => html`<td
-      class="number heat-${HEATS.filter((from) => value >= from).length} ${value === best[column] ? "best" : ""}">${score(value)}</td>`)}</tr>`)}</tbody></table></div>`;
-}
-
-function verdict(each) {
-  if (each.passed === null) return html`<span class="soft" aria-label="not judged yet">\u25d0</span>`;
-  return each.passed ? html`<span class="good" aria-label="kept">\u2713</span>` : html`<span class="bad" aria-label="dropped">\u2715</span>`;
-}
-
-function question(each) {
-  return html`<li class=${each.passed === false ? "dropped" : ""}>${verdict(each)}
-    <span class="grow"><span dir="auto">${each.text}</span>${each.reason ? html`<span class="soft small">${each.reason}</span>` : nothing}</span>
-    ${each.similarity === null ? nothing : html`<span class="similarity">${bar(each.similarity, "questions")}</span><span class="small number">${score(each.similarity)}</span>`}</li>`;
+/** @param {number} place @param {import("../parts/likeness.js").Likeness} likeness */
+function alike(place, likeness) {
+  /** @type {import("../parts/likeness.js").Row[]} */
+  const rows = questionsOf(place).map((own, row) => ({ words: own.text, mark: html`${own.side ? html`<b class="side-name">${own.side}</b> ` : nothing}${verdict(own)}`, kind: "questions", values: likeness.questions.map((cosines) => cosines[row]) }));
+  rows.push({ words: "the chunk\u2019s text", mark: nothing, kind: "text", values: likeness.text });
+  rows.push({ words: "its words", mark: nothing, kind: "bm25", values: likeness.words });
+  if (!trial.bars) return heat(trial.asked.slice(0, likeness.text.length), rows);
+  return trial.asked.slice(0, likeness.text.length).map((asked, column) => nearest(asked, column, rows)).reverse();
 }

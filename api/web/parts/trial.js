@@ -1,0 +1,102 @@
+// One try of a text with one prompt: its calls, the questions that they wrote, and what became of each.
+
+import { html, nothing } from "../vendor/lit-html.js";
+import { live } from "../vendor/directives/live.js";
+import { Problem, follow } from "../api.js";
+import { changed } from "../store.js";
+import { bar } from "./bars.js";
+import { counted, duration, money, score } from "./format.js";
+import { trouble } from "./notice.js";
+
+/**
+ * @typedef {{text: string, passed: boolean | null, reason: string | null, similarity: number | null, typed?: boolean}} Written
+ * @typedef {Api["TrialChunkEvent"] & {questions: Written[], judged: boolean, error: string | null}} Tried
+ * @typedef {{prompt: string, count: string, chunks: Tried[], done: Api["TrialDoneEvent"] | null, problem: any, stopped: boolean, running: AbortController | null}} Side
+ */
+
+/** @returns {Side} */
+export const newSide = () => ({ prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false, running: null });
+
+/**
+ * Try a text with the prompt of a side. Whatever it tried before is given up.
+ * @param {Side} side @param {{text: string, collection?: string}} text
+ */
+export async function write(side, text) {
+  side.running?.abort();
+  const control = (side.running = new AbortController());
+  Object.assign(side, { chunks: [], done: null, problem: null, stopped: false });
+  changed();
+  /** @type {Record<string, any>} */
+  const body = { ...text };
+  if (side.prompt.trim()) body.prompt = side.prompt;
+  if (side.count) body.questions_per_chunk = Number(side.count);
+  try {
+    await follow("POST", "/v1/try", (name, data) => side.running === control && heard(side, name, data), { body, signal: control.signal });
+  } catch (problem) {
+    if (side.running !== control) return;
+    if (control.signal.aborted) side.stopped = true;
+    else side.problem = problem;
+  }
+  if (side.running === control) side.running = null;
+  changed();
+}
+
+/** @param {Side} side @param {string} name @param {any} data */
+function heard(side, name, data) {
+  if (name === "chunk") side.chunks[data.chunk] = { ...data, questions: [], judged: false, error: null };
+  else if (name === "question") side.chunks[data.chunk].questions.push(unjudged(data.text));
+  else if (name === "screened") {
+    const chunk = side.chunks[data.chunk];
+    const typed = chunk.questions.filter((each) => each.typed);
+    Object.assign(chunk, { questions: [...data.questions, ...typed], judged: true, error: data.error });
+  } else if (name === "done") side.done = data;
+  else if (name === "error") side.problem = new Problem(data);
+  changed();
+}
+
+/** @param {string} text @returns {Written} */
+export const unjudged = (text, typed = false) => ({ text, passed: null, reason: null, similarity: null, typed });
+
+/** The prompt of a side. @param {Side} side */
+export function fields(side) {
+  return html`<label><span>Prompt <span class="soft small">empty: the collection\u2019s</span></span>
+      <textarea rows="4" dir="auto" placeholder="Write {count} questions that the text answers. Text: {text}" .value=${live(side.prompt)}
+        @input=${(event) => (side.prompt = event.target.value)}></textarea></label>
+    <label class="inline">Questions a chunk <input type="number" min="1" max="20" .value=${live(side.count)}
+      placeholder="auto" @input=${(event) => (side.count = event.target.value)}></label>`;
+}
+
+/** What a side came to. @param {Side} side @param {string} name of it, where there are two @param {() => void} again */
+export function outcome(side, name, again) {
+  const { done } = side;
+  const marked = name ? html`<b class="side-name">${name}</b>` : nothing;
+  if (side.problem) return html`${marked}${trouble(side.problem, again)}`;
+  if (side.stopped) return html`<p class="soft">${marked} You stopped it here.</p>`;
+  if (!done) return nothing;
+  const tokens = done.usage.prompt_tokens + done.usage.completion_tokens;
+  const parts = [`${done.passed} of ${counted(done.questions, "question")} kept`, counted(done.calls, "call"), counted(tokens, "token")];
+  if (done.cost !== null) parts.push(money(done.cost));
+  parts.push(duration(done.milliseconds / 1000));
+  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 only the first ${counted(done.characters, "character")} were tried` : ""}</p>`;
+}
+
+/** The questions of a chunk. @param {Tried | undefined} chunk @param {Side} side */
+export function written(chunk, side) {
+  if (!chunk) return html`<p class="soft">${side.running ? "Being written\u2026" : "Nothing yet."}</p>`;
+  return html`<ul class="questions" role="list" aria-busy=${String(!chunk.judged && !!side.running)}>${chunk.questions.map(question)}</ul>
+    ${chunk.error ? html`<p class="bad">${chunk.error}</p>` : !chunk.questions.length && side.running ? html`<p class="soft">Being written\u2026</p>` : nothing}`;
+}
+
+/** @param {Written} each */
+function question(each) {
+  return html`<li class=${each.passed === false ? "dropped" : ""}>${verdict(each)}
+    <span class="grow"><span dir="auto">${each.text}</span>${each.reason ? html`<span class="soft small">${each.reason}</span>` : nothing}</span>
+    ${each.similarity === null ? nothing : html`<span class="similarity">${bar(each.similarity, "questions")}</span><span class="small number">${score(each.similarity)}</span>`}</li>`;
+}
+
+/** @param {Written} each */
+export function verdict(each) {
+  if (each.typed) return html`<span class="soft" role="img" aria-label="yours">\u270e</span>`;
+  if (each.passed === null) return html`<span class="soft" role="img" aria-label="not judged yet">\u25d0</span>`;
+  return each.passed ? html`<span class="good" role="img" aria-label="kept">\u2713</span>` : html`<span class="bad" role="img" aria-label="dropped">\u2715</span>`;
+}
