@@ -1,7 +1,7 @@
 // The frame: where one is, how one gets elsewhere, and the screen of this address.
 
 import { html, nothing, render } from "./vendor/lit-html.js";
-import { ROOT } from "./api.js";
+import { ROOT, forgetKey, key } from "./api.js";
 import { changed, drawnBy, drawnNow } from "./store.js";
 import { keyDialog } from "./parts/key.js";
 import { loadMe, may } from "./parts/me.js";
@@ -112,6 +112,7 @@ function frame() {
       ${PLACES.filter(([, , , scope]) => may(scope)).map(([path, words]) => html`<a href=${ROOT + path}
         aria-current=${current.path.startsWith(path) || (path === "/ask" && current.path === "/") ? "page" : "false"}>${words}</a>`)}
       <a class="last" href=${`${ROOT}/api`} aria-current=${current.path === "/api" ? "page" : "false"}>API</a>
+      ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>Forget the key</button>` : nothing}
     </nav>
     <main id="main" tabindex="-1"><h1 class="hidden">${current.route.title}</h1>${current.route.view()}</main>
     ${notice()} ${keyDialog()} ${help ? keys() : nothing}`;

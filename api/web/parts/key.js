@@ -43,7 +43,7 @@ function opened(element) {
 export function keyDialog() {
   if (!wanted) return nothing;
   queueMicrotask(() => opened(document.getElementById("key-dialog")));
-  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${(event) => event.preventDefault()}>
+  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${(event) => event.preventDefault()} @close=${() => wanted && changed()}>
     <form @submit=${given}>
       <h2 id="key-title">A key, please</h2>
       <p>${wanted.refused ? "The server does not take this key any more." : "This server answers those who have a key."}

@@ -10,7 +10,7 @@ const CANDIDATES = 9; // a key for each
 
 /**
  * @typedef {{collection: string, set: string, waiting: Api["AskedQuestionView"][], found: Api["RetrievedChunkView"][] | null,
- *   ticked: Set<string>, done: number, problem: any}} Labelling
+ *   ticked: Set<string>, done: number, problem: any, loaded: boolean, saving: boolean, again: () => Promise<void>}} Labelling
  */
 
 /** @type {Labelling | null} */
@@ -24,17 +24,21 @@ let saved = () => {};
 export async function label(collection, set, known, told) {
   saved = told;
   /** @type {Labelling} */
-  const begun = (open = { collection, set, waiting: [], found: null, ticked: new Set(), done: 0, problem: null });
+  const begun = (open = { collection, set, waiting: [], found: null, ticked: new Set(), done: 0, problem: null, loaded: false, saving: false, again: async () => {} });
   changed();
-  try {
-    /** @type {Api["AskedQuestionPage"]} */
-    const asked = await get(`/v1/collections/${encodeURIComponent(collection)}/queries?limit=200`);
-    begun.waiting = asked.items.filter((each) => !known.has(each.question));
-    await next(begun);
-  } catch (problem) {
-    begun.problem = problem;
-  }
-  changed();
+  begun.again = async () => {
+    try {
+      /** @type {Api["AskedQuestionPage"]} */
+      const asked = await get(`/v1/collections/${encodeURIComponent(collection)}/queries?limit=200`);
+      Object.assign(begun, { waiting: asked.items.filter((each) => !known.has(each.question)), loaded: true, problem: null });
+      begun.again = () => next(begun);
+      await begun.again();
+    } catch (problem) {
+      begun.problem = problem;
+    }
+    changed();
+  };
+  await begun.again();
 }
 
 export const isLabelling = () => open !== null;
@@ -44,6 +48,19 @@ export const stopLabelling = () => ((open = null), changed());
 async function next(begun) {
   begun.found = null;
   begun.ticked = new Set();
+  changed();
+  try {
+    await candidates(begun);
+    begun.problem = null;
+  } catch (problem) {
+    begun.problem = problem;
+  }
+  changed();
+  document.getElementById("labelling")?.focus();
+}
+
+/** @param {Labelling} begun */
+async function candidates(begun) {
   const [question] = begun.waiting;
   if (question) {
     const body = { question: question.question, collection: begun.collection, top_k: 20, record: false };
@@ -52,13 +69,13 @@ async function next(begun) {
     const documents = new Map(chunks.map((chunk) => /** @type {const} */ ([chunk.external_id, chunk])).reverse());
     begun.found = [...documents.values()].reverse().slice(0, CANDIDATES);
   }
-  changed();
-  document.getElementById("labelling")?.focus();
 }
 
 /** @param {Labelling} begun */
 async function settle(begun) {
   const [question] = begun.waiting;
+  if (!question || begun.saving) return;
+  begun.saving = true;
   try {
     if (begun.ticked.size) {
       const questions = [{ question: question.question, external_ids: [...begun.ticked] }];
@@ -72,6 +89,8 @@ async function settle(begun) {
   } catch (problem) {
     begun.problem = problem;
     changed();
+  } finally {
+    begun.saving = false;
   }
 }
 
@@ -96,8 +115,8 @@ export function labelling() {
   const begun = open;
   const [question] = begun.waiting;
   return html`<section class="labelling" id="labelling" tabindex="-1" aria-label="Label questions" @keydown=${(event) => pressed(begun, event)}>
-    ${trouble(begun.problem, () => next(begun))}
-    ${question ? one(begun, question) : html`<p class="empty soft">${begun.done ? `${counted(begun.done, "question")} labelled. ` : ""}Nothing else was asked: questions are kept for some days, and each is labelled once.</p>`}
+    ${trouble(begun.problem, begun.again)}
+    ${question ? one(begun, question) : !begun.loaded ? nothing : html`<p class="empty soft">${begun.done ? `${counted(begun.done, "question")} labelled. ` : ""}Nothing else was asked: questions are kept for some days, and each is labelled once.</p>`}
     <div class="tools"><button @click=${stopLabelling}>Done</button>
       <span class="soft small">${counted(begun.waiting.length, "question")} left \u00b7 ${begun.done} labelled \u00b7 keys 1 to 9 tick, space goes on</span></div>
   </section>`;

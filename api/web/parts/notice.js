@@ -52,8 +52,8 @@ export function trouble(problem, again) {
   if (!problem) return nothing;
   const seconds = Math.ceil(Math.max(0, (problem.again ?? 0) - Date.now()) / 1000);
   if (seconds && !ticking) ticking = window.setTimeout(() => ((ticking = 0), changed()), 1000);
-  return html`<div class="trouble" role="alert">
-    <p>${problem.message}</p>
+  return html`<div class="trouble">
+    <p role="alert">${problem.message}</p>
     <p class="soft small">
       ${problem.component ? html`${problem.component} \u00b7 ` : nothing}
       ${problem.requestId ? html`request <code>${problem.requestId}</code>` : nothing}

@@ -9,8 +9,9 @@ const SAMPLE_FILES = 200; // of a form
 const SAMPLE_BYTES = 4 * 1024 * 1024 - 64 * 1024;
 const FEW_BYTES = 100_000; // of one file that goes at once
 
-/** @type {{files: {file: File, path: string}[], estimate: any, leftOut: number, problem: any, send: () => void} | null} */
-let offered = null;
+/** @typedef {{file: File, path: string}} Chosen */
+/** @type {{files: Chosen[], collection: string, estimate: any, leftOut: number, problem: any, send: (files: Chosen[]) => void}[]} one for each collection */
+let offers = [];
 
 /** @param {{file: File}[]} files */
 export const isSmall = (files) => files.length === 1 && files[0].file.size < FEW_BYTES;
@@ -23,14 +24,17 @@ export function askingAlways() {
 }
 
 /**
- * Send files, at once or when somebody has seen what they will cost.
- * @param {{file: File, path: string}[]} files @param {string} collection @param {boolean} ask whether somebody is to see it @param {() => void} send
+ * Send files, at once or when somebody has seen what they will cost. Those of the collection that wait for that wait with them.
+ * @param {Chosen[]} chosen @param {string} collection @param {boolean} ask whether somebody is to see it @param {(files: Chosen[]) => void} send
  */
-export async function offer(files, collection, ask, send) {
-  if (!ask) return send();
-  offered = { files, estimate: null, leftOut: 0, problem: null, send };
+export async function offer(chosen, collection, ask, send) {
+  const before = offers.find((each) => each.collection === collection);
+  if (!ask && !before) return send(chosen);
+  const files = [...(before?.files ?? []), ...chosen];
+  /** @type {typeof offers[number]} */
+  const mine = { files, collection, estimate: null, leftOut: 0, problem: null, send };
+  offers = [...offers.filter((each) => each !== before), mine];
   changed();
-  const mine = offered;
   try {
     const reply = await post("/v1/documents/estimate", form(files, collection));
     Object.assign(mine, { estimate: reply.estimate, leftOut: reply.left_out.length });
@@ -57,19 +61,21 @@ function form(files, collection) {
 }
 
 // Files that nobody has sent yet are nowhere else.
-addEventListener("beforeunload", (event) => offered && event.preventDefault());
+addEventListener("beforeunload", (event) => offers.length && event.preventDefault());
 
-export function offering() {
-  if (!offered) return nothing;
-  const { files, estimate, leftOut, problem, send } = offered;
-  const end = () => ((offered = null), changed());
+export const offering = () => offers.map(offered);
+
+/** @param {typeof offers[number]} each */
+function offered(each) {
+  const { files, collection, estimate, leftOut, problem, send } = each;
+  const end = () => ((offers = offers.filter((other) => other !== each)), changed());
   const bytes = files.reduce((sum, { file }) => sum + file.size, 0);
   return html`<section class="card" role="status" aria-label="What it costs">
-    <p><strong>${counted(files.length, "file")}, ${size(bytes)}</strong>${estimate ? html`: ${told(estimate)}` : problem ? nothing : ". Counting what they cost\u2026"}</p>
+    <p><strong>${counted(files.length, "file")}, ${size(bytes)}</strong> for <span dir="auto">\u201c${collection}\u201d</span>${estimate ? html`: ${told(estimate)}` : problem ? nothing : ". Counting what they cost\u2026"}</p>
     ${problem ? html`<p class="soft">${problem.message}</p>` : nothing}
     ${leftOut ? html`<p class="soft small">${counted(leftOut, "file")} of the sample can be counted only when they are read; they are taken to be like the others.</p>` : nothing}
     <p class="soft small">Nothing is sent yet; a reload of this page forgets these files.</p>
-    <p class="tools"><button class="main" ?disabled=${!estimate && !problem} @click=${() => (end(), send())}>Send</button><button @click=${end}>Cancel</button></p>
+    <p class="tools"><button class="main" ?disabled=${!estimate && !problem} @click=${() => (end(), send(files))}>Send</button><button @click=${end}>Cancel</button></p>
   </section>`;
 }
 

@@ -10,7 +10,7 @@ const FEW = 30;
 const SHOWN = 10;
 // What Explain is to move its weights to, to rank as the strategy does.
 /** @type {Record<string, string>} */
-const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1", default: "1,1,1" };
+const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // others search by the collection's own
 
 /**
  * @typedef {Record<string, any>} Row of the results, one of each strategy

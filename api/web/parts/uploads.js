@@ -4,10 +4,11 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { upload } from "../api.js";
 import { changed } from "../store.js";
 import { bar } from "./bars.js";
-import { counted, size } from "./format.js";
+import { count, counted, size } from "./format.js";
 
 const AT_ONCE = 3;
 const KEPT = 200; // of those that are done
+const SHOWN = 40;
 const AWAY = [0, 429, 503]; // statuses of a server that takes the file later: a file that it has is not taken twice
 const PAUSE = 2000; // milliseconds before another try
 
@@ -60,13 +61,20 @@ async function run(each) {
       return finished();
     } catch (problem) {
       const stopped = each.control.signal.aborted;
+      if (!stopped && !problem.status && !(await each.file.slice(0, 1).arrayBuffer().then(() => true, () => false))) {
+        Object.assign(each, { share: 0, state: "refused", problem: "It was moved or changed since it was chosen: choose it again." });
+        return;
+      }
       Object.assign(each, { share: 0, problem: stopped ? null : problem.message });
       if (stopped || !AWAY.includes(problem.status)) {
         each.state = stopped ? "stopped" : "refused";
         return;
       }
       changed();
-      await new Promise((resolve) => setTimeout(resolve, Math.max(PAUSE, problem.again - Date.now())));
+      await new Promise((resolve) => {
+        const clock = setTimeout(resolve, Math.max(PAUSE, problem.again - Date.now()));
+        each.control.signal.addEventListener("abort", () => (clearTimeout(clock), resolve(null)), { once: true });
+      });
     }
   }
 }
@@ -76,7 +84,12 @@ const WORDS = { waiting: "waits", sending: "", taken: "taken", unchanged: "the s
 export function uploads() {
   if (!files.length) return nothing;
   const open = files.filter(isOpen);
-  const shown = files.filter((each) => each.state !== "taken").slice(0, 40);
+  const of = (...states) => files.filter((each) => states.includes(each.state));
+  const refused = of("refused");
+  const shown = [...refused, ...of("sending", "waiting", "stopped", "unchanged")].slice(0, SHOWN);
+  const ended = [`${counted(of("taken", "unchanged").length, "file")} sent`];
+  if (refused.length) ended.push(`${count(refused.length)} refused`);
+  if (of("stopped").length) ended.push(`${count(of("stopped").length)} stopped`);
   const stop = () => {
     for (const each of open) {
       each.control.abort();
@@ -84,7 +97,7 @@ export function uploads() {
     }
   };
   return html`<section class="uploads" aria-label="Uploads">
-    <p class="bar-line"><span class="grow">${open.length ? `${counted(open.length, "file")} on the way` : `${counted(files.length, "file")} sent`}</span>
+    <p class="bar-line"><span class="grow">${open.length ? `${counted(open.length, "file")} on the way${refused.length ? `, ${count(refused.length)} refused` : ""}` : ended.join(", ")}</span>
       ${open.length ? html`<button class="quiet" @click=${() => (stop(), changed())}>Stop</button>`
         : html`<button class="quiet" @click=${() => ((files = []), changed())}>Close</button>`}</p>
     ${open.length ? html`<p class="soft small">Keep this page open: a reload forgets the files that were not sent yet.</p>` : nothing}

@@ -4,7 +4,7 @@ import { html } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { changed } from "../store.js";
 
-const MARGIN = 8; // rows above and below what is visible
+export const MARGIN = 8; // rows above and below what is visible
 
 export class WindowedList {
   /** @param {number} rowHeight in pixels @param {() => void} more is called when the end comes near */
@@ -23,10 +23,11 @@ export class WindowedList {
     document.querySelector(".window")?.scrollTo(0, 0);
   }
 
-  /** A row came above the others: what is read, or has the focus, stays where it is. */
-  grewAbove() {
-    const box = document.querySelector(".window");
-    if (this.top > 0 || box?.contains(document.activeElement)) this.above += 1;
+  /** A row came at a place: what is read below it, or has the focus, stays where it is. @param {number} place */
+  grewAt(place) {
+    const first = this.top / this.rowHeight + this.above; // that is seen
+    if (place > first) return;
+    if (first > 0 || document.querySelector(".window")?.contains(document.activeElement)) this.above += 1;
   }
 
   /** Have as many rows above what is seen as came there. */

@@ -16,17 +16,18 @@ export const title = "Ask";
 /**
  * @typedef {{question: string, asked: string, phase: string, answer: string, chunks: Api["RetrievedChunkView"][],
  *   reply: Api["QueryReply"] | null, queryId: string | null, problem: any, open: number | null,
- *   helpful: Map<string, boolean>, stopped: boolean}} Asking
+ *   helpful: Map<string, boolean>, stopped: boolean, collection: string}} Asking
  */
 
 /** @returns {Asking} */
 const fresh = () => ({
   question: "", asked: "", phase: "idle", answer: "", chunks: [], reply: null, queryId: null, problem: null, open: null,
-  helpful: new Map(), stopped: false,
+  helpful: new Map(), stopped: false, collection: "",
 });
 let ask = fresh();
-/** @type {string[]} */
-let examples = [];
+/** @type {{of: string, questions: string[]}} of a collection */
+let examples = { of: "", questions: [] };
+let loaded = false;
 /** @type {AbortController | null} */
 let running = null;
 /** @type {HTMLElement | null} */
@@ -35,7 +36,8 @@ let opener = null; // what has the focus again when the passage is closed
 export async function load() {
   try {
     await loadCollections();
-    if (!examples.length) await findExamples().catch(() => {}); // a key that may only ask reads none
+    loaded = true;
+    await findExamples();
   } catch (problem) {
     ask.problem = problem;
   }
@@ -46,9 +48,21 @@ export function leave() {
   running?.abort();
 }
 
+/** Three questions of the collection's own; a key that may only ask reads none. */
 async function findExamples() {
-  const name = encodeURIComponent(collections.chosen);
+  const of = collections.chosen;
+  if (examples.of === of) return;
+  examples = { of, questions: [] };
+  const questions = await written(of).catch(() => []);
+  if (examples.of === of) examples.questions = questions;
+  changed();
+}
+
+/** @param {string} collection @returns {Promise<string[]>} */
+async function written(collection) {
+  const name = encodeURIComponent(collection);
   const documents = await get(`/v1/documents?collection=${name}&state=ready&limit=6&metadata=false`);
+  /** @type {string[]} */
   const found = [];
   for (const document of documents.items) {
     const chunks = await get(`/v1/documents/${document.id}/chunks?limit=3`);
@@ -56,8 +70,7 @@ async function findExamples() {
     if (passed && !found.includes(passed.text)) found.push(passed.text);
     if (found.length === 3) break;
   }
-  examples = found;
-  changed();
+  return found;
 }
 
 /** @param {string} question */
@@ -65,13 +78,14 @@ async function submit(question) {
   if (!question.trim()) return;
   running?.abort();
   const control = (running = new AbortController());
-  ask = { ...fresh(), question, asked: question, phase: "searching" };
+  ask = { ...fresh(), question, asked: question, collection: collections.chosen, phase: "searching" };
   changed();
   const body = { question, collection: collections.chosen, top_k: 8, explain: true, stream: true };
   try {
-    await follow("POST", "/v1/query", heard, { body, signal: control.signal });
+    await follow("POST", "/v1/query", (name, data) => running === control && heard(name, data), { body, signal: control.signal });
     if (ask.phase !== "done" && !ask.problem) throw new Problem({ detail: "The answer broke off." });
   } catch (problem) {
+    if (running !== control) return; // another question was asked meanwhile
     if (control.signal.aborted) ask.stopped = ask.phase !== "done";
     else ask.problem = problem;
   }
@@ -114,17 +128,15 @@ function sources() {
 }
 
 /** @param {boolean} helpful */
-async function judge(helpful) {
-  const chunk = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk;
-  if (!chunk || !ask.queryId) return;
-  const body = { query_id: ask.queryId, chunk_id: chunk.chunk_id, helpful };
+async function judge(helpful, id = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk.chunk_id, queryId = ask.queryId, judged = ask.helpful) {
+  if (!id || !queryId) return;
   try {
-    const { outcome } = await post("/v1/feedback", body);
-    ask.helpful.set(chunk.chunk_id, helpful);
+    const { outcome } = await post("/v1/feedback", { query_id: queryId, chunk_id: id, helpful });
+    judged.set(id, helpful);
     const told = { accepted: "Your question is now one of this passage: whoever asks it again finds it.",
       already_accepted: "This passage has your question already.", already_asked: "This passage has your question already.",
       taken_back: "Your question was taken back from this passage.", not_accepted: "Noted: this passage did not answer it." };
-    const undo = outcome === "accepted" ? () => judge(false) : undefined;
+    const undo = outcome === "accepted" ? () => judge(false, id, queryId, judged) : undefined;
     say(told[outcome], { undo, seconds: 8 });
   } catch (problem) {
     say(problem.message);
@@ -169,7 +181,7 @@ export function view() {
   return html`<div class="split ${open ? "with-detail" : ""}">
     <section class="column">
       <form class="asking" role="search" @submit=${(event) => (event.preventDefault(), submit(ask.question))}>
-        ${collectionPicker(() => ((examples = []), findExamples().catch(() => {})))}
+        ${collectionPicker(findExamples)}
         <textarea id="question" rows="2" maxlength="10000" placeholder="Ask your documents" aria-label="Question" dir="auto"
           .value=${live(ask.question)} @input=${(event) => (ask.question = event.target.value)} @keydown=${keys}></textarea>
         ${busy
@@ -186,14 +198,15 @@ export function view() {
 
 function beginning() {
   if (ask.problem) return trouble(ask.problem, load);
+  if (!loaded) return nothing;
   if (!collections.items.length) {
     return html`<div class="empty"><h2>Nothing to ask yet</h2>
       <p>Hand in documents first. A model writes the questions that each part answers; yours is matched with them.</p>
       <p><a class="button main" href=${`${ROOT}/documents`}>Add documents</a></p></div>`;
   }
-  if (!examples.length) return nothing;
+  if (!examples.questions.length) return nothing;
   return html`<div class="empty"><h2>For example</h2>
-    <ul class="examples">${examples.map(
+    <ul class="examples">${examples.questions.map(
       (text) => html`<li><button class="quiet" dir="auto" @click=${() => submit(text)}>${text}</button></li>`,
     )}</ul></div>`;
 }
@@ -211,7 +224,7 @@ function answered(busy) {
     ${reply ? facts(reply) : nothing}
     ${sourceList()}
     ${reply?.citations.length && ask.queryId ? judging() : nothing}
-    ${reply ? asRequest("POST", "/v1/query", { question: ask.asked, collection: collections.chosen, top_k: 8 }) : nothing}
+    ${reply ? asRequest("POST", "/v1/query", { question: ask.asked, collection: ask.collection, top_k: 8 }) : nothing}
   </article>`;
 }
 
@@ -256,6 +269,6 @@ function judging() {
   return html`<p class="judging">
     <button aria-pressed=${String(helpful === true)} @click=${() => judge(true)}>\u2713 This answered it</button>
     <button aria-pressed=${String(helpful === false)} @click=${() => judge(false)}>\u2715 It did not</button>
-    <a href=${`${ROOT}/lab/explain?collection=${encodeURIComponent(collections.chosen)}#q=${encodeURIComponent(ask.asked)}`}>Explain</a>
+    <a href=${`${ROOT}/lab/explain?collection=${encodeURIComponent(ask.collection)}#q=${encodeURIComponent(ask.asked)}`}>Explain</a>
   </p>`;
 }

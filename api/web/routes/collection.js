@@ -31,7 +31,7 @@ let seen = fresh();
 let running = new AbortController();
 
 /** @returns {`/v1/collections/${string}`} */
-const base = () => `/v1/collections/${encodeURIComponent(seen.name)}`;
+const base = (now = seen) => `/v1/collections/${encodeURIComponent(now.name)}`;
 
 /** @param {{id: string}} place */
 export async function load({ id }) {
@@ -41,36 +41,39 @@ export async function load({ id }) {
 
 export function leave() {
   running.abort();
+  seen = fresh(); // what is still under way writes into what is not shown any more
 }
 
-async function refresh() {
+async function refresh(now = seen) {
+  const address = base(now);
   try {
-    const [view, builds] = await Promise.all([get(base()), get(`${base()}/builds`)]);
-    Object.assign(seen, { view, builds: builds.items, problem: null });
-    if (may("manage")) seen.sets = (await get(`${base()}/labelled`)).items;
+    const [view, builds, sets] = await Promise.all([get(address), get(`${address}/builds`),
+      may("manage") ? get(`${address}/labelled`).catch(() => ({ items: [] })) : { items: [] }]);
+    Object.assign(now, { view, builds: builds.items, sets: sets.items, problem: null });
   } catch (problem) {
-    seen.problem = problem;
+    now.problem = problem;
   }
   changed();
 }
 
-/** Do something that takes a while, and read the collection again. */
+/** Do something that takes a while, and read the collection again. @param {string} words @param {(now: Collected) => Promise<any>} what */
 async function attempt(words, what) {
-  seen.busy = words;
+  const now = seen;
+  now.busy = words;
   changed();
   try {
-    await what();
-    await refresh();
+    await what(now);
+    await refresh(now);
   } catch (problem) {
-    seen.problem = problem;
+    now.problem = problem;
   }
-  seen.busy = "";
+  now.busy = "";
   changed();
 }
 
-const calibrate = (set) => attempt("Calibrating\u2026", async () => {
-  const questions = set ? (await get(`${base()}/labelled/${encodeURIComponent(set)}`)).questions : null;
-  const { source } = await post(`${base()}/calibration`, { questions });
+const calibrate = (set) => attempt("Calibrating\u2026", async (now) => {
+  const questions = set ? (await get(`${base(now)}/labelled/${encodeURIComponent(set)}`)).questions : null;
+  const { source } = await post(`${base(now)}/calibration`, { questions });
   say(`It was measured with ${SOURCES[source]}.`);
 });
 const forget = () => attempt("Forgetting\u2026", () => send("DELETE", `${base()}/calibration`));
@@ -81,27 +84,31 @@ function differing(form) {
   /** @type {Record<string, any>} */
   const options = seen.view?.options ?? {};
   /** @type {[string, string | number | true | null][]} */
-  const entries = NUMBERS.map(([name]) => {
+  const entries = NUMBERS.map(([name, words]) => {
     const text = String(given.get(name) ?? "").trim();
+    if (text && text !== "auto" && !/^\d+$/.test(text)) throw new Error(`${words}: \u201c${text}\u201d is no whole number. Write it without signs between its digits.`);
     return [name, text === "" ? null : text === "auto" ? "auto" : Number(text)];
   });
   entries.push(["prepend_questions", given.has("prepend_questions") || null], ["prompt", String(given.get("prompt") ?? "").trim() || null]);
-  return Object.fromEntries(entries.filter(([name, value]) => value !== (options[name] || null)));
+  return Object.fromEntries(entries.filter(([name, value]) => value !== plain(options[name])));
 }
 
-const estimate = (form) => attempt("Counting\u2026", async () => {
+/** What an option is where none is given: a field that is empty, a box without its mark. */
+const plain = (value) => (value === false || value === "" ? null : value ?? null);
+
+const estimate = (form) => attempt("Counting\u2026", async (now) => {
   const change = differing(form);
-  const estimated = await post("/v1/estimates", { collection: seen.name, migrate: change });
-  seen.estimate = { change, estimated };
+  const estimated = await post("/v1/estimates", { collection: now.name, migrate: change });
+  now.estimate = { change, estimated };
 });
-const save = (form) => attempt("Saving\u2026", async () => {
-  await send("PUT", base(), { body: { ...seen.view?.options, ...differing(form) } });
-  seen.estimate = null;
+const save = (form) => attempt("Saving\u2026", async (now) => {
+  await send("PUT", base(now), { body: { ...now.view?.options, ...differing(form) } });
+  now.estimate = null;
   say("New documents follow these options. Those that are there stay as they are until they are handed in or indexed again.");
 });
-const rebuild = () => attempt("Beginning\u2026", async () => {
-  const { build } = await post(`${base()}/builds`, seen.estimate?.change);
-  seen.estimate = null;
+const rebuild = () => attempt("Beginning\u2026", async (now) => {
+  const { build } = await post(`${base(now)}/builds`, now.estimate?.change);
+  now.estimate = null;
   say(`Build ${build} is filled beside the live one; queries notice nothing.`);
 });
 
@@ -114,27 +121,28 @@ const act = (build, action) => attempt("\u2026", async () => {
 });
 
 async function verify(repair) {
-  running = new AbortController();
-  Object.assign(seen, { verified: null, findings: [], busy: repair ? "Repairing\u2026" : "Comparing\u2026" });
+  const now = seen;
+  const control = (running = new AbortController());
+  Object.assign(now, { verified: null, findings: [], busy: repair ? "Repairing\u2026" : "Comparing\u2026" });
   changed();
   const heard = (name, data) => {
-    if (name === "finding") seen.findings.push(data);
-    else if (name === "error") seen.problem = { message: data.detail };
-    else seen.verified = { ...data, whole: name === "done" };
+    if (name === "finding") now.findings.push(data);
+    else if (name === "error") now.problem = { message: data.detail };
+    else now.verified = { ...data, whole: name === "done" };
     changed();
   };
   try {
-    await follow("POST", `${base()}/verify`, heard, { body: { repair }, signal: running.signal, headers: { accept: "text/event-stream" } });
+    await follow("POST", `${base(now)}/verify`, heard, { body: { repair }, signal: control.signal, headers: { accept: "text/event-stream" } });
   } catch (problem) {
-    if (!running.signal.aborted) seen.problem = problem;
+    if (!control.signal.aborted) now.problem = problem;
   }
-  seen.busy = "";
+  now.busy = "";
   changed();
 }
 
-const erase = (form) => attempt("Deleting\u2026", async () => {
-  if (new FormData(form).get("name") !== seen.name) throw new Error("That is not its name.");
-  await send("DELETE", base());
+const erase = (form) => attempt("Deleting\u2026", async (now) => {
+  if (new FormData(form).get("name") !== now.name) throw new Error("That is not its name.");
+  await send("DELETE", base(now));
   location.assign(`${ROOT}/documents`);
   await new Promise(() => {}); // until the page is left
 });
@@ -143,7 +151,7 @@ const submitted = (what) => (event) => (event.preventDefault(), what(event.targe
 
 export function view() {
   const { view: shown } = seen;
-  if (!shown) return html`<section class="column">${trouble(seen.problem, refresh)}</section>`;
+  if (!shown) return html`<section class="column">${trouble(seen.problem, () => refresh())}</section>`;
   return html`<section class="column wide collection">
     <h2 dir="auto">${shown.name}</h2>
     <p class="counts soft small">${Object.entries(shown.documents).map(([state, many]) => html`<span><a href=${`${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`}>${count(many)} ${state}</a></span>`)}
@@ -151,7 +159,7 @@ export function view() {
       <span>embedded by <code>${shown.embedding_model}</code></span>
       ${shown.languages.length ? html`<span>in ${shown.languages.join(", ")}</span>` : nothing}<span>made ${ago(shown.created_at)}</span></p>
     ${shown.notice ? html`<p class="warning">${shown.notice}</p>` : nothing}
-    ${trouble(seen.problem, refresh)} <p role="status" class="soft small busy">${seen.busy}</p>
+    ${trouble(seen.problem, () => refresh())} <p role="status" class="soft small busy">${seen.busy}</p>
     ${calibration(shown.calibration)} ${may("manage") ? options(shown.options) : nothing} ${builds()}
     ${may("manage") ? [verification(), erasing()] : nothing}
   </section>`;
@@ -204,7 +212,7 @@ function builds() {
     <span class="grow">Build ${build.build}, ${build.state}<span class="soft small">${build.embedding_model} \u00b7 ${count(build.copied)} of ${counted(build.source_documents, "document")} begun \u00b7 ${Object.entries(build.documents).map(([state, many]) => `${count(many)} ${state}`).join(", ")}${build.gate ? ` \u00b7 gate ${build.gate.open ? "open" : "closed"}` : ""}</span></span>
     ${may("manage") && build.state !== "live" ? html`${(actions[build.state] ?? []).map((action) => html`<button @click=${() => act(build, action)}>${words[action]}</button>`)}
       <button class="quiet" @click=${() => act(build, "drop")}>Delete</button>` : nothing}</li>`)}</ul>
-    <button class="quiet" @click=${refresh}>Look again</button></section>`;
+    <button class="quiet" @click=${() => refresh()}>Look again</button></section>`;
 }
 
 function verification() {

@@ -25,32 +25,52 @@ const fresh = () => ({ sets: null, set: "", runs: [], strategies: [], run: null,
 let seen = fresh();
 const picked = new Set(USUAL);
 let clock = 0;
+let visit = 0; // what was begun before one went elsewhere shows nothing
+let beginning = false;
 
 /** @returns {`/v1/collections/${string}`} */
 const base = () => `/v1/collections/${encodeURIComponent(collections.chosen)}`;
 
 /** @param {{id: string, query: URLSearchParams}} place */
 export async function load({ id, query }) {
-  clearTimeout(clock);
+  begunAnew();
+  const now = visit;
   seen = { ...fresh(), sets: seen.sets, runs: seen.runs, strategies: seen.strategies, set: seen.set };
   await loadCollections().catch((problem) => (seen.problem = problem));
   const wanted = query.get("collection");
+  if (now !== visit) return;
   if (wanted) collections.chosen = wanted;
   await Promise.all([refresh(), id ? look(id) : null]);
 }
 
 export function leave() {
-  clearTimeout(clock);
+  begunAnew();
   stopLabelling();
 }
 
+function begunAnew() {
+  clearTimeout(clock);
+  visit += 1;
+}
+
+/** Another collection has other sets and runs. */
+function elsewhere() {
+  begunAnew();
+  seen = fresh();
+  history.replaceState(null, "", `${ROOT}/lab/compare?collection=${encodeURIComponent(collections.chosen)}`);
+  refresh();
+}
+
 async function refresh() {
+  const now = visit;
   try {
     const [sets, runs] = await Promise.all([get(`${base()}/labelled`), get(`${base()}/evaluations`)]);
+    if (now !== visit) return;
     Object.assign(seen, { sets: sets.items, runs: runs.items, strategies: runs.strategies, problem: null });
     const names = sets.items.map((each) => each.set);
     if (!names.includes(seen.set)) seen.set = names.includes(remembered("set")) ? remembered("set") : names[0] ?? "";
   } catch (problem) {
+    if (now !== visit) return;
     Object.assign(seen, { problem, sets: seen.sets ?? [] });
   }
   changed();
@@ -58,15 +78,23 @@ async function refresh() {
 
 /** Follow a run until it has ended. It goes on when nobody looks. @param {string} id */
 async function look(id) {
+  const now = visit;
+  let again = 0;
   try {
-    seen.run = await get(`${base()}/evaluations/${id}`);
-    seen.problem = null;
+    const run = await get(`${base()}/evaluations/${id}`);
+    if (now !== visit || (seen.run && seen.run.id !== id)) return;
+    Object.assign(seen, { run, problem: null });
   } catch (problem) {
+    if (now !== visit) return;
     seen.problem = problem;
+    again = problem.again - Date.now();
   }
   const { run } = seen;
-  if (run?.state === "running") clock = window.setTimeout(look, EVERY, id);
-  else if (run?.results && !seen.chosen) seen.chosen = firstOf(run.results);
+  if (run?.state === "running") clock = window.setTimeout(look, Math.max(EVERY, again), id);
+  else {
+    if (run?.results && !seen.chosen) seen.chosen = firstOf(run.results);
+    if (seen.runs.some((each) => each.id === id && each.state === "running")) await refresh();
+  }
   changed();
 }
 
@@ -83,14 +111,27 @@ async function attempt(what) {
   changed();
 }
 
-const run = () => attempt(async () => {
-  const begun = await post(`${base()}/evaluations`, { labelled_set: seen.set, strategies: seen.strategies.filter((name) => picked.has(name)) });
+const run = () => beginning || attempt(async () => {
+  const now = visit;
+  beginning = true;
+  const begun = await post(`${base()}/evaluations`, { labelled_set: seen.set, strategies: seen.strategies.filter((name) => picked.has(name)) }).finally(() => (beginning = false));
+  if (now !== visit) return; // it goes on, and is listed
   history.pushState(null, "", `${ROOT}/lab/compare/${begun.id}?collection=${encodeURIComponent(collections.chosen)}`);
   Object.assign(seen, { run: begun, file: null, against: null, chosen: "" });
+  seen.runs = [begun, ...seen.runs];
+  clearTimeout(clock);
   clock = window.setTimeout(look, EVERY / 4, begun.id);
 });
 
 const forget = (each) => attempt(async () => {
+  if (each.state === "running") {
+    const run = await get(`${base()}/evaluations/${each.id}`);
+    if (run.state !== "running") { // its results are there: nobody meant to delete them
+      say("It had ended already.");
+      if (seen.run?.id === each.id) await look(each.id);
+      return refresh();
+    }
+  }
   await send("DELETE", `${base()}/evaluations/${each.id}`);
   if (seen.run?.id === each.id) seen.run = null;
   say(each.state === "running" ? "The run was stopped." : "The run was deleted.");
@@ -143,7 +184,7 @@ const begin = () => attempt(async () => {
 export function view() {
   if (isLabelling()) return html`<section class="column wide">${labelling()}</section>`;
   return html`<section class="column wide">
-    <div class="tools">${collectionPicker(() => ((seen = fresh()), refresh()))}
+    <div class="tools">${collectionPicker(elsewhere)}
       ${seen.sets?.length ? html`<label class="inline">Set <select @change=${(event) => choose(event.target.value)}>
         ${seen.sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
       <label class="button">Open a file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${(event) => (open(event.target.files[0]), (event.target.value = ""))}></label>

@@ -8,7 +8,7 @@ import { ago, counted, money, nameOf, path, score } from "../parts/format.js";
 import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
-import { WindowedList } from "../parts/window.js";
+import { MARGIN, WindowedList } from "../parts/window.js";
 
 export const title = "Document";
 const PAGE = 100;
@@ -16,7 +16,7 @@ const ROW = 48;
 
 /**
  * @typedef {{id: string, document: Api["DocumentView"] | null, chunks: Api["ChunkView"][], of: string, before: string | null, next: string | null,
- *   open: Api["ChunkView"] | null, problem: any, loading: boolean}} Reading
+ *   open: Api["ChunkView"] | null, problem: any, loading: boolean, again: () => void, stale: Set<string>}} Reading
  */
 
 /** @type {Reading} */
@@ -26,7 +26,7 @@ const windowed = new WindowedList(ROW, () => more());
 
 /** @param {string} id @returns {Reading} */
 function fresh(id) {
-  return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, problem: null, loading: false };
+  return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, problem: null, loading: false, again: () => refresh(), stale: new Set() };
 }
 
 /** @param {{id: string, query: URLSearchParams}} place */
@@ -51,10 +51,10 @@ async function refresh(around = shown.open?.id) {
     if (around && !page.items.some((chunk) => chunk.id === around)) {
       page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}${from}`).catch(() => page);
     }
-    Object.assign(now, { chunks: page.items, of: whole(now.document), before: page.previous_cursor, next: page.next_cursor, problem: null });
+    Object.assign(now, { chunks: page.items, of: whole(now.document), before: page.previous_cursor, next: page.next_cursor, problem: null, stale: new Set() });
     now.open = page.items.find((chunk) => chunk.id === around) ?? now.open ?? (wide() ? page.items[0] : null) ?? null;
   } catch (problem) {
-    now.problem = problem;
+    Object.assign(now, { problem, again: () => refresh() });
   }
   changed();
 }
@@ -66,32 +66,44 @@ const wide = () => matchMedia("(min-width: 64rem)").matches;
 
 async function more() {
   const now = shown;
-  if (now.loading || !now.next) return;
+  if (now.loading || !now.next || now.problem) return;
   now.loading = true;
   try {
     const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&cursor=${encodeURIComponent(now.next)}`);
     now.chunks = [...now.chunks, ...page.items];
     now.next = page.next_cursor;
   } catch (problem) {
-    now.problem = problem;
+    Object.assign(now, { problem, again: () => ((now.problem = null), more()) });
   }
   now.loading = false;
   changed();
 }
 
-/** Read again what is seen of it; the rest stays as it was read. */
+/** Read again what is seen of it; the rest is read when it comes into sight. */
 async function again() {
   const now = shown;
   if (!now.chunks.length || now.of !== whole(now.document)) return refresh();
-  const first = now.chunks[Math.floor(windowed.top / ROW)] ?? now.chunks[0];
+  now.stale = new Set(now.chunks.map((chunk) => chunk.id));
+  await readSeen();
+}
+
+let reading = false;
+async function readSeen() {
+  const now = shown;
+  if (reading) return;
+  reading = true;
+  const from = Math.max(0, Math.floor(windowed.top / ROW) - MARGIN);
+  const first = now.chunks[from] ?? now.chunks[0];
+  for (const chunk of now.chunks.slice(from, from + PAGE)) now.stale.delete(chunk.id);
   try {
     const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&from=${first.ordinal}`);
     const read = new Map(page.items.map((chunk) => [chunk.id, chunk]));
     now.chunks = now.chunks.map((chunk) => read.get(chunk.id) ?? chunk);
     now.open = read.get(now.open?.id ?? "") ?? now.open;
   } catch (problem) {
-    now.problem = problem;
+    Object.assign(now, { problem, again: () => ((now.problem = null), readSeen()) });
   }
+  reading = false;
   changed();
 }
 
@@ -157,7 +169,7 @@ export function view() {
         <button @click=${save}>Save the original</button>
         ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
       </p>
-      ${trouble(shown.problem, () => refresh())}
+      ${trouble(shown.problem, shown.again)}
       ${shown.before ? html`<p><button @click=${earlier}>Show earlier chunks</button></p>` : nothing}
       ${shown.chunks.length ? windowed.view(shown.chunks, each.chunks.total, row, "Chunks")
         : html`<p class="empty soft">${OPEN.includes(each.state) ? "It is being read; its chunks come here." : "It has no chunks."}</p>`}
@@ -168,9 +180,10 @@ export function view() {
 
 /** @param {Api["ChunkView"]} chunk */
 function row(chunk) {
+  if (shown.stale.has(chunk.id) && !reading && !shown.problem) queueMicrotask(readSeen);
   const kept = chunk.questions.filter((question) => question.passed).length;
   const dropped = chunk.questions.filter((question) => question.passed === false).length;
-  const choose = () => ((shown.open = chunk), changed());
+  const choose = (event) => open(chunk, event.currentTarget);
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
       <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), chunk.text.replace(/^[#\s]+/, "").slice(0, 80))}</span>
       <span class="soft small clip" dir="auto">${chunk.error ?? chunk.text.slice(0, 160)}</span></button>
@@ -181,12 +194,29 @@ function row(chunk) {
 /** Its headings below the document's own title. */
 const within = (chunk) => (shown.document && chunk.heading_path[0] === nameOf(shown.document) ? chunk.heading_path.slice(1) : chunk.heading_path);
 
+/** @type {HTMLElement | null} */
+let opener = null; // what has the focus again when the chunk is closed
+
+/** @param {Api["ChunkView"]} chunk @param {HTMLElement} from */
+function open(chunk, from) {
+  opener = from;
+  shown.open = chunk;
+  changed();
+  if (!wide()) requestAnimationFrame(() => document.getElementById("chunk-title")?.focus()); // the list is hidden now
+}
+
+function close() {
+  shown.open = null;
+  changed();
+  requestAnimationFrame(() => opener?.focus());
+}
+
 /** @param {Api["ChunkView"]} chunk */
 function detail(chunk) {
-  return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${(event) => event.key === "Escape" && ((shown.open = null), changed())}>
-    <header class="bar-line"><h2 id="chunk-title">Chunk ${chunk.ordinal + 1}</h2>
+  return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${(event) => event.key === "Escape" && close()}>
+    <header class="bar-line"><h2 id="chunk-title" tabindex="-1">Chunk ${chunk.ordinal + 1}</h2>
       <span class="grow soft small">${chunk.page ? `page ${chunk.page} \u00b7 ` : ""}${chunk.span[0]}\u2013${chunk.span[1]}</span>
-      <button class="quiet" aria-label="Close" @click=${() => ((shown.open = null), changed())}>\u2715</button></header>
+      <button class="quiet" aria-label="Close" @click=${close}>\u2715</button></header>
     <p class="name" dir="auto">${path(chunk.heading_path)}</p>
     <div class="reading" dir="auto"><p class="marked">${chunk.text}</p></div>
     <h3>Questions it answers</h3>
@@ -202,8 +232,8 @@ const ORIGIN = { generated: "", given: "came with the document", user: "from a u
 
 /** @param {Api["ChunkQuestion"]} each */
 function question(each) {
-  const mark = each.passed === null ? html`<span class="soft" aria-label="not judged yet">\u25d0</span>`
-    : each.passed ? html`<span class="good" aria-label="kept">\u2713</span>` : html`<span class="bad" aria-label="dropped">\u2715</span>`;
+  const mark = each.passed === null ? html`<span class="soft" role="img" aria-label="not judged yet">\u25d0</span>`
+    : each.passed ? html`<span class="good" role="img" aria-label="kept">\u2713</span>` : html`<span class="bad" role="img" aria-label="dropped">\u2715</span>`;
   const why = [each.reason, ORIGIN[each.source]].filter(Boolean).join(" \u00b7 ");
   return html`<li class=${each.passed === false ? "dropped" : ""}>${mark}<span class="grow"><span dir="auto">${each.text}</span>
     ${why ? html`<span class="soft small">${why}</span>` : nothing}</span>

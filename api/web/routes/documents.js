@@ -21,8 +21,8 @@ const ROW = 48;
 const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in work"], ["degraded", "degraded"], ["failed", "failed"]];
 const SORTS = [["newest", "newest first"], ["updated", "changed last"], ["name", "by name"], ["state", "by state"]];
 
-/** @type {{rows: Api["DocumentView"][], total: number, next: string | null, q: string, state: string, sort: string, problem: any, loading: boolean, connected: boolean}} */
-const list = { rows: [], total: 0, next: null, q: "", state: "", sort: "newest", problem: null, loading: false, connected: true };
+/** @type {{rows: Api["DocumentView"][], total: number, next: string | null, q: string, state: string, sort: string, problem: any, loading: boolean, connected: boolean, again: () => void}} */
+const list = { rows: [], total: 0, next: null, q: "", state: "", sort: "newest", problem: null, loading: false, connected: true, again: () => refresh() };
 let stop = () => {};
 let typing = 0;
 let dropping = false;
@@ -65,17 +65,42 @@ async function refresh() {
     await loadCollections();
     const page = await get(address(null));
     if (number !== asked) return;
-    Object.assign(list, { rows: page.items, next: page.next_cursor, problem: null });
+    replace({ rows: page.items, next: page.next_cursor });
   } catch (problem) {
     if (number !== asked) return;
-    list.problem = problem;
+    Object.assign(list, { problem, again: () => refresh() });
+  }
+  list.loading = false;
+  changed();
+}
+
+/** Much has changed unseen. Who has scrolled stays where they are: as many rows are read as there were. */
+async function readAgain() {
+  const wanted = windowed.top > 0 ? list.rows.length : 0;
+  if (!wanted) return refresh();
+  const number = (asked += 1);
+  list.loading = true;
+  try {
+    await loadCollections();
+    let page = await get(address(null));
+    const rows = [...page.items];
+    while (rows.length < wanted && page.next_cursor) {
+      page = await get(address(page.next_cursor));
+      rows.push(...page.items);
+    }
+    if (number !== asked) return;
+    const known = new Set();
+    replace({ rows: rows.filter((row) => !known.has(row.id) && known.add(row.id)), next: page.next_cursor });
+  } catch (problem) {
+    if (number !== asked) return;
+    Object.assign(list, { problem, again: () => readAgain() });
   }
   list.loading = false;
   changed();
 }
 
 async function more() {
-  if (list.loading || !list.next) return;
+  if (list.loading || !list.next || list.problem) return;
   const number = asked;
   list.loading = true;
   try {
@@ -84,25 +109,46 @@ async function more() {
     const known = new Set(list.rows.map((row) => row.id));
     list.rows = [...list.rows, ...page.items.filter((row) => !known.has(row.id))];
     list.next = page.next_cursor;
+    meanwhile = [];
   } catch (problem) {
     if (number !== asked) return;
-    list.problem = problem;
+    Object.assign(list, { problem, again: () => ((list.problem = null), more()) });
   }
   list.loading = false;
   changed();
 }
 
 function heard(name, data) {
-  if (name === "reset") refresh();
+  if (name === "reset") readAgain();
   if (name === "progress") refreshCounts();
   if (name !== "document" || data.collection !== collections.chosen) return;
-  const place = list.rows.findIndex((row) => row.id === data.id);
-  if (place >= 0) list.rows = list.rows.with(place, data);
-  else if (!list.q && !list.state && list.sort === "newest" && data.state !== "deleting") {
-    list.rows = [data, ...list.rows];
-    windowed.grewAbove();
-  }
+  if (list.loading) meanwhile.push(data); // the page that is on its way may be older
+  settle(data);
   changed();
+}
+
+/** @type {Api["DocumentView"][]} */
+let meanwhile = [];
+
+/** Have a list that was read again, and what was told while it was. @param {Partial<typeof list>} read */
+function replace(read) {
+  Object.assign(list, read, { problem: null });
+  for (const document of meanwhile.splice(0)) settle(document);
+}
+
+/** Show a document as it is now, at its place among those that are loaded. @param {Api["DocumentView"]} document */
+function settle(document) {
+  const place = list.rows.findIndex((row) => row.id === document.id);
+  if (place >= 0) {
+    if (Date.parse(document.updated_at) >= Date.parse(list.rows[place].updated_at)) list.rows = list.rows.with(place, document);
+  } else if (!list.q && !list.state && list.sort === "newest" && document.state !== "deleting") {
+    const made = Date.parse(document.created_at);
+    const older = list.rows.findIndex((row) => Date.parse(row.created_at) <= made);
+    if (older < 0 && list.next) return; // it comes with its page
+    const at = older < 0 ? list.rows.length : older;
+    list.rows = list.rows.toSpliced(at, 0, document);
+    windowed.grewAt(at);
+  }
 }
 
 let counting = 0;
@@ -130,7 +176,7 @@ async function take(files) {
   const me = await server();
   const priced = Boolean(me?.prices || me?.embeddings?.some((each) => each.price));
   const ask = Boolean(me?.estimates) && (asksAlways() || (priced && !isSmall(files)));
-  offer(files, collection, ask, () => send(files, { collection }, me?.limits.upload_bytes ?? 0, refreshCounts));
+  offer(files, collection, ask, (chosen) => send(chosen, { collection }, me?.limits.upload_bytes ?? 0, refreshCounts));
 }
 
 /** A file and its path in the folder that was chosen with it: files of the same name in two folders are two documents. */
@@ -207,7 +253,7 @@ export function view() {
       ${list.connected ? nothing : html`<span class="bad">not connected: what is shown may be old</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
-    ${may("write") ? askingAlways() : nothing} ${offering()} ${uploads()} ${trouble(list.problem, refresh)}
+    ${may("write") ? askingAlways() : nothing} ${offering()} ${uploads()} ${trouble(list.problem, list.again)}
     ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
     ${all ? asRequest("GET", address(null)) : nothing}
     ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}

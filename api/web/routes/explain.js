@@ -22,12 +22,12 @@ const WHY = { absent: "Queries cannot find it: it is of another collection, or n
   min_score: "Its score is below the least that is asked for.", top_k: "Others are before it.", room: "Its text was there already, or too long for what is returned." };
 /**
  * @typedef {{expected: Api["ExpectedChunkView"] | null, looked: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
- *   found: Api["DocumentView"][] | null, question: string, asked: string, candidates: Api["CandidatesView"] | null, known: Map<string, any>,
+ *   found: Api["DocumentView"][] | null, question: string, asked: string, collection: string, candidates: Api["CandidatesView"] | null, known: Map<string, any>,
  *   before: Map<string, number>, own: Record<string, number> | null, weights: Record<string, number> | null, problem: any, busy: boolean}} Explained
  */
 
 /** @returns {Explained} */
-const fresh = () => ({ expected: null, looked: null, found: null, question: "", asked: "", candidates: null, known: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
+const fresh = () => ({ expected: null, looked: null, found: null, question: "", asked: "", collection: "", candidates: null, known: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
 const FUSION_WORDS = { scores: "by what stands out", mean: "by the mean score", rrf: "by ranks", max: "by the best score" };
 let seen = fresh();
 let fusion = "scores";
@@ -36,31 +36,33 @@ export async function load() {
   await loadCollections().catch((problem) => (seen.problem = problem));
   const behind = new URLSearchParams(location.hash.slice(1)); // behind #: no server or proxy logs it
   const [given, weights] = [behind.get("q"), behind.get("weights")];
-  if (given && given !== seen.asked) await explain(given);
-  if (weights && seen.own) seen.weights = Object.fromEntries(CHANNELS.map((channel, place) => [channel, Number(weights.split(",")[place]) || 0]));
+  if (given && (given !== seen.asked || collections.chosen !== seen.collection)) await explain(given);
+  if (weights && seen.own && given === seen.asked) seen.weights = Object.fromEntries(CHANNELS.map((channel, place) => [channel, Number(weights.split(",")[place]) || 0]));
   changed();
 }
 
 export function leave() {}
 
 /** @param {string} question */
-async function explain(question) {
+async function explain(question, typed = question) {
   if (!question.trim()) return;
-  seen = { ...fresh(), question, asked: question, busy: true };
+  /** @type {Explained} */
+  const now = (seen = { ...fresh(), question: typed, asked: question, collection: collections.chosen, busy: true });
   history.replaceState(null, "", `${location.pathname}${location.search}#q=${encodeURIComponent(question)}`);
   changed();
   /** @type {Api["RetrieveBody"]} */
   const body = { question, collection: collections.chosen, top_k: may("read") ? SHOWN : MOST, explain: "candidates", record: false, rerank: false };
   try {
     const reply = await post("/v1/retrieve", body);
+    if (now !== seen) return; // another question was asked meanwhile
     const told = reply.metadata.explain;
     const own = Object.fromEntries(CHANNELS.map((channel) => [channel, told?.weights[channel] ?? 0]));
-    Object.assign(seen, { candidates: told?.candidates ?? null, own, weights: { ...own }, known: new Map(reply.chunks.map((chunk) => [chunk.chunk_id, chunk])) });
+    Object.assign(now, { candidates: told?.candidates ?? null, own, weights: { ...own }, known: new Map(reply.chunks.map((chunk) => [chunk.chunk_id, chunk])) });
     fuse(fusion);
   } catch (problem) {
-    seen.problem = problem;
+    now.problem = problem;
   }
-  seen.busy = false;
+  now.busy = false;
   changed();
 }
 
@@ -84,29 +86,37 @@ function named(id) {
 
 /** Where a chunk stands that should have been found, wherever that is. @param {string} id */
 async function expect(id) {
-  const body = { question: seen.asked, collection: collections.chosen, top_k: SHOWN, explain: true, expected: [id], record: false, rerank: false };
+  const now = seen;
+  const body = { question: now.asked, collection: now.collection, top_k: SHOWN, explain: true, expected: [id], record: false, rerank: false };
   try {
     const reply = await post("/v1/retrieve", body);
-    seen.expected = reply.metadata.explain?.expected?.[0] ?? null;
-    named(id);
+    now.expected = reply.metadata.explain?.expected?.[0] ?? null;
+    if (now === seen) named(id);
   } catch (problem) {
     say(problem.message);
   }
   changed();
 }
 
+let looks = 0;
+
 /** Documents by words of their names, then the chunks of one. @param {string} words */
 async function look(words) {
-  seen.looked = null;
-  const query = new URLSearchParams({ collection: collections.chosen, q: words, limit: "8", metadata: "false" });
-  seen.found = words.trim() ? (await get(`/v1/documents?${query}`)).items : null;
+  const now = seen;
+  const number = ++looks;
+  now.looked = null;
+  const query = new URLSearchParams({ collection: now.collection, q: words, limit: "8", metadata: "false" });
+  const found = words.trim() ? (await get(`/v1/documents?${query}`)).items : null;
+  if (number !== looks) return; // other words were typed meanwhile
+  now.found = found;
   changed();
 }
 
 /** @param {Api["DocumentView"]} document */
 async function open(document) {
+  const now = seen;
   const page = await get(`/v1/documents/${document.id}/chunks?version=live&limit=100`);
-  seen.looked = { document, chunks: page.items };
+  now.looked = { document, chunks: page.items };
   changed();
 }
 
@@ -146,7 +156,7 @@ function placed({ chunk_id: id, rank, score: value, channels, question, left_out
 /** @param {string} id */
 async function accept(id) {
   try {
-    await post(`/v1/collections/${encodeURIComponent(collections.chosen)}/accepted`, { question: seen.asked, chunk_id: id });
+    await post(`/v1/collections/${encodeURIComponent(seen.collection)}/accepted`, { question: seen.asked, chunk_id: id });
     say("The question is one of this passage now: whoever asks it finds it.");
   } catch (problem) {
     say(problem.message);
@@ -157,7 +167,7 @@ export function view() {
   const submit = (event) => (event.preventDefault(), explain(seen.question));
   return html`<section class="column wide">
     <form class="asking" role="search" @submit=${submit}>
-      ${collectionPicker(() => seen.asked && explain(seen.asked))}
+      ${collectionPicker(() => seen.asked && explain(seen.asked, seen.question))}
       <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label="Question" placeholder="Why is something found, or not?"
         .value=${live(seen.question)} @input=${(event) => (seen.question = event.target.value)}
         @keydown=${(event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event)}></textarea>
@@ -183,7 +193,7 @@ function found(candidates, weights) {
     </table></div>
     <p class="soft small">${ranked.length} candidates. Weights are moved here alone${may("manage") ? html`; <a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>calibrate the collection</a> to keep others` : nothing}.</p>
     ${may("read") ? missing() : nothing}
-    ${asRequest("POST", "/v1/retrieve", { question: seen.asked, collection: collections.chosen, explain: "candidates", weights })}`;
+    ${asRequest("POST", "/v1/retrieve", { question: seen.asked, collection: seen.collection, explain: "candidates", weights })}`;
 }
 
 /** @param {typeof CHANNELS[number]} channel @param {Record<string, number>} weights */

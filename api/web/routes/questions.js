@@ -32,13 +32,18 @@ const address = (cursor) => {
   return `${base}/queries?limit=${PAGE}${seen.tab === "unanswered" ? "&answered=false" : ""}${more}`;
 };
 
+let requests = 0; // a reply that comes after that of a later one is not shown
+
 /** @param {string | null} [cursor] */
 async function refresh(cursor = null) {
+  const number = ++requests;
   try {
     const page = await get(address(cursor));
+    if (number !== requests) return;
     seen.items = cursor ? [...(seen.items ?? []), ...page.items] : page.items;
     Object.assign(seen, { next: page.next_cursor, keptDays: "kept_days" in page ? page.kept_days : null, problem: null });
   } catch (problem) {
+    if (number !== requests) return;
     Object.assign(seen, { problem, items: seen.items ?? [] });
   }
   changed();
@@ -81,7 +86,7 @@ function list() {
 
 /** @param {Api["AskedQuestionView"]} each */
 function asked(each) {
-  const mark = each.found && each.helpful !== false ? html`<span class="good" aria-label="answered">\u25cf</span>` : html`<span class="bad" aria-label="not answered">\u2715</span>`;
+  const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label="answered">\u25cf</span>` : html`<span class="bad" role="img" aria-label="not answered">\u2715</span>`;
   const facts = [counted(each.times, "time"), ago(each.last_at)];
   if (each.helpful !== null) facts.push(each.helpful ? "helped" : "did not help");
   return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${facts.join(" \u00b7 ")}</span></span>

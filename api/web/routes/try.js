@@ -52,6 +52,13 @@ async function run(event) {
 
 const again = (side) => write(side, { text: trial.text, collection: collection() });
 
+async function retry(side) {
+  comparisons += 1;
+  trial.likeness = null;
+  await again(side);
+  if (!trial.sides.some((each) => each.running)) await compare();
+}
+
 /** The chunks, which are the same for both prompts. */
 const chunks = () => trial.sides.map((side) => side.chunks).reduce((most, each) => (each.length > most.length ? each : most));
 
@@ -142,7 +149,7 @@ export function view() {
       </div>
     </form>
     ${trouble(trial.problem, compare)}
-    ${sides.map((side, number) => outcome(side, sides.length > 1 ? NAMES[number] : "", () => again(side)))}
+    ${sides.map((side, number) => outcome(side, sides.length > 1 ? NAMES[number] : "", () => retry(side)))}
     ${tried.length && !running ? asking() : nothing}
     ${tried.map(chunk)}
   </section>`;

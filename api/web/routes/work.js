@@ -19,19 +19,23 @@ const SPOKEN = 5000; // milliseconds from one sentence for a screen reader to th
 const work = { status: null, history: [], reasons: [], problem: null, cause: "", spoken: "" };
 let spokenAt = -SPOKEN;
 let clock = 0;
+let visit = 0; // what was asked before one went elsewhere is not asked again
 let looks = 0;
 
 export async function load() {
   clearTimeout(clock);
+  visit += 1;
   if (may("manage")) loadWebhooks();
   await look();
 }
 
 export function leave() {
   clearTimeout(clock);
+  visit += 1;
 }
 
 async function look() {
+  const now = visit;
   if (!document.hidden) {
     try {
       /** @type {Api["StatusView"]} */
@@ -47,8 +51,9 @@ async function look() {
     }
     changed();
   }
+  if (now !== visit) return;
   clearTimeout(clock);
-  clock = window.setTimeout(look, EVERY);
+  clock = window.setTimeout(look, Math.max(EVERY, (work.problem?.again ?? 0) - Date.now()));
 }
 
 /** The sentence has numbers that change all the time: it is spoken when the cause is another one. @param {Api["PaceView"]} pace */
@@ -59,11 +64,12 @@ function speak(pace) {
   spokenAt = performance.now();
 }
 
-/** @param {"retry" | "discard"} how @param {string} reason @param {number} many */
-async function resolve(how, reason, many) {
+/** @param {"retry" | "discard"} how @param {string} reason */
+async function resolve(how, reason) {
   try {
-    await post(`/v1/dead/${how}`, { reason });
-    say(how === "retry" ? `${counted(many, "failure")} tried again.` : `${counted(many, "failure")} given up.`);
+    const { documents, chunks, in_work: left } = await post(`/v1/dead/${how}`, { reason });
+    const rest = left ? ` ${counted(left, "chunk")} of documents in work were left alone.` : "";
+    say(`${counted(documents + chunks, "failure")} ${how === "retry" ? "tried again" : "given up"}.${rest}`);
     looks = 0;
     await look();
   } catch (problem) {
@@ -133,8 +139,8 @@ function failures() {
   return html`<ul class="reasons" role="list">${work.reasons.map((each) => {
     const many = each.documents + each.chunks;
     return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
-      ${may("write") ? html`<button @click=${() => resolve("retry", each.reason, many)}>Try again</button>
-        <button class="quiet" @click=${() => confirm(`Give up ${counted(many, "failure")}?`) && resolve("discard", each.reason, many)}>Give up</button>` : nothing}</li>`;
+      ${may("write") ? html`<button @click=${() => resolve("retry", each.reason)}>Try again</button>
+        <button class="quiet" @click=${() => confirm(`Give up ${counted(many, "failure")}?`) && resolve("discard", each.reason)}>Give up</button>` : nothing}</li>`;
   })}</ul>`;
 }
 
