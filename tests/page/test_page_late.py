@@ -1,0 +1,278 @@
+"""Replies that come late or fail, and keys pressed twice: nothing is shown, sent or lost that nobody meant."""
+
+import asyncio
+import json
+import re
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from playwright.async_api import Error, expect
+
+from tests.page.test_page import ask
+
+
+@pytest.fixture
+def beside(deployment):
+    """Another collection, with a document of its own."""
+    deployment.client.put("/v1/collections/beside", json={})
+    deployment.ingest({"dogs.md": "# Dogs\n\nDogs may come to the office on Fridays.\n"}, collection="beside")
+    deployment.wait_until_settled(1, collection="beside")
+    yield "beside"
+    deployment.client.delete("/v1/collections/beside")
+
+
+@asynccontextmanager
+async def held(page, address, wanted=lambda request: True):
+    """Hold requests back until the returned event is set; it ends when they were answered."""
+    free, answered = asyncio.Event(), asyncio.Event()
+
+    async def handler(route):
+        if free.is_set() or not wanted(route.request):
+            return await route.fallback()
+        await free.wait()
+        with suppress(Error):  # the page has given it up
+            await route.continue_()
+        return answered.set()
+
+    await page.route(address, handler)
+
+    async def let_go():
+        free.set()
+        await asyncio.wait_for(answered.wait(), 10)
+        await page.wait_for_timeout(300)
+
+    yield let_go
+    free.set()
+    await page.unroute(address)
+
+
+async def test_undo_takes_back_the_passage_that_was_accepted(visit, deployment):
+    page, question = visit.page, "Is leave pro rata in the first year of everybody?"
+    sent = []
+    page.on("request", lambda each: each.url.endswith("/v1/feedback") and sent.append(each.post_data_json))
+    await page.route("**/v1/query", _citing_two)
+    await ask(visit, question)
+    sources = page.locator(".sources button")
+    await expect(sources).to_have_count(2)
+    await sources.nth(0).click()
+    await page.get_by_role("button", name="This answered it").click()
+    await expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    await sources.nth(1).click()
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator(".notice")).to_contain_text("taken back")
+    assert [each["helpful"] for each in sent] == [True, False]
+    assert sent[0]["chunk_id"] == sent[1]["chunk_id"]
+
+
+async def _citing_two(route):
+    """Have the answer cite two of the passages that were found, whatever the model wrote."""
+    reply = await route.fetch()
+    events = []
+    for block in (await reply.text()).split("\n\n"):
+        name, _, data = block.partition("\ndata: ")
+        event = block
+        if name == "event: done":
+            done = json.loads(data)
+            [first, *_] = done["citations"]
+            two = enumerate(done["chunks"][:2], 1)
+            done["citations"] = [first | {"number": number, "chunk_id": chunk["chunk_id"]} for number, chunk in two]
+            event = f"{name}\ndata: {json.dumps(done)}"
+        events.append(event)
+    await route.fulfill(response=reply, body="\n\n".join(events))
+
+
+async def test_an_answer_that_replaces_another_was_not_stopped(visit):
+    page = visit.page
+    await visit.go("/ask")
+    async with held(page, "**/v1/query", lambda request: "first" in request.post_data):
+        await page.fill("#question", "What is the first question?")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("Searching\u2026")).to_be_visible()
+        await page.fill("#question", "How many days of leave does everybody have?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".facts")).to_be_visible()
+        await expect(page.get_by_text("You stopped it here.")).to_have_count(0)
+
+
+async def test_a_late_explanation_does_not_replace_a_newer_one(visit):
+    page = visit.page
+    await visit.go("/lab/explain")
+    async with held(page, "**/v1/retrieve", lambda request: "per diem" in request.post_data) as let_go:
+        await page.fill("#question", "What does the per diem follow?")
+        await page.keyboard.press("Enter")
+        await page.fill("#question", "How many days of leave are there?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".explained tbody tr").first).to_contain_text("Leave")
+        before = await page.locator(".explained tbody").inner_text()
+        await let_go()
+        assert await page.locator(".explained tbody").inner_text() == before
+
+
+async def test_a_price_of_one_collection_is_never_shown_at_another(visit, beside):
+    page = visit.page
+    await visit.go("/collections/default")
+    async with held(page, "**/v1/estimates") as let_go:
+        await page.get_by_role("button", name="What would a rebuild cost?").click()
+        await expect(page.get_by_text("Counting")).to_be_visible()
+        await page.evaluate(
+            "history.pushState(null, '', '/collections/beside'); dispatchEvent(new PopStateEvent('popstate'))"
+        )
+        await expect(page.get_by_role("heading", name="beside")).to_be_visible()
+        await let_go()
+        await expect(page.get_by_role("button", name="Rebuild beside the live one")).to_have_count(0)
+
+
+async def test_a_number_that_cannot_be_read_is_refused_and_stays(visit, deployment):
+    page = visit.page
+    before = deployment.client.get("/v1/collections/default").json()["options"]
+    await visit.go("/collections/default")
+    await page.get_by_label("Longest chunk").fill("2,000")
+    await page.get_by_role("button", name="Save for new documents").click()
+    await expect(page.get_by_role("alert")).to_contain_text("2,000\u201d is no whole number")
+    await expect(page.get_by_label("Longest chunk")).to_have_value("2,000")
+    assert deployment.client.get("/v1/collections/default").json()["options"] == before
+
+
+async def test_a_late_list_of_questions_is_not_drawn_as_another(visit):
+    page = visit.page
+    await ask(visit, "How many days of leave does everybody have?")
+    async with held(page, re.compile(r"/v1/collections/default/queries\?")) as let_go:
+        await visit.go("/questions")
+        await page.get_by_role("button", name="Accepted").click()
+        await expect(page.get_by_role("button", name="Accepted")).to_have_attribute("aria-pressed", "true")
+        await expect(page.locator("main .empty, main ul.questions")).to_be_visible()
+        await let_go()
+        await expect(page.get_by_text("How many days of leave does everybody have?")).to_have_count(0)
+
+
+async def test_a_screen_that_was_left_asks_no_more(visit):
+    page = visit.page
+    asked = []
+    page.on("request", lambda each: each.url.endswith("/v1/status") and asked.append(each.url))
+    async with held(page, "**/v1/status") as let_go:
+        await visit.go("/work")
+        await page.get_by_role("link", name="Try").click()
+        await expect(page.get_by_role("button", name="Write questions")).to_be_visible()
+        await let_go()
+    await page.wait_for_timeout(2_500)
+    assert len(asked) == 1
+
+
+async def test_a_page_of_rows_that_fails_is_asked_for_again_by_hand(visit, deployment):
+    page = visit.page
+    visit.allowed = ("429",)
+    deployment.ingest({f"few-{n}": f"Number {n} of few." for n in range(120)}, collection="few")
+    deployment.wait_until_settled(120, collection="few")
+    refused = []
+
+    async def refuse(route):
+        refused.append(route.request.url)
+        headers = {"retry-after": "1", "content-type": "application/problem+json"}
+        await route.fulfill(status=429, headers=headers, json={"status": 429, "detail": "Too many requests."})
+
+    following = re.compile(r"/v1/documents\?.*cursor=")
+    await page.route(following, refuse)
+    await visit.go("/documents?collection=few")
+    await expect(page.locator(".row").first).to_be_visible()
+    await page.locator(".window").focus()
+    await page.keyboard.press("End")
+    await expect(page.get_by_role("alert")).to_contain_text("Too many requests.")
+    await page.wait_for_timeout(1_000)
+    assert len(refused) == 1
+    await page.unroute(following)
+    await page.get_by_role("button", name="Try again").first.click()
+    await page.locator(".window").focus()
+    for _ in range(50):  # until the rows have come
+        await page.keyboard.press("End")
+        await page.wait_for_timeout(100)
+        if await page.locator('.row[aria-posinset="120"]').count():
+            break
+    await expect(page.locator('.row[aria-posinset="120"]')).to_be_visible()
+
+
+async def test_a_second_key_skips_no_question_that_nobody_saw(visit, deployment):
+    page = visit.page
+    for question in ("How many days of leave does everybody have?", "Wie viele Tage Urlaub haben alle?"):
+        deployment.client.post("/v1/retrieve", json={"question": question, "collection": "default"}).raise_for_status()
+    await visit.go("/lab/compare")
+    await page.get_by_role("button", name="Label what was asked").click()
+    await expect(page.locator(".candidates li").first).to_be_visible()
+    before = await _left(page)
+    async with held(page, re.compile(r"/labelled/[^/]+/questions$")) as let_go:
+        await page.keyboard.press("1")
+        await page.keyboard.press("Space")
+        await page.keyboard.press("Space")
+        await let_go()
+    await expect(page.locator(".candidates li").first).to_be_visible()
+    assert await _left(page) == before - 1
+    await expect(page.get_by_text("1 labelled")).to_be_visible()
+
+
+async def _left(page):
+    """How many questions wait to be labelled."""
+    return int(re.search(r"(\d+) questions? left", await page.locator(".labelling").inner_text())[1])
+
+
+async def test_files_that_wait_for_their_price_wait_for_more_files(visit, tmp_path):
+    page = visit.page
+    files = [tmp_path / f"price-{number}.txt" for number in range(5)]
+    for file in files:
+        file.write_text(f"The file {file.name} is about prices.")
+    await visit.go("/documents")
+    await page.get_by_label("Always say what files will cost").check()
+    await page.locator("input[type=file]").set_input_files(files[:3])
+    card = page.get_by_role("status", name="What it costs")
+    await expect(card).to_contain_text("3 files")
+    await page.locator("input[type=file]").set_input_files(files[3:])
+    await expect(card).to_contain_text("5 files")
+    await card.get_by_role("button", name="Send").click()
+    await expect(page.locator(".uploads")).to_contain_text("5 files sent")
+    await page.get_by_label("Always say what files will cost").uncheck()
+
+
+async def test_stopped_uploads_make_room_for_others(visit, deployment, tmp_path):
+    page = visit.page
+    visit.allowed = ("429",)
+    files = [tmp_path / f"stop-{number}.txt" for number in range(5)]
+    for file in files:
+        file.write_text(f"The file {file.name} is stopped.")
+
+    async def refuse(route):
+        headers = {"retry-after": "43200", "content-type": "application/problem+json"}
+        await route.fulfill(status=429, headers=headers, json={"status": 429, "detail": "Enough for today."})
+
+    await visit.go("/documents")
+    await page.route("**/v1/documents", refuse)
+    await page.locator("input[type=file]").set_input_files(files[:4])
+    await expect(page.locator(".uploads")).to_contain_text("Enough for today.")
+    await page.locator(".uploads").get_by_role("button", name="Stop").click()
+    await expect(page.locator(".uploads")).to_contain_text("0 files sent, 4 stopped")
+    await page.unroute("**/v1/documents")
+    await page.locator("input[type=file]").set_input_files(files[4])
+    await expect(page.locator(".row", has_text="stop-4.txt")).to_be_visible()
+
+
+async def test_a_run_that_has_ended_is_listed_so(visit, deployment):
+    page = visit.page
+    questions = [{"question": "How many days of leave does everybody have?", "external_ids": ["leave.md"]}]
+    deployment.client.put("/v1/collections/default/labelled/late", json={"questions": questions}).raise_for_status()
+    await visit.go("/lab/compare")
+    await page.get_by_label("Set").select_option("late")
+    await page.get_by_role("button", name="Run", exact=True).click()
+    await expect(page.locator(".compared tbody tr")).to_have_count(4, timeout=20_000)
+    newest = page.locator("ul.questions li").first
+    await expect(newest).to_contain_text("late")
+    await expect(newest).to_contain_text("done")
+    await expect(newest.get_by_role("button", name="Delete")).to_be_visible()
+
+
+async def test_a_chunk_that_is_opened_on_a_phone_has_the_focus_and_gives_it_back(visit, deployment):
+    page = visit.page
+    await page.set_viewport_size({"width": 400, "height": 800})
+    document = deployment.client.get("/v1/documents?external_id=leave.md").json()["items"][0]["id"]
+    await visit.go(f"/documents/{document}")
+    row = page.locator(".row button").first
+    await row.click()
+    await expect(page.locator("#chunk-title")).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(row).to_be_focused()
