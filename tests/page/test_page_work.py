@@ -49,6 +49,21 @@ async def test_work_says_why_it_is_not_faster(browser, slow, provider):
             await expect(visit.page.get_by_text("Unknown: the broker does not answer.")).to_be_visible()
 
 
+async def test_work_draws_the_last_hour(visit, deployment):
+    page = visit.page
+    await visit.go("/work")
+    figure = page.get_by_role("figure", name="The last hour")
+    await expect(figure).to_be_visible()
+    minutes = deployment.client.get("/v1/status/history").json()["items"]
+    ended = sum(each["chunks"] for each in minutes)
+    assert ended > 0
+    await expect(figure).to_contain_text(f"{ended:,} chunks of ")
+    await figure.get_by_text("As a table").click()
+    rows = await figure.locator("tbody tr").all()
+    assert sum(int((await row.locator("td").first.inner_text()).replace(",", "")) for row in rows) == ended
+    assert await figure.locator("rect.good-part").count() == sum(1 for each in minutes if each["chunks"])
+
+
 @contextmanager
 def _frozen(deployment: Deployment, engine: str) -> Iterator[None]:
     """Have an engine that takes connections, and answers nothing."""

@@ -113,7 +113,7 @@ function lately() {
   const [chunks, dead, documents, failed] = [sum("chunks"), sum("dead_chunks"), sum("documents"), sum("failed_documents")];
   if (!chunks && !dead && !documents && !failed) return nothing;
   const most = Math.max(...history.map((each) => each.chunks + each.dead_chunks));
-  return html`<figure class="lately"><figcaption class="bar-line"><h2 class="grow">The last hour</h2>
+  return html`<figure class="lately" aria-label="The last hour"><figcaption class="bar-line"><h2 class="grow">The last hour</h2>
       <span class="soft small number">${counted(chunks, "chunk")} of ${counted(documents, "document")}${dead || failed ? html`, <span class="bad">${counted(dead, "chunk")} and ${counted(failed, "document")} failed</span>` : nothing}</span></figcaption>
     ${columns(history.map((each) => ({ good: each.chunks, bad: each.dead_chunks })))}
     <p class="bar-line soft small"><span class="grow">60 minutes ago</span><span class="number">at most ${counted(most, "chunk")} a minute</span><span class="grow to-end">now</span></p>
