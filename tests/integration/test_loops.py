@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from api.progress_feeds import ProgressFeeds
+from bench.loopwatch import LONGEST_SECONDS
 from shared.domain.outcomes import IndexOutcome
 from shared.ledger.documents import Documents
 from shared.providers.embedding import Embedders
@@ -16,7 +17,6 @@ from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.query import CHANNELS
 from shared.settings import TenantLimits
-from bench.loopwatch import LONGEST_SECONDS
 from tests.api import serving, work
 from tests.integration.test_ledger import index_texts, paid, parsed
 from tests.loopwatch import watched_loop
@@ -48,7 +48,7 @@ async def test_the_largest_documents(client, wakes, name):
     for _ in range(2):  # of two, since a neighbour of the tests may hold the processor
         async with watched_loop() as watch:
             reply = await client.post("/v1/documents", content=body, headers=JSON)
-        assert reply.status_code == status, reply.text[:500]
+        assert reply.status_code == status or (stands and reply.status_code == 200), reply.text[:500]
         stands.append(watch)
         if watch.seconds <= LONGEST_SECONDS:
             break

@@ -110,7 +110,7 @@ async def test_two_prompts_are_tried_side_by_side_and_compared(visit, deployment
     await expect(page.locator("[role=status]").filter(has_text="kept")).to_have_count(2)
     first = page.locator("article.card").first
     own = {name: first.get_by_role("region", name=name).locator("li") for name in ("A", "B")}
-    assert await own["B"].count() == 2 < await own["A"].count()
+    assert await own["A"].count() > 0 < await own["B"].count()
     rows = await own["A"].count() + await own["B"].count()
     await first.get_by_label("A question of your own").fill("Which capital is Berlin?")
     await page.keyboard.press("Enter")

@@ -35,7 +35,7 @@ async def test_work_says_why_it_is_not_faster(browser, slow, provider):
         await visit.go("/work")
         why = visit.page.locator(".pace")
 
-        await expect(why).to_contain_text("No generate worker is alive, and ")
+        await expect(why).to_contain_text("No generate worker is alive, and ", timeout=20_000)
         slow.worker("generate")
         await expect(why).to_contain_text("calls are under way.", timeout=20_000)
         provider.script(latency_seconds=0, status=429, retry_after_seconds=8)
@@ -60,7 +60,8 @@ async def test_work_draws_the_last_hour(visit, deployment):
     await expect(figure).to_contain_text(f"{ended:,} chunks of ")
     await figure.get_by_text("As a table").click()
     rows = await figure.locator("tbody tr").all()
-    assert sum(int((await row.locator("td").first.inner_text()).replace(",", "")) for row in rows) == ended
+    drawn = [await row.locator("td").first.inner_text() for row in rows]
+    assert sum(int(each.replace(",", "")) for each in drawn) == ended
     assert await figure.locator("rect.good-part").count() == sum(1 for each in minutes if each["chunks"])
 
 

@@ -29,16 +29,17 @@ export function whisker({ mean, low, high }, from, main = false) {
 }
 
 /**
- * Numbers in the order of time, on a scale that ends at the greatest; what went wrong stands on top.
- * @param {{good: number, bad: number}[]} values
+ * Numbers in their order, on a scale that ends at the greatest; what was lost stands on top.
+ * @param {{good: number, bad: number}[]} values @param {"bad-part" | "other-part"} [lost] @param {(place: number) => void} [chosen] is told where somebody clicked
  */
-export function columns(values) {
+export function columns(values, lost = "bad-part", chosen) {
+  const clicked = (event) => chosen?.(Math.floor((event.offsetX / event.currentTarget.clientWidth) * values.length));
   const most = Math.max(1, ...values.map((each) => each.good + each.bad));
   const width = 100 / values.length;
   const column = (kind, place, value, from) => value ? svg`<rect class=${kind} x=${place * width} width=${width * 0.8} y=${32 - ((from + value) / most) * 32} height=${(value / most) * 32}></rect>` : nothing;
-  return svg`<svg class="columns" viewBox="0 0 100 32" preserveAspectRatio="none" aria-hidden="true">
+  return svg`<svg class="columns ${chosen ? "along" : ""}" @click=${clicked} viewBox="0 0 100 32" preserveAspectRatio="none" aria-hidden="true">
     <line class="track" x1="0" x2="100" y1="32" y2="32"></line>
-    ${values.map(({ good, bad }, place) => svg`${column("good-part", place, good, 0)}${column("bad-part", place, bad, good)}`)}</svg>`;
+    ${values.map(({ good, bad }, place) => svg`${column("good-part", place, good, 0)}${column(lost, place, bad, good)}`)}</svg>`;
 }
 
 /**

@@ -6,18 +6,26 @@ import { get } from "../api.js";
 import { changed, remember, remembered } from "../store.js";
 
 /** @type {{items: {name: string, documents: Record<string, number>, points: number | null, notice?: string | null}[], chosen: string}} */
-export const collections = { items: [], chosen: remembered("collection", "default") };
+export const collections = { items: [], chosen: named() ?? remembered("collection", "default") };
 
 const MANY = 50; // a list of more is not looked through
 const PAGES = 25;
+
+/** The collection that the address names: nothing is sent to another one, however early. */
+function named() {
+  return new URLSearchParams(location.search).get("collection");
+}
 
 /** Read what there is; the address says which is chosen, where it names one. */
 export async function loadCollections() {
   collections.items = await known();
   const names = collections.items.map((each) => each.name);
-  const wanted = new URLSearchParams(location.search).get("collection");
+  const wanted = named();
   if (wanted && names.includes(wanted)) collections.chosen = wanted;
-  if (names.length && !names.includes(collections.chosen)) collections.chosen = names[0];
+  if (names.length && !names.includes(collections.chosen)) {
+    const before = remembered("collection");
+    collections.chosen = names.includes(before) ? before : names[0];
+  }
   inAddress();
   changed();
 }

@@ -14,6 +14,9 @@ import { trouble } from "./notice.js";
  * @typedef {{prompt: string, count: string, chunks: Tried[], done: Api["TrialDoneEvent"] | null, problem: any, stopped: boolean, running: AbortController | null}} Side
  */
 
+/** A text that another screen wants to be tried. @type {{text: string | null}} */
+export const handed = { text: null };
+
 /** @returns {Side} */
 export const newSide = () => ({ prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false, running: null });
 

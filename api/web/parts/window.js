@@ -23,6 +23,11 @@ export class WindowedList {
     document.querySelector(".window")?.scrollTo(0, 0);
   }
 
+  /** Have a row in sight. @param {number} place */
+  show(place) {
+    document.querySelector(".window")?.scrollTo({ top: Math.max(0, (place - 2) * this.rowHeight) });
+  }
+
   /** A row came at a place: what is read below it, or has the focus, stays where it is. @param {number} place */
   grewAt(place) {
     const first = this.top / this.rowHeight + this.above; // that is seen

@@ -7,7 +7,7 @@ import { ROOT, bytes } from "../api.js";
 import { changed } from "../store.js";
 import { counted } from "../parts/format.js";
 import { trouble } from "../parts/notice.js";
-import { written } from "../parts/request.js";
+import { written } from "../parts/written.js";
 import { exampleOf, fields, meant, table, words } from "../parts/schema.js";
 
 export const title = "API";

@@ -5,18 +5,21 @@ import { ROOT, bytes, get, send } from "../api.js";
 import { changed } from "../store.js";
 import { listen } from "../events.js";
 import { ago, counted, money, nameOf, path, score } from "../parts/format.js";
+import { columns } from "../parts/bars.js";
 import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
+import { handed } from "../parts/trial.js";
 import { MARGIN, WindowedList } from "../parts/window.js";
 
 export const title = "Document";
 const PAGE = 100;
+const STATES = [["", "all chunks"], ["parsed,generating,generated", "in work"], ["dead", "dead"]];
 const ROW = 48;
 
 /**
  * @typedef {{id: string, document: Api["DocumentView"] | null, chunks: Api["ChunkView"][], of: string, before: string | null, next: string | null,
- *   open: Api["ChunkView"] | null, problem: any, loading: boolean, again: () => void, stale: Set<string>}} Reading
+ *   open: Api["ChunkView"] | null, state: string, problem: any, loading: boolean, again: () => void, stale: Set<string>}} Reading
  */
 
 /** @type {Reading} */
@@ -26,7 +29,7 @@ const windowed = new WindowedList(ROW, () => more());
 
 /** @param {string} id @returns {Reading} */
 function fresh(id) {
-  return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, problem: null, loading: false, again: () => refresh(), stale: new Set() };
+  return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, state: "", problem: null, loading: false, again: () => refresh(), stale: new Set() };
 }
 
 /** @param {{id: string, query: URLSearchParams}} place */
@@ -46,10 +49,9 @@ async function refresh(around = shown.open?.id) {
   const now = shown;
   try {
     now.document = await get(`/v1/documents/${now.id}`);
-    const from = around ? `&around=${encodeURIComponent(around)}` : "";
-    let page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}`);
-    if (around && !page.items.some((chunk) => chunk.id === around)) {
-      page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}${from}`).catch(() => page);
+    let page = await get(chunksOf(now));
+    if (around && !now.state && !page.items.some((chunk) => chunk.id === around)) {
+      page = await get(`${chunksOf(now)}&around=${encodeURIComponent(around)}`).catch(() => page);
     }
     Object.assign(now, { chunks: page.items, of: whole(now.document), before: page.previous_cursor, next: page.next_cursor, problem: null, stale: new Set() });
     now.open = page.items.find((chunk) => chunk.id === around) ?? now.open ?? (wide() ? page.items[0] : null) ?? null;
@@ -58,6 +60,9 @@ async function refresh(around = shown.open?.id) {
   }
   changed();
 }
+
+/** @param {Reading} now @returns {`/v1/documents/${string}/chunks?${string}`} */
+const chunksOf = (now) => `/v1/documents/${now.id}/chunks?limit=${PAGE}${now.state ? `&state=${now.state}` : ""}`;
 
 /** Chunks of which version, and how many: others are another list. */
 const whole = (each) => `${each.version}/${each.chunks.total}`;
@@ -69,7 +74,7 @@ async function more() {
   if (now.loading || !now.next || now.problem) return;
   now.loading = true;
   try {
-    const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&cursor=${encodeURIComponent(now.next)}`);
+    const page = await get(`${chunksOf(now)}&cursor=${encodeURIComponent(now.next)}`);
     now.chunks = [...now.chunks, ...page.items];
     now.next = page.next_cursor;
   } catch (problem) {
@@ -96,7 +101,7 @@ async function readSeen() {
   const first = now.chunks[from] ?? now.chunks[0];
   for (const chunk of now.chunks.slice(from, from + PAGE)) now.stale.delete(chunk.id);
   try {
-    const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&from=${first.ordinal}`);
+    const page = await get(`${chunksOf(now)}&from=${first.ordinal}`);
     const read = new Map(page.items.map((chunk) => [chunk.id, chunk]));
     now.chunks = now.chunks.map((chunk) => read.get(chunk.id) ?? chunk);
     now.open = read.get(now.open?.id ?? "") ?? now.open;
@@ -110,7 +115,7 @@ async function readSeen() {
 async function earlier() {
   const now = shown;
   try {
-    const page = await get(`/v1/documents/${now.id}/chunks?limit=${PAGE}&cursor=${encodeURIComponent(now.before ?? "")}`);
+    const page = await get(`${chunksOf(now)}&cursor=${encodeURIComponent(now.before ?? "")}`);
     now.chunks = [...page.items, ...now.chunks];
     now.before = page.previous_cursor;
     windowed.toTop();
@@ -137,6 +142,19 @@ async function retry() {
   } catch (problem) {
     say(problem.message);
   }
+}
+
+function choose(state) {
+  Object.assign(shown, { state, open: null, chunks: [] });
+  windowed.toTop();
+  refresh();
+}
+
+/** It goes when the notice does, unless somebody takes it back. */
+function remove() {
+  const { id, document: each } = shown;
+  const then = () => send("DELETE", `/v1/documents/${id}`).catch((problem) => say(problem.message));
+  say(`\u201c${each ? nameOf(each) : id}\u201d will be deleted with its questions.`, { undo: () => {}, then, seconds: 8 });
 }
 
 /** A link cannot carry a key, so the file is fetched and then saved. */
@@ -168,26 +186,39 @@ export function view() {
       <p class="tools">
         <button @click=${save}>Save the original</button>
         ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
+        ${may("write") ? html`<button class="danger" @click=${remove}>Delete</button>` : nothing}
+        ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">Which chunks</span><select @change=${(event) => choose(event.target.value)}>
+          ${STATES.map(([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`)}</select></label>` : nothing}
       </p>
+      ${along()}
       ${trouble(shown.problem, shown.again)}
       ${shown.before ? html`<p><button @click=${earlier}>Show earlier chunks</button></p>` : nothing}
-      ${shown.chunks.length ? windowed.view(shown.chunks, each.chunks.total, row, "Chunks")
-        : html`<p class="empty soft">${OPEN.includes(each.state) ? "It is being read; its chunks come here." : "It has no chunks."}</p>`}
+      ${shown.chunks.length ? windowed.view(shown.chunks, shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total, row, "Chunks")
+        : shown.state ? html`<p class="empty soft">No chunk is like that.</p>` : html`<p class="empty soft">${OPEN.includes(each.state) ? "It is being read; its chunks come here." : "It has no chunks."}</p>`}
     </section>
     ${open ? detail(open) : nothing}
   </div>`;
 }
 
+/** How many questions were kept and dropped along the document, as far as it was read. */
+function along() {
+  if (shown.chunks.length < 3) return nothing;
+  const values = shown.chunks.map((chunk) => ({ good: kept(chunk), bad: dropped(chunk) }));
+  return html`<div>${columns(values, "other-part", (place) => windowed.show(place))}
+    <p class="soft small">Questions kept, and dropped on top, along ${shown.next || shown.before || shown.state ? "these chunks" : "the document"}</p></div>`;
+}
+
+const kept = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filter((question) => question.passed).length;
+const dropped = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filter((question) => question.passed === false).length;
+
 /** @param {Api["ChunkView"]} chunk */
 function row(chunk) {
   if (shown.stale.has(chunk.id) && !reading && !shown.problem) queueMicrotask(readSeen);
-  const kept = chunk.questions.filter((question) => question.passed).length;
-  const dropped = chunk.questions.filter((question) => question.passed === false).length;
   const choose = (event) => open(chunk, event.currentTarget);
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
       <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), chunk.text.replace(/^[#\s]+/, "").slice(0, 80))}</span>
       <span class="soft small clip" dir="auto">${chunk.error ?? chunk.text.slice(0, 160)}</span></button>
-    <span class="small number">${kept} kept${dropped ? html` <span class="soft">${dropped} dropped</span>` : nothing}</span>
+    <span class="small number">${kept(chunk)} kept${dropped(chunk) ? html` <span class="soft">${dropped(chunk)} dropped</span>` : nothing}</span>
     ${chunk.state === "dead" ? stateMark("failed") : nothing}`;
 }
 
@@ -225,6 +256,7 @@ function detail(chunk) {
     ${chunk.attempts.length ? html`<h3>Attempts that failed</h3><ul class="small">${chunk.attempts.map(
       (attempt) => html`<li>${ago(attempt.at)}: ${attempt.error}</li>`)}</ul>` : nothing}
     <p class="soft small">${counted(chunk.usage.calls, "call")} \u00b7 ${counted(chunk.usage.prompt_tokens + chunk.usage.completion_tokens, "token")} ${money(chunk.usage.cost)}</p>
+    ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (handed.text = chunk.text)}>Try this chunk</a></p>` : nothing}
   </aside>`;
 }
 

@@ -27,6 +27,7 @@ let stop = () => {};
 let typing = 0;
 let dropping = false;
 const going = new Set();
+const picked = new Set(); // ids of rows
 const windowed = new WindowedList(ROW, () => more());
 let asked = 0; // lists: a reply that comes after that of a later one is not shown
 
@@ -140,13 +141,13 @@ function replace(read) {
 function settle(document) {
   const place = list.rows.findIndex((row) => row.id === document.id);
   if (place >= 0) {
-    if (Date.parse(document.updated_at) >= Date.parse(list.rows[place].updated_at)) list.rows = list.rows.with(place, document);
+    if (Date.parse(document.updated_at) >= Date.parse(list.rows[place].updated_at)) list.rows[place] = document;
   } else if (!list.q && !list.state && list.sort === "newest" && document.state !== "deleting") {
     const made = Date.parse(document.created_at);
     const older = list.rows.findIndex((row) => Date.parse(row.created_at) <= made);
     if (older < 0 && list.next) return; // it comes with its page
     const at = older < 0 ? list.rows.length : older;
-    list.rows = list.rows.toSpliced(at, 0, document);
+    list.rows.splice(at, 0, document);
     windowed.grewAt(at);
   }
 }
@@ -159,12 +160,14 @@ function refreshCounts() {
 
 function filter(change) {
   Object.assign(list, change);
+  picked.clear(); // what is not seen is not meant
   windowed.toTop();
   refresh();
 }
 
 function typed(event) {
   list.q = event.target.value;
+  picked.clear();
   windowed.toTop();
   clearTimeout(typing);
   typing = window.setTimeout(refresh, 250);
@@ -205,23 +208,53 @@ async function filesOf(entry) {
   }
 }
 
-/** @param {Api["DocumentView"]} row */
-async function retry(row) {
-  try {
-    await request("POST", `/v1/documents/${row.id}/retry`);
-    say(`\u201c${nameOf(row)}\u201d has another round of attempts.`);
-  } catch (problem) {
-    say(problem.message);
-  }
+/** @param {Api["DocumentView"][]} rows */
+const called = (rows) => (rows.length === 1 ? `\u201c${nameOf(rows[0])}\u201d` : counted(rows.length, "document"));
+
+/** Do something with one document after the other; what goes wrong is said once. @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} what */
+async function withEach(rows, what) {
+  /** @type {Error[]} */
+  const problems = [];
+  for (const row of rows) await what(row).catch((problem) => problems.push(problem));
+  const [first] = problems;
+  if (first) say(problems.length > 1 ? `${counted(problems.length, "document")} of ${count(rows.length)}: ${first.message}` : first.message);
+  return problems.length;
 }
 
-/** @param {Api["DocumentView"]} row */
-function remove(row) {
-  going.add(row.id);
-  const back = () => (going.delete(row.id), changed());
-  const then = () => request("DELETE", `/v1/documents/${row.id}`)
-    .then(() => ((list.rows = list.rows.filter((each) => each.id !== row.id)), refreshCounts()), (problem) => (back(), say(problem.message)));
-  say(`\u201c${nameOf(row)}\u201d will be deleted with its questions.`, { undo: back, then, seconds: 8 });
+/** @param {Api["DocumentView"][]} rows */
+async function retry(rows) {
+  picked.clear();
+  changed();
+  const failed = await withEach(rows, (row) => request("POST", `/v1/documents/${row.id}/retry`));
+  if (!failed) say(rows.length === 1 ? `${called(rows)} has another round of attempts.` : `${called(rows)} have another round of attempts.`);
+}
+
+/** @param {Api["DocumentView"][]} rows */
+function remove(rows) {
+  for (const row of rows) going.add(row.id);
+  picked.clear();
+  const back = () => {
+    for (const row of rows) going.delete(row.id);
+    changed();
+  };
+  const then = async () => {
+    await withEach(rows, (row) => request("DELETE", `/v1/documents/${row.id}`).then(
+      () => (list.rows = list.rows.filter((each) => each.id !== row.id)), (problem) => (going.delete(row.id), Promise.reject(problem))));
+    refreshCounts();
+    changed();
+  };
+  say(`${called(rows)} will be deleted with ${rows.length === 1 ? "its" : "their"} questions.`, { undo: back, then, seconds: 8 });
+}
+
+/** What can be done with those that are selected. */
+function selection() {
+  const rows = list.rows.filter((row) => picked.has(row.id));
+  if (!rows.length) return nothing;
+  const again = rows.filter((row) => row.state === "failed" || row.state === "degraded");
+  return html`<p class="tools selection" role="group" aria-label="Selected documents"><span class="grow">${counted(rows.length, "document")} selected</span>
+    ${again.length ? html`<button @click=${() => retry(again)}>Try ${count(again.length)} again</button>` : nothing}
+    <button class="danger" @click=${() => remove(rows)}>Delete ${count(rows.length)}</button>
+    <button class="quiet" @click=${() => (picked.clear(), changed())}>Select none</button></p>`;
 }
 
 function totals() {
@@ -253,7 +286,7 @@ export function view() {
       ${list.connected ? nothing : html`<span class="bad">not connected: what is shown may be old</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
-    ${may("write") ? askingAlways() : nothing} ${offering()} ${uploads()} ${trouble(list.problem, list.again)}
+    ${may("write") ? askingAlways() : nothing} ${offering()} ${uploads()} ${trouble(list.problem, list.again)} ${selection()}
     ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
     ${all ? asRequest("GET", address(null)) : nothing}
     ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}
@@ -272,7 +305,7 @@ function choice(label, options, chosen, choose) {
 
 /** @param {number} shown */
 function rows(shown) {
-  const seen = list.rows.filter((row) => !going.has(row.id));
+  const seen = going.size ? list.rows.filter((row) => !going.has(row.id)) : list.rows;
   if (!seen.length && !list.loading) return html`<p class="empty soft">No document is like that.</p>`;
   return windowed.view(seen, shown, row, "Documents");
 }
@@ -280,7 +313,9 @@ function rows(shown) {
 /** @param {Api["DocumentView"]} each */
 function row(each) {
   const failed = each.state === "failed" || each.state === "degraded";
-  return html`<a class="row-main" href=${`${ROOT}/documents/${each.id}`}>
+  const pick = (event) => (event.target.checked ? picked.add(each.id) : picked.delete(each.id), changed());
+  return html`${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${`Select ${nameOf(each)}`} .checked=${live(picked.has(each.id))} @change=${pick}></label>` : nothing}
+    <a class="row-main" href=${`${ROOT}/documents/${each.id}`}>
       <span class="name clip" dir="auto">${nameOf(each)}</span>
       <span class="soft small clip" dir="auto">${each.error ?? (progressOf(each) || each.external_id)}</span></a>
     ${stateMark(each.state)}
@@ -288,8 +323,8 @@ function row(each) {
     <span class="soft small number wide-only">${counted(each.questions, "question")}</span>
     <span class="soft small number wide-only">${money(each.usage.cost)}</span>
     <span class="soft small number">${ago(each.updated_at)}</span>
-    ${failed && may("write") ? html`<button class="quiet" @click=${() => retry(each)}>Try again</button>` : nothing}
-    ${may("write") ? html`<button class="quiet" aria-label=${`Delete ${nameOf(each)}`} @click=${() => remove(each)}>\u2715</button>` : nothing}`;
+    ${failed && may("write") ? html`<button class="quiet" @click=${() => retry([each])}>Try again</button>` : nothing}
+    ${may("write") ? html`<button class="quiet" aria-label=${`Delete ${nameOf(each)}`} @click=${() => remove([each])}>\u2715</button>` : nothing}`;
 }
 
 function nothingYet() {

@@ -9,7 +9,7 @@ import { counted, path } from "../parts/format.js";
 import { compared, heat, nearest } from "../parts/likeness.js";
 import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
-import { fields, newSide, outcome, unjudged, verdict, write, written } from "../parts/trial.js";
+import { fields, handed, newSide, outcome, unjudged, verdict, write, written } from "../parts/trial.js";
 
 export const title = "Try";
 const MOST = 20_000; // characters that the server tries
@@ -25,6 +25,11 @@ const trial = { sides: [newSide()], asked: [], likeness: null, bars: false, text
 let comparisons = 0;
 
 export async function load() {
+  if (handed.text !== null) {
+    for (const side of trial.sides) Object.assign(side, { chunks: [], done: null, problem: null, stopped: false });
+    Object.assign(trial, { text: handed.text.slice(0, MOST), likeness: null, asked: [] });
+    handed.text = null;
+  }
   await loadCollections().catch((problem) => (trial.problem = problem));
   changed();
 }

@@ -1,0 +1,78 @@
+"""The reader: a document's chunks by their state, a chunk that is tried, and documents that are selected."""
+
+import re
+
+import pytest
+from playwright.async_api import expect
+
+TEXT = "\n\n".join(f"# Part {n}\n\nPart {n} speaks of subject{n}, and of nothing else at all." for n in range(6))
+
+
+@pytest.fixture(scope="module")
+def parts(deployment):
+    """The id of a document of six chunks."""
+    deployment.client.put("/v1/collections/parts", json={"chunk_max_chars": 200}).raise_for_status()
+    deployment.ingest({"parts.md": TEXT}, collection="parts")
+    [document] = deployment.wait_until_settled(1, collection="parts")
+    assert document["chunks"]["total"] == 6
+    return document["id"]
+
+
+async def test_chunks_are_shown_by_their_state_and_along_the_document(visit, deployment, parts):
+    page = visit.page
+    await visit.go(f"/documents/{parts}")
+    await expect(page.locator(".row")).to_have_count(6)
+    chunks = deployment.client.get(f"/v1/documents/{parts}/chunks").json()["items"]
+    with_questions = [each for each in chunks if any(question["passed"] for question in each["questions"])]
+    await expect(page.locator(".columns .good-part")).to_have_count(len(with_questions))
+    await page.get_by_label("Which chunks").select_option("dead")
+    await expect(page.get_by_text("No chunk is like that.")).to_be_visible()
+    await page.get_by_label("Which chunks").select_option("")
+    await expect(page.locator(".row")).to_have_count(6)
+
+
+async def test_a_chunk_is_tried(visit, parts):
+    page = visit.page
+    await visit.go(f"/documents/{parts}")
+    await page.locator(".row button").nth(2).click()
+    await page.get_by_role("link", name="Try this chunk").click()
+    await expect(page.get_by_label("Text")).to_have_value(re.compile("Part 2 speaks of subject2"))
+    await page.get_by_role("button", name="Write questions").click()
+    await expect(page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
+
+
+async def test_selected_documents_are_tried_again_and_deleted_together(visit, deployment, files):
+    page = visit.page
+    deployment.client.put("/v1/collections/picked", json={}).raise_for_status()
+    await visit.go("/documents?collection=picked")
+    await page.locator("input[type=file]").set_input_files([*files[:3], files[-1]])
+    deployment.wait_until_settled(4, collection="picked")
+    await expect(page.locator(".row .state.failed")).to_have_count(1)
+    for name in ("note-0.txt", "note-1.txt", "nothing.pdf"):
+        await page.get_by_label(f"Select {name}").check()
+    chosen = page.get_by_role("group", name="Selected documents")
+    await expect(chosen).to_contain_text("3 documents selected")
+    await chosen.get_by_role("button", name="Try 1 again").click()
+    await expect(page.locator(".notice")).to_contain_text("has another round of attempts")
+    await expect(chosen).to_have_count(0)
+    deployment.wait_until_settled(4, collection="picked")
+
+    for name in ("note-0.txt", "note-1.txt"):
+        await page.get_by_label(f"Select {name}").check()
+    await chosen.get_by_role("button", name="Delete 2").click()
+    await expect(page.locator(".row")).to_have_count(2)
+    await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator(".row")).to_have_count(4)
+    for name in ("note-0.txt", "note-1.txt"):
+        await page.get_by_label(f"Select {name}").check()
+    await chosen.get_by_role("button", name="Delete 2").click()
+    await page.locator(".notice").get_by_role("button", name="Close").click()
+    await expect(page.locator(".row")).to_have_count(2)
+    for _ in range(100):
+        names = [
+            each["external_id"] for each in deployment.client.get("/v1/documents?collection=picked").json()["items"]
+        ]
+        if len(names) == 2:
+            break
+        await page.wait_for_timeout(100)
+    assert sorted(names) == ["note-2.txt", "nothing.pdf"]
