@@ -66,8 +66,8 @@ export function channelBars(places, question) {
   ${question ? html`<p class="soft small">Its nearest question: <q dir="auto">${question}</q></p>` : nothing}`;
 }
 
+const ordinals = new Intl.PluralRules("en", { type: "ordinal" }); // to make one takes as long as to draw a row
+const ENDS = { zero: "th", one: "st", two: "nd", few: "rd", many: "th", other: "th" };
+
 /** @param {number} place */
-export function ordinal(place) {
-  const ends = { one: "st", two: "nd", few: "rd", other: "th" };
-  return `${place}${ends[new Intl.PluralRules("en", { type: "ordinal" }).select(place)]}`;
-}
+export const ordinal = (place) => `${place}${ENDS[ordinals.select(place)]}`;

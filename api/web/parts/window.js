@@ -14,7 +14,25 @@ export class WindowedList {
     this.top = 0;
     this.height = 800;
     this.above = 0; // rows that came above since it was drawn
+    /** @type {Map<string, number>} the element of each row in sight, by number */
+    this.elements = new Map();
+    this.made = 0;
     this.scrolled = this.scrolled.bind(this);
+  }
+
+  /** Rows that come into sight take the elements of those that have left it: making new ones is what scrolling costs. @param {any[]} shown */
+  assign(shown) {
+    const ids = new Set(shown.map((row) => row.id));
+    const focused = document.activeElement?.closest(".row")?.getAttribute("data-element"); // it is not to become another row's
+    const free = [];
+    for (const [id, element] of this.elements) {
+      if (ids.has(id)) continue;
+      this.elements.delete(id);
+      if (String(element) !== focused) free.push(element);
+    }
+    for (const id of ids) {
+      if (!this.elements.has(id)) this.elements.set(id, free.pop() ?? this.made++);
+    }
   }
 
   /** Begin at the first row: other rows come, or the list is drawn anew. */
@@ -51,6 +69,7 @@ export class WindowedList {
   }
 
   /**
+   * Each row has a place of its own, so that those that stay in sight are not laid out again.
    * @param {any[]} rows those that are loaded @param {number} total how many there are
    * @param {(row: any, place: number) => unknown} draw @param {string} label
    */
@@ -60,10 +79,11 @@ export class WindowedList {
     const last = Math.ceil((this.top + this.height) / this.rowHeight) + MARGIN;
     if (last > rows.length - MARGIN && rows.length < total) queueMicrotask(this.more);
     const shown = rows.slice(first, last);
+    this.assign(shown);
     return html`<div class="window" tabindex="0" role="region" aria-label=${label} @scroll=${this.scrolled}>
       <div class="window-all" .style=${`height:${rows.length * this.rowHeight}px`}>
-        <ul role="list" class="rows" .style=${`transform:translateY(${first * this.rowHeight}px)`}>
-          ${repeat(shown, (row) => row.id, (row, place) => html`<li class="row" .style=${`height:${this.rowHeight}px`}
+        <ul role="list" class="rows">
+          ${repeat(shown, (row) => this.elements.get(row.id), (row, place) => html`<li class="row" data-element=${this.elements.get(row.id)} .style=${`height:${this.rowHeight}px;transform:translateY(${(first + place) * this.rowHeight}px)`}
             aria-setsize=${total} aria-posinset=${first + place + 1}>${draw(row, first + place)}</li>`)}
         </ul>
       </div>
