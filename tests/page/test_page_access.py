@@ -1,5 +1,6 @@
 """Zoom, forced colours, reduced motion, the keyboard alone, and how often a screen reader is spoken to."""
 
+import asyncio
 import itertools
 import re
 
@@ -101,6 +102,12 @@ async def test_the_keyboard_alone_leads_from_an_upload_to_a_source(browser, depl
     viewport = {"width": 1360, "height": 850}
     async with visiting(browser, f"http://127.0.0.1:{deployment.port}", viewport=viewport) as visit:
         page = visit.page
+        opened = asyncio.get_running_loop().create_future()
+
+        def choose(chooser):
+            opened.set_result(chooser)
+
+        page.on("filechooser", choose)  # before it is wanted: the browser is told, and does not answer
         await visit.go("/")
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")  # to the content
@@ -113,9 +120,9 @@ async def test_the_keyboard_alone_leads_from_an_upload_to_a_source(browser, depl
             await page.keyboard.press("Tab")
             if await chooser.evaluate("(element) => element === document.activeElement"):
                 break
-        async with page.expect_file_chooser() as opened:
-            await page.keyboard.press("Enter")
-        await (await opened.value).set_files(file)
+        await expect(chooser).to_be_focused()
+        await page.keyboard.press("Enter")
+        await (await asyncio.wait_for(opened, 10)).set_files(file)
         await expect(page.locator(".row", has_text="parking.txt").locator(".state.ready")).to_be_visible(timeout=20_000)
         await page.keyboard.press("g")
         await page.keyboard.press("a")
