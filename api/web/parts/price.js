@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { post } from "../api.js";
-import { changed, remember, remembered } from "../store.js";
+import { changed } from "../store.js";
 import { count, counted, duration, money, size } from "./format.js";
 
 const SAMPLE_FILES = 200; // of a form
@@ -15,13 +15,6 @@ let offers = [];
 
 /** @param {{file: File}[]} files */
 export const isSmall = (files) => files.length === 1 && files[0].file.size < FEW_BYTES;
-
-export const asksAlways = () => remembered("estimate") === "always";
-
-export function askingAlways() {
-  const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), changed());
-  return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> Always say what files will cost before they are sent</label>`;
-}
 
 /**
  * Send files, at once or when somebody has seen what they will cost. Those of the collection that wait for that wait with them.

@@ -4,15 +4,13 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { ROOT, get, send as request } from "../api.js";
 import { listen } from "../events.js";
-import { changed } from "../store.js";
+import { changed, remember, remembered } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { ago, count, counted, money, nameOf } from "../parts/format.js";
-import { may, server } from "../parts/me.js";
+import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
-import { askingAlways, asksAlways, isSmall, offer, offering } from "../parts/price.js";
 import { asRequest } from "../parts/request.js";
-import { send, uploads } from "../parts/uploads.js";
 import { WindowedList } from "../parts/window.js";
 
 export const title = "Documents";
@@ -36,6 +34,7 @@ export async function load() {
   stop();
   stop = listen(heard, reached);
   await refresh();
+  intakeReady().catch(() => {}); // who gives files later hears of it
 }
 
 export function leave() {
@@ -173,39 +172,33 @@ function typed(event) {
   typing = window.setTimeout(refresh, 250);
 }
 
-async function take(files) {
-  if (!files.length) return;
-  const collection = collections.chosen;
-  const me = await server();
-  const priced = Boolean(me?.prices || me?.embeddings?.some((each) => each.price));
-  const ask = Boolean(me?.estimates) && (asksAlways() || (priced && !isSmall(files)));
-  offer(files, collection, ask, (chosen) => send(chosen, { collection }, me?.limits.upload_bytes ?? 0, refreshCounts));
+/** @type {typeof import("../parts/intake.js") | null} what takes files: it is loaded when the list stands, or when somebody is faster */
+let intake = null;
+
+const intakeReady = async () => (intake ??= await import("../parts/intake.js"));
+const asksAlways = () => remembered("estimate") === "always";
+
+/** @param {import("../parts/intake.js").Given} given */
+async function give(given) {
+  const collection = collections.chosen; // not the one that is chosen when the module has come
+  try {
+    const { take } = await intakeReady();
+    await take(given, collection, asksAlways(), refreshCounts);
+  } catch (problem) {
+    say(`The files were not taken: ${problem.message}`);
+  }
 }
 
-/** A file and its path in the folder that was chosen with it: files of the same name in two folders are two documents. */
-const named = (file) => ({ file, path: file.webkitRelativePath || file.name });
-
-async function dropped(event) {
+function dropped(event) {
   event.preventDefault();
   dropping = false;
-  const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
-  const files = entries.length ? (await Promise.all(entries.map(filesOf))).flat() : [...event.dataTransfer.files].map(named);
-  take(files);
+  const { items, files } = event.dataTransfer; // empty as soon as this has returned
+  give({ entries: [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean), files: [...files] });
 }
 
-/** The files of a dropped file or folder; only the entry knows their paths. */
-async function filesOf(entry) {
-  if (entry.isFile) {
-    const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
-    return [{ file, path: entry.fullPath.slice(1) }];
-  }
-  const reader = entry.createReader();
-  const found = [];
-  for (;;) {
-    const part = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
-    if (!part.length) return (await Promise.all(found.map(filesOf))).flat();
-    found.push(...part);
-  }
+function askingAlways() {
+  const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), changed());
+  return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> Always say what files will cost before they are sent</label>`;
 }
 
 /** @param {Api["DocumentView"][]} rows */
@@ -268,7 +261,7 @@ function totals() {
 export function view() {
   const { states, working, all, shown } = totals();
   const notice = collections.items.find((each) => each.name === collections.chosen)?.notice;
-  const choose = (event) => (take([...event.target.files].map(named)), (event.target.value = ""));
+  const choose = (event) => (give({ entries: [], files: [...event.target.files] }), (event.target.value = ""));
   const over = (event) => (event.preventDefault(), dropping || ((dropping = true), changed()));
   return html`<section class="column wide ${dropping ? "dropping" : ""}" @dragover=${over}
     @dragleave=${() => ((dropping = false), changed())} @drop=${dropped}>
@@ -286,7 +279,7 @@ export function view() {
       ${list.connected ? nothing : html`<span class="bad">not connected: what is shown may be old</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
-    ${may("write") ? askingAlways() : nothing} ${offering()} ${uploads()} ${trouble(list.problem, list.again)} ${selection()}
+    ${may("write") ? askingAlways() : nothing} ${intake?.taking()} ${trouble(list.problem, list.again)} ${selection()}
     ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
     ${all ? asRequest("GET", address(null)) : nothing}
     ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}
