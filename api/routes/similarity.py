@@ -1,17 +1,27 @@
-"""The route that compares questions with texts."""
+"""The route that compares questions with texts and with stored chunks."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.deps import ServicesDep
-from api.http.auth import Asker
+from api.http.auth import AskingCaller
 from api.http.bodies import read_json
 from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
-from api.schemas.similarity import LikenessView, SimilarityBody, SimilarityReply
-from shared.query.similarity import ComparedText, compare
+from api.schemas.similarity import (
+    ChunkLikenessView,
+    LikenessView,
+    SimilarityBody,
+    SimilarityReply,
+    StoredQuestionView,
+)
+from shared.query.similarity import ChunkLikeness, ComparedText, Likeness, compare, compare_stored, embed_compared
+from shared.vectors.filters import caller_conditions, of_chunks, visible_points
 
 router = APIRouter(prefix="/v1", tags=["queries"])
 
@@ -22,22 +32,50 @@ router = APIRouter(prefix="/v1", tags=["queries"])
     responses=problems(400, 401, 404, 409, 413, 415, 422, 502, 503),
     openapi_extra=json_body(SimilarityBody),
 )
-async def similarity(request: Request, tenant: Asker, services: ServicesDep) -> Response:
-    """Say how alike questions and texts are, by cosines and by their words. Nothing is searched or stored."""
+async def similarity(request: Request, caller: AskingCaller, services: ServicesDep) -> Response:
+    """Say how alike questions and texts are, by cosines and by their words. Nothing is searched for or stored."""
     settings = services.settings
     body = await read_json(request, SimilarityBody, settings.max_json_bytes, "FOREASK_MAX_JSON_BYTES")
+    collection = None
     embedding, languages = settings.embedding_model or "", list[str]()
     if body.collection is not None:
-        collection = await services.ledger.collections.get(tenant, body.collection)
+        collection = await services.ledger.collections.get(caller.tenant, body.collection)
         embedding, languages = collection.embedding_model, list(collection.languages)
     texts = [ComparedText(text.text, text.questions) for text in body.texts]
-    compared = await compare(services.embedders, embedding, body.questions, texts, languages)
-    items = [
-        LikenessView(
-            text=[round(cosine, 4) for cosine in one.text],
-            questions=[[round(cosine, 4) for cosine in row] for row in one.questions],
-            words=[round(share, 4) for share in one.words],
-        )
-        for one in compared
-    ]
-    return JsonReply(SimilarityReply(embedding=embedding, items=items))
+    asked, given = await embed_compared(services.embedders.of(embedding), body.questions, texts)
+    chunks = list(dict.fromkeys(str(chunk) for chunk in body.chunk_ids))
+    stored: list[ChunkLikeness] = []
+    if collection is not None and chunks:
+        of_key = caller_conditions(None, None, collection.options.filterable, caller.filter)
+        where = visible_points(collection.place, [*of_key, of_chunks(chunks)])
+        stored = await compare_stored(services.index, where, asked, body.questions, chunks, languages)
+    there = {chunk.chunk_id for chunk in stored}
+    reply = SimilarityReply(
+        embedding=embedding,
+        items=[_likeness(each) for each in compare(asked, given, body.questions, texts, languages)],
+        chunks=[_chunk_likeness(each) for each in stored],
+        absent=[UUID(chunk) for chunk in chunks if chunk not in there],
+    )
+    return JsonReply(reply)
+
+
+def _likeness(each: Likeness) -> LikenessView:
+    return LikenessView(
+        text=_rounded(each.text), questions=[_rounded(row) for row in each.questions], words=_rounded(each.words)
+    )
+
+
+def _chunk_likeness(each: ChunkLikeness) -> ChunkLikenessView:
+    return ChunkLikenessView(
+        chunk_id=UUID(each.chunk_id),
+        text=None if each.text is None else _rounded(each.text),
+        questions=[
+            StoredQuestionView(text=question.text, source=question.source, cosines=_rounded(question.cosines))
+            for question in each.questions
+        ],
+        words=_rounded(each.words),
+    )
+
+
+def _rounded(shares: Sequence[float]) -> list[float]:
+    return [round(share, 4) for share in shares]

@@ -1,14 +1,17 @@
-"""The request and the reply of comparing questions with texts."""
+"""The request and the reply of comparing questions with texts and with stored chunks."""
 
 from __future__ import annotations
 
 from typing import Annotated, Self
+from uuid import UUID
 
 from pydantic import Field, model_validator
 
 from api.schemas.common import BodyModel, CollectionName, ReplyModel, example
+from shared.query.retrieve import QuestionOrigin
 
 _MOST_CHARS = 200_000
+_MOST = 50
 _Question = Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"\S")]
 
 
@@ -18,7 +21,7 @@ class ComparedTextBody(BodyModel):
 
 
 class SimilarityBody(BodyModel):
-    """Questions, and texts to compare them with."""
+    """Questions, and texts or stored chunks to compare them with."""
 
     model_config = example(
         questions=["How much leave do I get?"],
@@ -26,7 +29,10 @@ class SimilarityBody(BodyModel):
     )
 
     questions: list[_Question] = Field(min_length=1, max_length=12)
-    texts: list[ComparedTextBody] = Field(min_length=1, max_length=50)
+    texts: list[ComparedTextBody] = Field([], max_length=_MOST)
+    chunk_ids: list[Annotated[UUID, Field(strict=False)]] = Field(
+        [], max_length=_MOST, description="of the `collection`: compared by the vectors that are stored"
+    )
     collection: CollectionName | None = Field(None, description="whose embedding compares; null: the settings'")
 
     @model_validator(mode="after")
@@ -34,6 +40,10 @@ class SimilarityBody(BodyModel):
         chars = sum(len(text.text) + sum(map(len, text.questions)) for text in self.texts)
         if chars > _MOST_CHARS:
             raise ValueError(f"The texts and their questions have at most {_MOST_CHARS:,} characters together.")
+        if not 1 <= len(self.texts) + len(self.chunk_ids) <= _MOST:
+            raise ValueError(f"Give 1 to {_MOST} `texts` and `chunk_ids` together.")
+        if self.chunk_ids and self.collection is None:
+            raise ValueError("`chunk_ids` are of a collection: name it as `collection`.")
         return self
 
 
@@ -45,11 +55,30 @@ class LikenessView(ReplyModel):
     words: list[float] = Field(description="the share of the question's words that the text has")
 
 
+class StoredQuestionView(ReplyModel):
+    text: str
+    source: QuestionOrigin
+    cosines: list[float]
+
+
+class ChunkLikenessView(ReplyModel):
+    """What a stored chunk has in common with the questions; item i of each list belongs to question i."""
+
+    chunk_id: UUID
+    text: list[float] | None = Field(description="cosines of question and text; null: its words alone find it")
+    questions: list[StoredQuestionView] = Field(description="that stand for it in searches, its own before users'")
+    words: list[float] = Field(description="the share of the question's words that its passage has")
+
+
 class SimilarityReply(ReplyModel):
     model_config = example(
         embedding="default",
         items=[{"text": [0.71], "questions": [[0.93]], "words": [0.5]}],
+        chunks=[],
+        absent=[],
     )
 
     embedding: str
     items: list[LikenessView] = Field(description="item i belongs to text i")
+    chunks: list[ChunkLikenessView] = Field(description="those that queries of this key can find, in order")
+    absent: list[UUID] = Field(description="the others")

@@ -1,4 +1,4 @@
-"""How alike questions and texts are: cosines, and the words that they share. Nothing is searched or stored."""
+"""How alike questions and texts are: cosines, and the words that they share. Nothing is searched for or stored."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shared.domain.chunks import ChunkContent
+from shared.domain.ids import chunk_of_point
 from shared.domain.vectors import Vectors
-from shared.providers.embedding import Embedder, Embedders, Input, pack
+from shared.providers.embedding import Embedder, Input, pack
+from shared.query.retrieve.query import QuestionOrigin
 from shared.text.bm25 import document_vector, query_vector
+from shared.vectors.filters import VisiblePoints
+from shared.vectors.index import Hit, Index
+from shared.vectors.searches import chunk_search, exactly, question_listing, question_search, text_search
 
 _BATCH_INPUTS, _BATCH_TOKENS = 64, 8_000  # of one request for embeddings
+_CHUNK_POINTS = 200  # more than a chunk has questions, with those of users
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class ComparedText:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What a text has in common with each question that was asked; row i of each belongs to question i.
+    """What a text has in common with each question that was asked; item i of each belongs to question i.
 
     Args:
         text: cosines of the question and the text.
@@ -37,33 +44,64 @@ class Likeness:
     words: Sequence[float]
 
 
-async def compare(
-    embedders: Embedders,
-    embedding: str,
-    questions: Sequence[str],
-    texts: Sequence[ComparedText],
-    languages: Sequence[str],
-) -> list[Likeness]:
-    """Compare questions with texts, each embedded once, as queries and documents are.
+@dataclass(frozen=True, slots=True)
+class StoredQuestion:
+    """A question of a chunk, and its cosine with each question that was asked."""
+
+    text: str
+    source: QuestionOrigin
+    cosines: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLikeness:
+    """What a chunk has in common with each question that was asked; item i of each list belongs to question i.
 
     Args:
-        embedders: by name.
-        embedding: the name of the one to use.
-        questions: what users ask.
-        texts: in any order; row i of the result belongs to text i.
-        languages: of the texts, besides words as they stand.
+        text: cosines with what was embedded for its text; None: its words alone find it.
+        questions: those that stand for it, its own first.
+        words: the share of the question's words that its passage has, from 0 to 1.
+    """
+
+    chunk_id: str
+    text: Sequence[float] | None
+    questions: Sequence[StoredQuestion]
+    words: Sequence[float]
+
+
+async def embed_compared(
+    embedder: Embedder, questions: Sequence[str], texts: Sequence[ComparedText]
+) -> tuple[Vectors, Vectors]:
+    """Embed questions as queries, then texts as documents and their questions as queries, each once.
+
+    Returns:
+        The vectors of the questions, shape `(questions, dimensions)`, and those of the texts followed by those of
+        their distinct questions.
 
     Raises:
-        Conflict: no setting describes the embedding.
         ForeaskError: the provider refuses a text or is not available now.
     """
-    embedder = embedders.of(embedding)
     prefixes = embedder.prefixes
     of_texts = [prefixes.passage(text.text) for text in texts]
-    stored = dict.fromkeys(question for text in texts for question in text.questions)
-    inputs = [*prefixes.queries(questions), *of_texts, *prefixes.queries(stored)]
-    cosines = await _cosines(embedder, inputs, len(questions))
-    place = {question: len(of_texts) + n for n, question in enumerate(stored)}
+    inputs = [*prefixes.queries(questions), *of_texts, *prefixes.queries(_distinct(texts))]
+    vectors = await _embedded(embedder, inputs)
+    return vectors[: len(questions)], vectors[len(questions) :]
+
+
+def compare(
+    asked: Vectors, given: Vectors, questions: Sequence[str], texts: Sequence[ComparedText], languages: Sequence[str]
+) -> list[Likeness]:
+    """Compare questions with texts.
+
+    Args:
+        asked: the vectors of the questions.
+        given: those of the texts, and of their questions, as `embed_compared` returns them.
+        questions: what users ask.
+        texts: in any order; item i of the result belongs to text i.
+        languages: of the texts, besides words as they stand.
+    """
+    cosines: list[list[float]] = (asked @ given.T).tolist()
+    place = {question: n for n, question in enumerate(_distinct(texts), len(texts))}
     return [
         Likeness(
             text=[row[n] for row in cosines],
@@ -74,13 +112,80 @@ async def compare(
     ]
 
 
-async def _cosines(embedder: Embedder, inputs: Sequence[Input], asked: int) -> list[list[float]]:
-    """Return the cosines of the first `asked` inputs with each of the others."""
+async def compare_stored(  # noqa: PLR0917  a comparison has so many parts
+    index: Index,
+    where: VisiblePoints,
+    asked: Vectors,
+    questions: Sequence[str],
+    chunks: Sequence[str],
+    languages: Sequence[str],
+) -> list[ChunkLikeness]:
+    """Compare questions with chunks by the vectors that are stored, each chunk in its newest version.
+
+    Args:
+        index: holds the chunks.
+        where: what may be seen, and of that the chunks alone.
+        asked: the vectors of the questions.
+        questions: what users ask.
+        chunks: ids; those that cannot be seen are missing from the result.
+        languages: of the chunks, besides words as they stand.
+
+    Raises:
+        Unavailable: Qdrant is not available.
+    """
+    limit = _CHUNK_POINTS * len(chunks)
+    of_texts = [exactly(text_search(vector, where, limit)) for vector in asked]
+    of_questions = [exactly(question_search(vector, where, limit)) for vector in asked]
+    listings = [chunk_search(where, chunks), question_listing(where, limit)]
+    found = await index.search(where.place.index_name, [*listings, *of_texts, *of_questions])
+    if found is None:
+        return []
+    (texts, stored), scored = found[:2], found[2:]
+    newest = {chunk: hit for hit in sorted(texts, key=_version) for chunk in [chunk_of_point(hit.id)[0]]}
+    scores = [{hit.id: hit.score for hit in hits} for hits in scored]
+    text_scores, question_scores = scores[: len(asked)], scores[len(asked) :]
+    likeness = []
+    for chunk in chunks:
+        if (hit := newest.get(chunk)) is None:
+            continue
+        own = sorted((q for q in stored if chunk_of_point(q.id) == chunk_of_point(hit.id)), key=_order)
+        passage = ChunkContent.from_json(hit.payload).passage
+        likeness.append(
+            ChunkLikeness(
+                chunk,
+                _cosines(text_scores, hit),
+                [
+                    StoredQuestion(q.payload["question"], q.payload.get("source", "generated"), cosines)
+                    for q in own
+                    if (cosines := _cosines(question_scores, q)) is not None
+                ],
+                [_share(question, passage, languages) for question in questions],
+            )
+        )
+    return likeness
+
+
+def _cosines(scores: Sequence[dict[str, float]], hit: Hit) -> list[float] | None:
+    """The scores of a point, one of each search; None where it has no such vector."""
+    return [each[hit.id] for each in scores] if all(hit.id in each for each in scores) else None
+
+
+def _version(hit: Hit) -> int:
+    return chunk_of_point(hit.id)[1]
+
+
+def _order(hit: Hit) -> tuple[bool, str]:
+    return hit.payload.get("source") == "user", hit.id
+
+
+def _distinct(texts: Iterable[ComparedText]) -> dict[str, None]:
+    return dict.fromkeys(question for text in texts for question in text.questions)
+
+
+async def _embedded(embedder: Embedder, inputs: Sequence[Input]) -> Vectors:
     ranges = pack(inputs, max_inputs=_BATCH_INPUTS, max_tokens=_BATCH_TOKENS)
     parts: list[Vectors] = [await embedder.embed([inputs[n] for n in part]) for part in ranges]
-    vectors = np.concatenate(parts)
-    rows: list[list[float]] = (vectors[:asked] @ vectors[asked:].T).tolist()
-    return rows
+    return np.concatenate(parts)
 
 
 def _share(question: str, text: str, languages: Iterable[str]) -> float:

@@ -57,6 +57,16 @@ def chunk_search(where: VisiblePoints, chunks: Sequence[str], *, text_vectors: b
     return listed | {"with_payload": True}
 
 
+def question_listing(where: VisiblePoints, limit: int) -> Search:
+    """List questions, in no order, each with what it asks and where it is from."""
+    return {"filter": where.questions, "limit": limit, "with_payload": ["question", "source"]}
+
+
+def exactly(search: Search) -> Search:
+    """The same search without a graph and without quantized vectors: of few points it costs no more."""
+    return {**search, "params": {"exact": True}}
+
+
 def probe() -> Search:
     """Search for nothing."""
     return {"filter": nothing(), "limit": 1}

@@ -270,6 +270,11 @@ async def test_each_query_and_feedback_of_a_key_keep_to_its_filter(client, servi
     found = (await client.post("/v1/retrieve", json=asked | expected, headers=key)).json()
     (placed,) = found["metadata"]["explain"]["expected"]
     assert (placed["left_out"], placed["channels"], placed["question"]) == ("absent", {}, None)
+    body = {"questions": [asked["question"]], "collection": "default", "chunk_ids": expected["expected"]}
+    await client.post("/v1/documents", json=PUBLIC, headers=as_tenant("bob"))  # who has a collection of that name, too
+    for headers, absent in ((key, True), (as_tenant("bob"), True), (MANAGER, False)):
+        compared = (await client.post("/v1/similarity", json=body, headers=headers)).json()
+        assert (compared["absent"] == expected["expected"], not compared["chunks"]) == (absent, absent)
     for retrieved, status in ((found, 200), (hidden, 422)):
         body = {"query_id": found["metadata"]["query_id"], "chunk_id": retrieved["chunks"][0]["chunk_id"]}
         reply = await client.post("/v1/feedback", json=body | {"helpful": True}, headers=key)

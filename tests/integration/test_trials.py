@@ -9,6 +9,7 @@ from shared.settings import TenantLimits
 from tests.api import calling, events_of, serving, work
 from tests.conftest import Library
 
+NOBODY = "00000000-0000-0000-0000-000000000000"
 TEXT = "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Pay\n\nSalaries are paid on the last working day."
 
 
@@ -116,6 +117,49 @@ async def test_questions_are_compared_with_texts_and_their_questions(client, pro
     assert of_leave["questions"][0][1] == pytest.approx(of_leave["questions"][1][0], abs=1e-3)
     assert of_pay["questions"] == [[], []]
     assert of_leave["words"][0] > of_leave["words"][1] == 0 < of_pay["words"][1] <= 1
-    for wrong in ({"questions": asked * 7}, {"texts": []}, {"texts": [{"text": "a" * 20_000}] * 11}):
+    assert (reply.json()["chunks"], reply.json()["absent"]) == ([], [])
+    ids = {"chunk_ids": [NOBODY]}
+    for wrong in (
+        {"questions": asked * 7},
+        {"texts": []},
+        {"texts": [{"text": "a" * 20_000}] * 11},
+        ids,
+        ids | {"collection": "default", "texts": [{"text": pay}] * 50},
+    ):
         assert (await client.post("/v1/similarity", json=body | wrong)).status_code == 422
     assert (await client.post("/v1/similarity", json=body | {"collection": "nowhere"})).status_code == 404
+
+
+async def test_questions_are_compared_with_stored_chunks_without_embedding_them_again(client, services, provider):
+    library = Library(services)
+    await library.add("The harbour opens at six.", questions=["When does the harbour open?", "Who opens the harbour?"])
+    await library.add("Ships pay by their length.", questions=["What do ships pay by?"], external_id="pay")
+    await work(services)
+    asked = ["When does the harbour open?", "How much does a ship pay?"]
+    found = (await client.post("/v1/retrieve", json={"question": asked[0], "explain": "candidates"})).json()
+    accept = {"question": "Is it open at dawn?", "chunk_id": found["chunks"][0]["chunk_id"]}
+    assert (await client.post("/v1/collections/default/accepted", json=accept)).status_code < 300
+    await work(services)
+    ids = [chunk["chunk_id"] for chunk in found["chunks"]]
+    provider.reset()
+
+    body = {"questions": asked, "collection": "default", "chunk_ids": [*ids, NOBODY, ids[0]]}
+    reply = (await client.post("/v1/similarity", json=body)).json()
+
+    assert provider.stats()["embedded_inputs"] == len(asked)
+    assert ([chunk["chunk_id"] for chunk in reply["chunks"]], reply["absent"]) == (ids, [NOBODY])
+    opening = reply["chunks"][0]
+    assert [(q["text"], q["source"]) for q in opening["questions"]] == [
+        ("When does the harbour open?", "given"),
+        ("Who opens the harbour?", "given"),
+        ("Is it open at dawn?", "user"),
+    ]
+    assert opening["questions"][0]["cosines"][0] == pytest.approx(1, abs=1e-3)
+    texts = {"The harbour opens at six.": opening, "Ships pay by their length.": reply["chunks"][1]}
+    for text, chunk in texts.items():
+        given = {"questions": asked, "texts": [{"text": text, "questions": [q["text"] for q in chunk["questions"]]}]}
+        (again,) = (await client.post("/v1/similarity", json=given)).json()["items"]
+        assert chunk["text"] == pytest.approx(again["text"], abs=1e-3)
+        stored = [list(column) for column in zip(*(q["cosines"] for q in chunk["questions"]), strict=True)]
+        assert stored == [pytest.approx(row, abs=1e-3) for row in again["questions"]]
+        assert chunk["words"] == pytest.approx(again["words"])

@@ -134,6 +134,10 @@ async def test_what_should_have_been_found_shows_its_place_and_its_remedy(visit,
         await page.wait_for_timeout(100)
     await expect(page.locator(".missing .card")).to_contain_text("It is 1st of all")
     await expect(page.locator(".missing .card q")).to_have_text(question)
+    await page.get_by_role("button", name="How near its questions are").click()
+    nearest = page.locator(".missing .nearest tr").first
+    await expect(nearest).to_contain_text(f"a user asked {question}")
+    await expect(nearest.locator(".number")).to_have_text("1.00")
     await page.set_viewport_size({"width": 360, "height": 740})
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -212,7 +216,9 @@ async def test_files_of_one_name_in_two_folders_are_two_documents(visit, deploym
 
 async def test_no_upload_that_waits_is_forgotten_for_later_ones(visit):
     await visit.go("/documents")
-    source = await visit.page.evaluate("document.querySelector('link[href$=\"parts/uploads.js\"]').href")
+    source = await visit.page.evaluate(
+        "new URL('parts/uploads.js', document.querySelector('link[href$=\"/app.js\"]').href).href"
+    )
     script = """async (source) => {
         let sent = 0;
         window.XMLHttpRequest = class extends EventTarget {
@@ -231,7 +237,7 @@ async def test_no_upload_that_waits_is_forgotten_for_later_ones(visit):
         for (let left = 250; left && sent < 425; left -= 1) await new Promise((resolve) => setTimeout(resolve, 20));
         return sent;
     }"""
-    assert await visit.page.evaluate(script, source) == 425
+    assert await visit.page.evaluate(script, source.replace("app.js", "parts/uploads.js")) == 425
 
 
 async def test_only_the_rows_that_are_seen_are_in_the_page(visit, deployment):

@@ -21,14 +21,16 @@ const NAMES = { questions: "questions", text: "text", bm25: "words" };
 const WHY = { absent: "Queries cannot find it: it is of another collection, or not indexed yet.", filter: "The filter leaves it out.",
   min_score: "Its score is below the least that is asked for.", top_k: "Others are before it.", room: "Its text was there already, or too long for what is returned." };
 /**
- * @typedef {{expected: Api["ExpectedChunkView"] | null, looked: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
+ * @typedef {{expected: Api["ExpectedChunkView"] | null, near: import("../parts/likeness.js").Row[] | null, looked: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
  *   found: Api["DocumentView"][] | null, question: string, asked: string, collection: string, candidates: Api["CandidatesView"] | null, known: Map<string, any>,
  *   before: Map<string, number>, own: Record<string, number> | null, weights: Record<string, number> | null, problem: any, busy: boolean}} Explained
  */
 
 /** @returns {Explained} */
-const fresh = () => ({ expected: null, looked: null, found: null, question: "", asked: "", collection: "", candidates: null, known: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
+const fresh = () => ({ expected: null, near: null, looked: null, found: null, question: "", asked: "", collection: "", candidates: null, known: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
 const FUSION_WORDS = { scores: "by what stands out", mean: "by the mean score", rrf: "by ranks", max: "by the best score" };
+/** @type {typeof import("../parts/likeness.js") | null} */
+let likeness = null;
 let seen = fresh();
 let fusion = "scores";
 
@@ -90,12 +92,38 @@ async function expect(id) {
   const body = { question: now.asked, collection: now.collection, top_k: SHOWN, explain: true, expected: [id], record: false, rerank: false };
   try {
     const reply = await post("/v1/retrieve", body);
-    now.expected = reply.metadata.explain?.expected?.[0] ?? null;
+    Object.assign(now, { expected: reply.metadata.explain?.expected?.[0] ?? null, near: null });
     if (now === seen) named(id);
   } catch (problem) {
     say(problem.message);
   }
   changed();
+}
+
+/** How near the question is to each question of a chunk, and to its text. @param {string} id */
+async function compare(id) {
+  const now = seen;
+  try {
+    likeness ??= await import("../parts/likeness.js");
+    const { chunks } = await post("/v1/similarity", { questions: [now.asked], collection: now.collection, chunk_ids: [id] });
+    if (now.expected?.chunk_id !== id) return;
+    const [chunk] = chunks;
+    if (chunk) now.near = rowsOf(chunk);
+    else say(WHY.absent);
+  } catch (problem) {
+    say(problem.message);
+  }
+  changed();
+}
+
+/** @param {Api["ChunkLikenessView"]} chunk */
+function rowsOf({ questions, text, words }) {
+  const asked = html`<span class="soft small">a user asked</span>`;
+  /** @type {import("../parts/likeness.js").Row[]} */
+  const rows = questions.map((each) => ({ words: each.text, mark: each.source === "user" ? asked : nothing, kind: "questions", values: each.cosines }));
+  if (text) rows.push({ words: "its text", mark: nothing, kind: "text", values: text });
+  rows.push({ words: "the words they share", mark: nothing, kind: "bm25", values: words });
+  return rows;
 }
 
 let looks = 0;
@@ -148,8 +176,10 @@ function placed({ chunk_id: id, rank, score: value, channels, question, left_out
       <td>${bar(channels[channel]?.score ?? 0, channel)}</td><td class="number">${channels[channel] ? score(channels[channel].score) : "\u2013"}</td>
       <td class="soft">${channels[channel] ? (channels[channel].rank ? `${ordinal(channels[channel].rank)} there` : "behind a thousand") : "nothing there"}</td></tr>`)}</tbody></table>` : nothing}
     ${question ? html`<p class="small">Its nearest question: <q dir="auto">${question}</q></p>` : nothing}
+    ${seen.near && likeness ? likeness.nearest(seen.asked, 0, seen.near) : nothing}
     <p class="tools">${may("manage") && why !== "absent" ? html`<button class="main" @click=${() => accept(id)}>Accept this question into it</button>` : nothing}
       ${chunk ? html`<a class="button" href=${`${ROOT}/documents/${chunk.document_id}?chunk=${id}`}>Open it</a>` : nothing}
+      ${seen.near || why === "absent" ? nothing : html`<button @click=${() => compare(id)}>How near its questions are</button>`}
       <button class="quiet" @click=${() => expect(id)}>Look again</button></p></div>`;
 }
 
