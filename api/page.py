@@ -1,7 +1,7 @@
 """The page: what people look at, drawn in the browser by modules that use this API and nothing else.
 
-The files of `api/web` are what the browser runs; nothing is built. They are read once, kept compressed, and served
-under an address that names their content, so that a browser keeps them until they change.
+The files of `api/web` are what the browser runs, but for comments; nothing is built. They are read once, kept
+compressed, and served under an address that names their content, so that a browser keeps them until they change.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ ADDRESSES = {
     "/lab/compare/{evaluation_id}": "compare",
 }
 _IMPORT = re.compile(r'\bfrom\s*"(\.{1,2}/[^"]+\.js)"')
+# Types and reasons are for who reads the files: an eighth of their bytes. A comment within code stays.
+_LINE = r"^[ \t]*(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)[ \t]*$"
+_BEHIND_CODE = r"(?<=[;,{(\[]) // [^\n\"`]*$"
+_COMMENT = re.compile(f"{_LINE}|{_BEHIND_CODE}", re.DOTALL | re.MULTILINE)
 _FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
 # Scripts and styles are files of this server, and no text becomes HTML but lit-html's own templates.
 _POLICY = (
@@ -58,7 +62,7 @@ class Page:
 
     def __init__(self, folder: Path = _FOLDER) -> None:
         contents = {
-            path.relative_to(folder).as_posix(): path.read_bytes()
+            path.relative_to(folder).as_posix(): without_comments(path, path.read_bytes())
             for path in sorted(folder.rglob("*"))
             if path.suffix in _KINDS
         }
@@ -87,6 +91,16 @@ class Page:
         styles = [f'<link rel="stylesheet" href="{files}/{name}">' for name in self._styles]
         modules = [f'<link rel="modulepreload" href="{files}/{name}">' for name in self.modules(screen)]
         return self._template.format(files=files, head="\n".join(styles + modules))
+
+
+def without_comments(path: Path, content: bytes) -> bytes:
+    """The content of a file without its comments; each line keeps its number, for what a browser says of it.
+
+    What others have written is served as they published it, with its licence.
+    """
+    if path.suffix != ".js" or "vendor" in path.parts:
+        return content
+    return _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), content.decode()).encode()
 
 
 def imported(first: Iterable[str], sources: Mapping[str, str]) -> list[str]:

