@@ -18,6 +18,7 @@ BENCHMARKS = {
     "ingest": [],
     "layouts": [],
     "limiter": [],
+    "listeners": ["--seconds", "10", "--minutes", "1"],
     "migration": ["--chunks", "1000"],
     "page": [],
     "questions": [],

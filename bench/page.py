@@ -1,8 +1,9 @@
 """The page in a browser that computes at a quarter of its speed: `python -m bench page [--documents N]`.
 
 Printed are medians of five with the goal beside each: until something is painted and until one may type, on loopback
-and with 100 ms to the server and back; a weight that is moved until 300 passages stand in their new order; the longest
-task while very many rows are scrolled, ten in a frame; and how long what the server has told takes until it is drawn.
+and with 100 ms to the server and back, and how long a line of text takes this browser here, below which no page comes;
+a weight that is moved until 300 passages stand in their new order; the longest task while very many rows are scrolled,
+ten in a frame; and how long what the server has told takes until it is drawn.
 It takes the extra `page` and a Chromium; without them nothing is measured.
 """
 
@@ -63,6 +64,8 @@ _WATCH = """
     new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((each) => each.duration)))
         .observe({ type: "longtask", buffered: true });
 """
+
+_FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 # How long what a stream tells takes until something of the page has changed by it.
 _WATCH_STREAMS = """
@@ -147,6 +150,8 @@ async def _measure(deployment: Deployment, chromium: str, documents: int) -> Non
     async with async_playwright() as playwright:
         options = ["--no-sandbox"] if os.getuid() == 0 else []
         browser = await playwright.chromium.launch(executable_path=chromium, args=options)
+        line = [await _painted(browser, f"{base}/health/live") for _ in range(_TIMES)]
+        print(f"{'a line of text is painted, on loopback':52}{statistics.median(line):7.1f} ms", flush=True)
         for rtt, painted, typed in ((0, 400, 700), (_RTT_MS, 1500, 1500)):
             cold = [await _opened(browser, base, rtt) for _ in range(_TIMES)]
             where = f"over {rtt} ms" if rtt else "on loopback"
@@ -191,6 +196,13 @@ async def _slow(browser: Browser, rtt_ms: int = 0) -> AsyncIterator[Page]:
         await context.close()
 
 
+async def _painted(browser: Browser, address: str) -> float:
+    async with _slow(browser) as page:
+        await page.goto(address)
+        await page.wait_for_timeout(300)
+        return float(await page.evaluate(_FIRST_PAINT))
+
+
 async def _opened(browser: Browser, base: str, rtt_ms: int, *, again: bool = False) -> tuple[float, float]:
     """Milliseconds until the page is painted and until one may type; `again`: files are in the cache."""
     async with _slow(browser, rtt_ms) as page:
@@ -200,8 +212,7 @@ async def _opened(browser: Browser, base: str, rtt_ms: int, *, again: bool = Fal
             await page.goto(f"{base}/ask")
         typed = await page.evaluate("window.typeable")
         await page.wait_for_timeout(300)
-        script = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-        return await page.evaluate(script), typed
+        return await page.evaluate(_FIRST_PAINT), typed
 
 
 async def _weights(browser: Browser, base: str) -> list[float]:
