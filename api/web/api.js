@@ -97,6 +97,7 @@ async function sent(method, path, { body, signal, headers = {} }) {
   }
 }
 
+/** @param {string} address @param {RequestInit} request */
 async function fetched(address, request) {
   try {
     return await fetch(address, request);
@@ -108,6 +109,7 @@ async function fetched(address, request) {
 
 /** @param {Response} reply */
 async function problemOf(reply) {
+  /** @param {string} name */
   const header = (name) => reply.headers.get(name);
   try {
     return new Problem(await reply.json(), header);
@@ -137,6 +139,7 @@ export async function follow(method, path, told, options = {}) {
   }
 }
 
+/** @param {string} block @param {(name: string, data: any, id: string) => void} told */
 function tell(block, told) {
   let name = "message";
   let id = "";
@@ -169,7 +172,10 @@ export async function upload(file, fields, progressed, signal) {
   }
 }
 
-/** @returns {Promise<Http.Reply<"/v1/documents", "POST"> & {unchanged: boolean}>} */
+/**
+ * @param {File} file @param {Record<string, string>} fields @param {(share: number) => void} progressed @param {AbortSignal} signal
+ * @returns {Promise<Http.Reply<"/v1/documents", "POST"> & {unchanged: boolean}>}
+ */
 function uploaded(file, fields, progressed, signal) {
   return new Promise((resolve, reject) => {
     const form = new FormData();

@@ -39,7 +39,7 @@ let current = null;
 let help = false;
 let going = false;
 
-/** The screen of an address, which is loaded by then. */
+/** The screen of an address, which is loaded by then. @param {string} path */
 async function screenOf(path) {
   for (const [pattern, load] of ROUTES) {
     const match = pattern.exec(path);
@@ -68,6 +68,7 @@ async function arrive(address, then) {
   drawnNow();
 }
 
+/** @param {string} path */
 function go(path) {
   arrive(ROOT + path, () => {
     history.pushState(null, "", ROOT + path);
@@ -75,10 +76,10 @@ function go(path) {
   });
 }
 
-/** Links within the page change the screen, not the document. */
+/** Links within the page change the screen, not the document. @param {MouseEvent} event */
 function followed(event) {
-  const link = event.target.closest?.("a[href]");
-  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const link = event.target instanceof Element && event.target.closest("a[href]");
+  if (!(link instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const address = new URL(link.href);
   const path = address.pathname.slice(ROOT.length);
   if (address.origin !== location.origin || !ROUTES.some(([pattern]) => pattern.test(path))) return;
@@ -86,8 +87,9 @@ function followed(event) {
   go(path + address.search + address.hash);
 }
 
+/** @param {KeyboardEvent} event */
 function pressed(event) {
-  if (event.metaKey || event.ctrlKey || event.altKey || event.target.closest?.(TYPED)) return;
+  if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof Element && event.target.closest(TYPED))) return;
   if (going) {
     const place = PLACES.find(([, , key]) => key === event.key);
     going = false;
@@ -106,7 +108,9 @@ function pressed(event) {
 }
 
 function frame() {
-  return html`<a class="skip" href="#main" @click=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>To the content</a>
+  /** @param {Event} event */
+  const skip = (event) => (event.preventDefault(), document.getElementById("main")?.focus());
+  return html`<a class="skip" href="#main" @click=${skip}>To the content</a>
     <nav class="rail" aria-label="Places">
       <span class="mark" aria-hidden="true">foreask</span>
       ${PLACES.filter(([, , , scope]) => may(scope)).map(([path, words]) => html`<a href=${ROOT + path}

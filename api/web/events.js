@@ -7,6 +7,8 @@ const PAUSE = 2000; // milliseconds before another try
 
 const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE));
 
+/** @typedef {{hello?: boolean, after?: string, up?: boolean, name?: string, data?: any, id?: string}} Message what tabs tell each other */
+
 /**
  * Follow the events until the returned function is called.
  * What happened while the connection was away is told when it is back; `reset` where that is not known.
@@ -20,19 +22,21 @@ export function listen(told, connected) {
   let leading = false;
   let last = ""; // the id of the last event
   let missed = document.hidden; // whether something happened that this tab was not told
+  /** @type {BroadcastChannel | null} */
   let channel = null;
   let named = "";
 
+  /** @param {Message} message */
   function hear(message) {
     if (message.hello) {
-      if (leading) channel.postMessage({ after: last });
+      if (leading) channel?.postMessage({ after: last });
       return;
     }
-    if ("after" in message) {
+    if (message.after !== undefined) {
       missed ||= Boolean(last) && message.after !== last; // the stream begins behind another event
       last = message.after;
     }
-    if ("up" in message) connected(message.up);
+    if (message.up !== undefined) connected(message.up);
     if (message.id) last = message.id;
     if (message.name && document.hidden) missed = true;
     else if (message.name) told(message.name, message.data);
@@ -45,11 +49,13 @@ export function listen(told, connected) {
     told("reset", {});
   }
 
+  /** @param {Message} message */
   function share(message) {
     channel?.postMessage(message);
     hear(message);
   }
 
+  /** @param {string} given the key */
   async function join(given) {
     const name = await groupOf(given);
     if (ended || !name || name === named) return;
@@ -60,9 +66,11 @@ export function listen(told, connected) {
     named = name;
   }
 
+  /** @param {string} given the key @param {AbortSignal} signal */
   async function lead(given, signal) {
     leading = true;
     channel?.postMessage({ after: last });
+    /** @param {string} name @param {any} data @param {string} id */
     const heard = (name, data, id) => (key() === given ? share({ name, data, id, up: true }) : control.abort());
     while (!signal.aborted) {
       /** @type {Record<string, string>} */
@@ -104,7 +112,7 @@ export function listen(told, connected) {
   };
 }
 
-/** What tabs of one key share, and no others; empty where the browser has no locks, as without HTTPS. */
+/** What tabs of one key share, and no others; empty where the browser has no locks, as without HTTPS. @param {string} given the key */
 async function groupOf(given) {
   if (!navigator.locks) return "";
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${ROOT} ${given}`));

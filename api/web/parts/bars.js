@@ -21,6 +21,7 @@ export function bar(share, kind) {
  * @param {{mean: number, low: number, high: number}} measured @param {number} from where the scale begins @param {boolean} [main]
  */
 export function whisker({ mean, low, high }, from, main = false) {
+  /** @param {number} value */
   const at = (value) => Math.max(0, (100 * (value - from)) / (1 - from));
   return svg`<svg class="whisker ${main ? "main" : ""}" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">
     <line class="track" x1="0" x2="100" y1="8" y2="8"></line><line x1=${at(low)} x2=${at(high)} y1="8" y2="8"></line>
@@ -33,9 +34,11 @@ export function whisker({ mean, low, high }, from, main = false) {
  * @param {{good: number, bad: number}[]} values @param {"bad-part" | "other-part"} [lost] @param {(place: number) => void} [chosen] is told where somebody clicked
  */
 export function columns(values, lost = "bad-part", chosen) {
+  /** @param {MouseEvent & {currentTarget: Element}} event */
   const clicked = (event) => chosen?.(Math.floor((event.offsetX / event.currentTarget.clientWidth) * values.length));
   const most = Math.max(1, ...values.map((each) => each.good + each.bad));
   const width = 100 / values.length;
+  /** @param {string} kind @param {number} place @param {number} value @param {number} from */
   const column = (kind, place, value, from) => value ? svg`<rect class=${kind} x=${place * width} width=${width * 0.8} y=${32 - ((from + value) / most) * 32} height=${(value / most) * 32}></rect>` : nothing;
   return svg`<svg class="columns ${chosen ? "along" : ""}" @click=${clicked} viewBox="0 0 100 32" preserveAspectRatio="none" aria-hidden="true">
     <line class="track" x1="0" x2="100" y1="32" y2="32"></line>

@@ -60,6 +60,7 @@ async function known() {
 /** @param {() => void} chosen is told of another choice */
 export function collectionPicker(chosen) {
   const names = collections.items.map((each) => each.name);
+  /** @param {On<HTMLInputElement | HTMLSelectElement>} event */
   const choose = (event) => {
     collections.chosen = event.target.value;
     remember("collection", collections.chosen);
@@ -69,9 +70,12 @@ export function collectionPicker(chosen) {
   };
   const known = names.includes(collections.chosen) ? names : [collections.chosen, ...names];
   if (known.length > MANY) {
+    /** @param {On<HTMLInputElement>} event */
     const typed = (event) => (names.includes(event.target.value) ? choose(event) : (event.target.value = collections.chosen));
+    /** @param {On<HTMLInputElement>} event */
+    const entered = (event) => event.target.select();
     return html`<label class="picker"><span class="hidden">Collection</span>
-      <input list="collections" .value=${live(collections.chosen)} @focus=${(event) => event.target.select()} @change=${typed}>
+      <input list="collections" .value=${live(collections.chosen)} @focus=${entered} @change=${typed}>
       <datalist id="collections">${known.map((name) => html`<option value=${name}></option>`)}</datalist></label>`;
   }
   return html`<label class="picker"><span class="hidden">Collection</span>

@@ -5,7 +5,7 @@ import { server } from "./me.js";
 import { isSmall, offer, offering } from "./price.js";
 import { send, uploads } from "./uploads.js";
 
-/** @typedef {{entries: any[], files: File[]}} Given entries where the browser knows them: only they tell the files of a folder and their paths */
+/** @typedef {{entries: DroppedEntry[], files: File[]}} Given entries where the browser knows them: only they tell the files of a folder and their paths */
 
 /**
  * Send files to a collection, where models have a price or `ask` says so only when somebody has seen what they cost.
@@ -20,18 +20,21 @@ export async function take(given, collection, ask, taken) {
   offer(files, collection, offered, (chosen) => send(chosen, { collection }, me?.limits.upload_bytes ?? 0, taken));
 }
 
-/** A file and its path in the folder that was chosen with it: files of the same name in two folders are two documents. */
+/** A file and its path in the folder that was chosen with it: files of the same name in two folders are two documents. @param {File} file */
 const named = (file) => ({ file, path: file.webkitRelativePath || file.name });
 
-/** The files of an entry, those of a folder with their paths. */
+/** The files of an entry, those of a folder with their paths. @param {DroppedEntry} entry @returns {Promise<import("./price.js").Chosen[]>} */
 async function filesOf(entry) {
   if (entry.isFile) {
+    /** @type {File} */
     const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
     return [{ file, path: entry.fullPath.slice(1) }];
   }
   const reader = entry.createReader();
+  /** @type {DroppedEntry[]} */
   const found = [];
   for (;;) {
+    /** @type {DroppedEntry[]} */
     const part = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (!part.length) return (await Promise.all(found.map(filesOf))).flat();
     found.push(...part);

@@ -5,6 +5,7 @@ import { key, keepKey, whenKeyIsNeeded } from "../api.js";
 import { changed } from "../store.js";
 import { loadMe } from "./me.js";
 
+/** @type {{resolve: () => void, refused: boolean} | null} */
 let wanted = null;
 
 whenKeyIsNeeded(
@@ -15,16 +16,17 @@ whenKeyIsNeeded(
     }),
 );
 
+/** @param {On<HTMLFormElement>} event */
 function given(event) {
   event.preventDefault();
   const fields = new FormData(event.target);
   const value = String(fields.get("key") ?? "").trim();
   if (!value) return;
   keepKey(value, fields.has("remember"));
-  const { resolve } = wanted;
+  const asked = wanted; // null: it was answered already, and the dialog goes with the next frame
   wanted = null;
   changed();
-  resolve();
+  asked?.resolve();
   loadMe(); // another key may do other things
 }
 
@@ -32,7 +34,7 @@ const PAUSE = 1000; // milliseconds
 let typedAt = -PAUSE;
 document.addEventListener("keydown", (event) => (typedAt = event.key === "Enter" ? -PAUSE : performance.now()), true);
 
-/** Open the dialog, but not under the fingers of somebody who types: the rest would go into the field of the key. */
+/** Open the dialog, but not under the fingers of somebody who types: the rest would go into the field of the key. @param {HTMLDialogElement | null} element */
 function opened(element) {
   if (!element || element.open) return;
   const types = performance.now() - typedAt < PAUSE && document.activeElement?.matches("input, textarea");
@@ -42,8 +44,10 @@ function opened(element) {
 
 export function keyDialog() {
   if (!wanted) return nothing;
-  queueMicrotask(() => opened(document.getElementById("key-dialog")));
-  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${(event) => event.preventDefault()} @close=${() => wanted && changed()}>
+  queueMicrotask(() => opened(document.querySelector("#key-dialog")));
+  /** @param {Event} event */
+  const cancelled = (event) => event.preventDefault();
+  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled} @close=${() => wanted && changed()}>
     <form @submit=${given}>
       <h2 id="key-title">A key, please</h2>
       <p>${wanted.refused ? "The server does not take this key any more." : "This server answers those who have a key."}

@@ -114,7 +114,9 @@ export function labelling() {
   if (!open) return nothing;
   const begun = open;
   const [question] = begun.waiting;
-  return html`<section class="labelling" id="labelling" tabindex="-1" aria-label="Label questions" @keydown=${(event) => pressed(begun, event)}>
+  /** @param {KeyboardEvent} event */
+  const keyed = (event) => pressed(begun, event);
+  return html`<section class="labelling" id="labelling" tabindex="-1" aria-label="Label questions" @keydown=${keyed}>
     ${trouble(begun.problem, begun.again)}
     ${question ? one(begun, question) : !begun.loaded ? nothing : html`<p class="empty soft">${begun.done ? `${counted(begun.done, "question")} labelled. ` : ""}Nothing else was asked: questions are kept for some days, and each is labelled once.</p>`}
     <div class="tools"><button @click=${stopLabelling}>Done</button>

@@ -5,7 +5,7 @@ import { changed } from "../store.js";
 
 /** @type {{may: string[] | null}} null: not known yet, or the server does not say */
 const me = { may: null };
-/** @type {Promise<any> | null} */
+/** @type {Promise<Api["MeView"] | null> | null} */
 let reading = null;
 
 export async function loadMe() {
@@ -16,7 +16,7 @@ export async function loadMe() {
   changed();
 }
 
-/** What the server takes and what it asks for it; null: it does not say. @returns {Promise<any>} */
+/** What the server takes and what it asks for it; null: it does not say. @returns {Promise<Api["MeView"] | null>} */
 export const server = async () => (await reading) ?? (await get("/v1/me").catch(() => null));
 
 /** @param {"read" | "ask" | "write" | "manage"} scope */

@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { changed } from "../store.js";
 
+/** @type {{text: string, undo?: () => void, then?: () => void} | null} */
 let shown = null;
 let clock = 0;
 
@@ -27,6 +28,7 @@ function end() {
 }
 
 function undo() {
+  if (!shown?.undo) return; // it has just ended
   const { undo: back } = shown;
   shown = { ...shown, then: undefined };
   end();
@@ -47,7 +49,7 @@ export function notice() {
 
 let ticking = 0;
 
-/** @param {{message: string, component?: string | null, requestId?: string | null, again?: number} | null} problem @param {() => void} [again] */
+/** @param {{message: string, component?: string | null, requestId?: string | null, again?: number} | null} problem @param {(event: Event) => void} [again] */
 export function trouble(problem, again) {
   if (!problem) return nothing;
   const seconds = Math.ceil(Math.max(0, (problem.again ?? 0) - Date.now()) / 1000);

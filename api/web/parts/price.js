@@ -10,7 +10,7 @@ const SAMPLE_BYTES = 4 * 1024 * 1024 - 64 * 1024;
 const FEW_BYTES = 100_000; // of one file that goes at once
 
 /** @typedef {{file: File, path: string}} Chosen */
-/** @type {{files: Chosen[], collection: string, estimate: any, leftOut: number, problem: any, send: (files: Chosen[]) => void}[]} one for each collection */
+/** @type {{files: Chosen[], collection: string, estimate: Api["EstimateView"] | null, leftOut: number, problem: any, send: (files: Chosen[]) => void}[]} one for each collection */
 let offers = [];
 
 /** @param {{file: File}[]} files */
@@ -38,7 +38,7 @@ export async function offer(chosen, collection, ask, send) {
   changed();
 }
 
-/** Some of the files, from all over the list, that stand for the others. */
+/** Some of the files, from all over the list, that stand for the others. @param {Chosen[]} files @param {string} collection */
 function form(files, collection) {
   const sample = new FormData();
   sample.append("collection", collection);

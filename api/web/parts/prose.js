@@ -23,7 +23,9 @@ export function prose(text, cite) {
   });
 }
 
+/** @param {string} text @param {(number: number) => unknown} cite */
 function inline(text, cite) {
+  /** @type {unknown[]} */
   const parts = [];
   let from = 0;
   for (const match of text.matchAll(INLINE)) {

@@ -17,6 +17,8 @@ async function toggled(open) {
 
 /** @param {string} method @param {string} path @param {unknown} [body] */
 export function asRequest(method, path, body) {
-  return html`<details class="request" .open=${opened} @toggle=${(event) => toggled(event.target.open)}>
+  /** @param {On<HTMLDetailsElement>} event */
+  const opens = (event) => toggled(event.target.open);
+  return html`<details class="request" .open=${opened} @toggle=${opens}>
     <summary class="soft small">As a request</summary>${opened && write ? write(method, path, body) : nothing}</details>`;
 }

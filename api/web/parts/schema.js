@@ -5,9 +5,14 @@ import { html, nothing } from "../vendor/lit-html.js";
 const DEEPEST = 4; // examples of schemas within schemas
 const NAMED = /^#\/components\/schemas\/(.+)$/;
 
-/** @typedef {Record<string, any>} Schema */
+/**
+ * @typedef {{$ref?: string, type?: string, format?: string, description?: string, anyOf?: Schema[], oneOf?: Schema[], allOf?: Schema[], items?: Schema,
+ *   properties?: Schemas, required?: string[], enum?: unknown[], const?: unknown, default?: unknown, example?: any, examples?: any[],
+ *   minimum?: number, maximum?: number, minLength?: number, maxLength?: number}} Schema
+ * @typedef {{[name: string]: Schema}} Schemas
+ */
 
-/** What a reference names, and what may be null without it. @param {Schema} schema @param {Schema} schemas by name @returns {Schema} */
+/** What a reference names, and what may be null without it. @param {Schema} schema @param {Schemas} schemas @returns {Schema} */
 export function meant(schema, schemas) {
   const name = NAMED.exec(schema.$ref ?? "")?.[1];
   if (name) return meant(schemas[name] ?? {}, schemas);
@@ -17,7 +22,7 @@ export function meant(schema, schemas) {
   return { ...only, description: schema.description ?? only.description };
 }
 
-/** The type in a few words. @param {Schema} schema @param {Schema} schemas @returns {string} */
+/** The type in a few words. @param {Schema} schema @param {Schemas} schemas @returns {string} */
 export function typeOf(schema, schemas) {
   const choices = schema.anyOf ?? schema.oneOf ?? schema.allOf;
   if (choices) return choices.map((each) => typeOf(each, schemas)).join(" or ");
@@ -37,24 +42,27 @@ function limits(schema) {
   const unit = schema.type === "string" ? " characters" : "";
   if (least !== undefined && most !== undefined) return `${least} to ${most}${unit}`;
   if (most !== undefined) return `at most ${most}${unit}`;
-  return schema.format ?? (least > 0 && !unit ? `at least ${least}` : "");
+  return schema.format ?? ((least ?? 0) > 0 && !unit ? `at least ${least}` : "");
 }
 
-/** A value that the schema takes. @param {Schema} given @param {Schema} schemas @param {number} [depth] @returns {any} */
+/** A value that the schema takes. @param {Schema} given @param {Schemas} schemas @param {number} [depth] @returns {any} */
 export function exampleOf(given, schemas, depth = 0) {
   const schema = meant(given, schemas);
   if (schema.example !== undefined) return schema.example;
   if (schema.examples?.length) return schema.examples[0];
   if (schema.const !== undefined) return schema.const;
   if (schema.enum) return schema.enum[0];
-  if (schema.anyOf || schema.oneOf) return exampleOf((schema.anyOf ?? schema.oneOf)[0], schemas, depth);
+  const [choice] = schema.anyOf ?? schema.oneOf ?? [];
+  if (choice) return exampleOf(choice, schemas, depth);
   if (schema.default !== undefined) return schema.default;
   if (schema.type === "array") return depth < DEEPEST ? [exampleOf(schema.items ?? {}, schemas, depth + 1)] : [];
   if (schema.properties) {
     const wanted = Object.entries(schema.properties).filter(([name]) => depth < DEEPEST && (schema.required ?? []).includes(name));
     return Object.fromEntries(wanted.map(([name, each]) => [name, exampleOf(each, schemas, depth + 1)]));
   }
-  return { string: schema.format === "uuid" ? "ID" : "text", integer: schema.minimum ?? 1, number: 1, boolean: true, object: {} }[schema.type] ?? null;
+  /** @type {Record<string, unknown>} */
+  const usual = { string: schema.format === "uuid" ? "ID" : "text", integer: schema.minimum ?? 1, number: 1, boolean: true, object: {} };
+  return usual[schema.type ?? ""] ?? null;
 }
 
 /** Words of which some are code. @param {string} text */
@@ -62,7 +70,7 @@ export const words = (text) => text.split("`").map((part, place) => (place % 2 ?
 
 /**
  * The fields of an object, those of its objects below it when they are opened.
- * @param {Schema} given @param {Schema} schemas @param {string} label @param {number} [depth] @returns {unknown}
+ * @param {Schema} given @param {Schemas} schemas @param {string} label @param {number} [depth] @returns {unknown}
  */
 export function fields(given, schemas, label, depth = 0) {
   const schema = meant(given, schemas);
@@ -75,7 +83,7 @@ export function fields(given, schemas, label, depth = 0) {
     : html`<details class="inner"><summary class="small"><code>${name}</code></summary>${inner}</details>`))}`;
 }
 
-/** @param {{name: string, schema: Schema, required?: boolean, description?: string, where?: string}[]} rows @param {Schema} schemas @param {string} label */
+/** @param {{name: string, schema: Schema, required?: boolean, description?: string, where?: string}[]} rows @param {Schemas} schemas @param {string} label */
 export function table(rows, schemas, label) {
   return html`<div class="scrolls" tabindex="0" role="region" aria-label=${label}><table class="fields"><caption class="hidden">${label}</caption>
     <thead><tr><th scope="col">name</th><th scope="col">type</th><th scope="col">meaning</th></tr></thead>

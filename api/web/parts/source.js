@@ -6,9 +6,11 @@ import { changed } from "../store.js";
 import { channelBars } from "./bars.js";
 import { path, score } from "./format.js";
 
+/** @type {Map<string, Api["ChunkInPlaceView"] | null>} */
 const around = new Map();
 const MOST = 50;
 
+/** @param {string} chunkId */
 function neighbours(chunkId) {
   if (!around.has(chunkId)) {
     if (around.size >= MOST) around.clear();
@@ -38,7 +40,9 @@ function toPassage() {
 export function sourcePanel({ number, chunk }, many, place, show, close) {
   const read = neighbours(chunk.chunk_id);
   const where = path(chunk.heading_path);
-  return html`<aside class="detail" aria-labelledby="source-title" @keydown=${(event) => event.key === "Escape" && close()}>
+  /** @param {KeyboardEvent} event */
+  const pressed = (event) => event.key === "Escape" && close();
+  return html`<aside class="detail" aria-labelledby="source-title" @keydown=${pressed}>
     <header class="bar-line">
       <h2 id="source-title" tabindex="-1">Source ${number}</h2>
       <span class="grow soft small">${place + 1} of ${many}</span>

@@ -2,6 +2,7 @@
 
 import { html } from "../vendor/lit-html.js";
 
+/** @type {Record<string, string>} */
 const SHAPES = { ready: "\u25cf", failed: "\u2715", degraded: "\u25b2", deleting: "\u2715" };
 export const OPEN = ["queued", "parsing", "indexing", "searchable"];
 

@@ -62,11 +62,15 @@ export const unjudged = (text, typed = false) => ({ text, passed: null, reason: 
 
 /** The prompt of a side. @param {Side} side */
 export function fields(side) {
+  /** @param {On<HTMLTextAreaElement>} event */
+  const prompted = (event) => (side.prompt = event.target.value);
+  /** @param {On<HTMLInputElement>} event */
+  const numbered = (event) => (side.count = event.target.value);
   return html`<label><span>Prompt <span class="soft small">empty: the collection\u2019s</span></span>
       <textarea rows="4" dir="auto" placeholder="Write {count} questions that the text answers. Text: {text}" .value=${live(side.prompt)}
-        @input=${(event) => (side.prompt = event.target.value)}></textarea></label>
+        @input=${prompted}></textarea></label>
     <label class="inline">Questions a chunk <input type="number" min="1" max="20" .value=${live(side.count)}
-      placeholder="auto" @input=${(event) => (side.count = event.target.value)}></label>`;
+      placeholder="auto" @input=${numbered}></label>`;
 }
 
 /** What a side came to. @param {Side} side @param {string} name of it, where there are two @param {() => void} again */

@@ -12,9 +12,12 @@ const SHOWN = 40;
 const AWAY = [0, 429, 503]; // statuses of a server that takes the file later: a file that it has is not taken twice
 const PAUSE = 2000; // milliseconds before another try
 
-/** @type {{name: string, bytes: number, share: number, state: string, problem: string | null, control: AbortController, file: File, fields: Record<string, string>}[]} */
+/** @typedef {{name: string, bytes: number, share: number, state: keyof typeof WORDS, problem: string | null, control: AbortController, file: File, fields: Record<string, string>}} Upload */
+
+/** @type {Upload[]} */
 let files = [];
 let running = 0;
+/** @param {Upload} each */
 const isOpen = (each) => each.state === "waiting" || each.state === "sending";
 let finished = () => {};
 
@@ -51,10 +54,12 @@ function next() {
   }
 }
 
+/** @param {Upload} each */
 async function run(each) {
   each.state = "sending";
   for (;;) {
     try {
+      /** @param {number} share */
       const progressed = (share) => (Object.assign(each, { share, problem: null }), changed());
       const taken = await upload(each.file, each.fields, progressed, each.control.signal);
       Object.assign(each, { state: taken.unchanged ? "unchanged" : "taken", problem: null });
@@ -84,6 +89,7 @@ const WORDS = { waiting: "waits", sending: "", taken: "taken", unchanged: "the s
 export function uploads() {
   if (!files.length) return nothing;
   const open = files.filter(isOpen);
+  /** @param {...Upload["state"]} states */
   const of = (...states) => files.filter((each) => states.includes(each.state));
   const refused = of("refused");
   const shown = [...refused, ...of("sending", "waiting", "stopped", "unchanged")].slice(0, SHOWN);

@@ -17,6 +17,7 @@ export async function loadWebhooks() {
   changed();
 }
 
+/** @param {() => Promise<unknown>} what */
 async function attempt(what) {
   try {
     await what();
@@ -26,6 +27,7 @@ async function attempt(what) {
   }
 }
 
+/** @param {On<HTMLFormElement>} event */
 const make = (event) => {
   event.preventDefault();
   const form = event.target;
@@ -36,6 +38,7 @@ const make = (event) => {
   });
 };
 
+/** @param {string} id */
 async function read(id) {
   seen.log.set(id, (await get(`/v1/webhooks/${id}/deliveries?limit=${SHOWN}`)).items);
   changed();
@@ -52,6 +55,7 @@ export function webhooks() {
 /** @param {Api["WebhookView"]} hook */
 function one(hook) {
   const { secret } = seen;
+  /** @param {On<HTMLDetailsElement>} event */
   const opened = (event) => event.target.open && read(hook.id).catch((problem) => say(problem.message));
   return html`<li class="webhook"><p class="bar-line"><span class="grow"><span class="name" dir="ltr">${hook.url}</span>
       <span class="soft small">${hook.events.length ? hook.events.join(", ") : "all events"}${hook.disabled_at ? html` \u00b7 <span class="bad">nothing is sent since ${ago(hook.disabled_at)}</span>` : hook.failing_since ? html` \u00b7 <span class="bad">fails since ${ago(hook.failing_since)}</span>` : nothing}</span></span>

@@ -20,7 +20,7 @@ export class WindowedList {
     this.scrolled = this.scrolled.bind(this);
   }
 
-  /** Rows that come into sight take the elements of those that have left it: making new ones is what scrolling costs. @param {any[]} shown */
+  /** Rows that come into sight take the elements of those that have left it: making new ones is what scrolling costs. @param {{id: string}[]} shown */
   assign(shown) {
     const ids = new Set(shown.map((row) => row.id));
     const focused = document.activeElement?.closest(".row")?.getAttribute("data-element"); // it is not to become another row's
@@ -61,6 +61,7 @@ export class WindowedList {
     if (added) queueMicrotask(() => document.querySelector(".window")?.scrollBy({ top: added, behavior: "instant" }));
   }
 
+  /** @param {Event & {currentTarget: Element}} event */
   scrolled(event) {
     const box = event.currentTarget;
     this.top = box.scrollTop;
@@ -70,8 +71,9 @@ export class WindowedList {
 
   /**
    * Each row has a place of its own, so that those that stay in sight are not laid out again.
-   * @param {any[]} rows those that are loaded @param {number} total how many there are
-   * @param {(row: any, place: number) => unknown} draw @param {string} label
+   * @template {{id: string}} Row
+   * @param {Row[]} rows those that are loaded @param {number} total how many there are
+   * @param {(row: Row, place: number) => unknown} draw @param {string} label
    */
   view(rows, total, draw, label) {
     this.settle();
@@ -80,11 +82,15 @@ export class WindowedList {
     if (last > rows.length - MARGIN && rows.length < total) queueMicrotask(this.more);
     const shown = rows.slice(first, last);
     this.assign(shown);
+    /** @param {Row} row */
+    const elementOf = (row) => this.elements.get(row.id);
+    /** @param {Row} row @param {number} place */
+    const placed = (row, place) => html`<li class="row" data-element=${elementOf(row)} .style=${`height:${this.rowHeight}px;transform:translateY(${(first + place) * this.rowHeight}px)`}
+      aria-setsize=${total} aria-posinset=${first + place + 1}>${draw(row, first + place)}</li>`;
     return html`<div class="window" tabindex="0" role="region" aria-label=${label} @scroll=${this.scrolled}>
       <div class="window-all" .style=${`height:${rows.length * this.rowHeight}px`}>
         <ul role="list" class="rows">
-          ${repeat(shown, (row) => this.elements.get(row.id), (row, place) => html`<li class="row" data-element=${this.elements.get(row.id)} .style=${`height:${this.rowHeight}px;transform:translateY(${(first + place) * this.rowHeight}px)`}
-            aria-setsize=${total} aria-posinset=${first + place + 1}>${draw(row, first + place)}</li>`)}
+          ${repeat(shown, elementOf, placed)}
         </ul>
       </div>
     </div>`;

@@ -14,9 +14,19 @@ export const title = "API";
 const JSON_KIND = "application/json";
 const UNSAID = "Successful Response"; // where nothing is said of a reply
 
-/** @typedef {{id: string, method: string, path: string, tag: string, about: any, text: string}} Operation */
+/**
+ * @typedef {import("../parts/schema.js").Schema} Schema
+ * @typedef {import("../parts/schema.js").Schemas} Schemas
+ * @typedef {{name: string, in: string, schema: Schema, description?: string, required?: boolean, example?: string}} Parameter
+ * @typedef {Record<string, {description: string, content?: Record<string, {schema?: Schema}>}>} Responses by status
+ * @typedef {{operationId: string, tags: string[], summary?: string, description?: string, parameters?: Parameter[],
+ *   requestBody?: {content: Record<string, {schema: Schema}>}, responses: Responses}} About an operation
+ * @typedef {{name: string, description: string}} Tag
+ * @typedef {{paths: Record<string, Record<string, About>>, tags: Tag[], info: {description: string}, components: {schemas: Schemas}}} Described
+ * @typedef {{id: string, method: string, path: string, tag: string, about: About, text: string}} Operation
+ */
 
-/** @type {{described: any, operations: Operation[], search: string, problem: any}} */
+/** @type {{described: Described | null, operations: Operation[], search: string, problem: any}} */
 const seen = { described: null, operations: [], search: "", problem: null };
 /** @type {Set<string>} those that are opened */
 const opened = new Set();
@@ -40,6 +50,7 @@ export async function load() {
 
 export function leave() {}
 
+/** @param {Described} described */
 function begin(described) {
   seen.described = described;
   seen.operations = Object.entries(described.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, about]) => ({
@@ -59,21 +70,31 @@ export function view() {
   if (!described) return html`<section class="column wide">${trouble(seen.problem, load)}</section>`;
   const shown = found();
   const tags = described.tags.filter(({ name }) => shown.some(({ tag }) => tag === name));
+  /** @param {On<HTMLInputElement>} event */
+  const typed = (event) => ((seen.search = event.target.value), changed());
+  /** @param {Tag} tag */
+  const group = ({ name, description }) => html`<section><h2>${name}</h2><p class="soft">${words(description)}</p>
+    ${repeat(shown.filter(({ tag }) => tag === name), idOf, operation)}</section>`;
   return html`<section class="column wide reference">
     <p>${words(described.info.description.split("\n\n")[0])}</p>
     <p class="soft small">A key goes into the header <code>Authorization: Bearer</code> or <code>X-API-Key</code>. The same as a file:
       <a href=${`${ROOT}/openapi.json`}>openapi.json</a>; with forms to send requests: <a href=${`${ROOT}/docs`}>Swagger UI</a>.</p>
     <div class="tools"><input id="search" type="search" placeholder="Search paths and words" aria-label="Search the reference" .value=${live(seen.search)}
-      @input=${(event) => ((seen.search = event.target.value), changed())}>
+      @input=${typed}>
       <span class="soft small" role="status">${counted(shown.length, "operation")}</span></div>
-    ${repeat(tags, ({ name }) => name, ({ name, description }) => html`<section><h2>${name}</h2><p class="soft">${words(description)}</p>
-      ${repeat(shown.filter(({ tag }) => tag === name), ({ id }) => id, operation)}</section>`)}
+    ${repeat(tags, nameOf, group)}
   </section>`;
 }
+
+/** @param {Tag} tag */
+const nameOf = (tag) => tag.name;
+/** @param {Operation} each */
+const idOf = (each) => each.id;
 
 /** @param {Operation} each */
 function operation(each) {
   const open = opened.has(each.id);
+  /** @param {On<HTMLDetailsElement>} event */
   const toggled = (event) => {
     if (event.target !== event.currentTarget || event.target.open === opened.has(each.id)) return;
     opened[event.target.open ? "add" : "delete"](each.id);
@@ -85,12 +106,12 @@ function operation(each) {
     ${open ? described(each) : nothing}</details>`;
 }
 
+/** @param {Operation} operation */
 function described({ about, method, path }) {
-  const { schemas } = seen.described.components;
+  const schemas = seen.described?.components.schemas ?? {};
   const parameters = (about.parameters ?? []).map((each) => ({ ...each, where: each.in, description: each.description ?? each.schema.description }));
-  /** @type {[string, any][]} */
   const bodies = Object.entries(about.requestBody?.content ?? {});
-  /** @type {[string, any][]} */
+  /** @type {[string, {schema?: Schema}][]} */
   const asked = bodies.length ? bodies : [[JSON_KIND, {}]];
   return html`<div class="card">
     ${about.description ? about.description.split("\n\n").map((part) => html`<p>${words(part)}</p>`) : nothing}
@@ -104,20 +125,22 @@ function described({ about, method, path }) {
   </div>`;
 }
 
-/** What a form needs at least; any other body whole. */
+/** What a form needs at least; any other body whole. @param {string} kind @param {Schema} schema @param {Schemas} schemas */
 function sample(kind, schema, schemas) {
   if (!kind.startsWith("multipart/")) return exampleOf(schema, schemas);
   return { file: "@leave.md", ...(meant(schema, schemas).properties?.collection ? { collection: "default" } : {}) };
 }
 
-/** The path with examples; what has none is a name in capitals. */
+/** The path with examples; what has none is a name in capitals. @param {string} path @param {Parameter[]} parameters @param {Schemas} schemas */
 function addressed(path, parameters, schemas) {
+  /** @param {{name: string, schema: Schema, example?: string}} each */
   const value = (each) => each.example ?? meant(each.schema, schemas).examples?.[0] ?? each.name.toUpperCase();
   const query = parameters.filter((each) => each.in === "query" && each.required).map((each) => `${each.name}=${encodeURIComponent(value(each))}`);
   const filled = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(value(parameters.find((each) => each.name === name) ?? { name, schema: {} })));
   return filled + (query.length ? `?${query.join("&")}` : "");
 }
 
+/** @param {Responses} responses @param {Schemas} schemas */
 function replies(responses, schemas) {
   const entries = Object.entries(responses);
   const fine = entries.filter(([status]) => status < "400");

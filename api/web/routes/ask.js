@@ -96,6 +96,7 @@ async function submit(question) {
   }
 }
 
+/** @param {string} name @param {any} data of an event of that name */
 function heard(name, data) {
   if (name === "retrieved") {
     ask = { ...ask, phase: "writing", chunks: data.chunks, queryId: data.metadata.query_id };
@@ -167,6 +168,7 @@ function close() {
   requestAnimationFrame(() => opener?.focus());
 }
 
+/** @param {KeyboardEvent & On<HTMLTextAreaElement>} event */
 const keys = (event) => {
   if (event.key === "Escape") running?.abort();
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -178,12 +180,16 @@ const keys = (event) => {
 export function view() {
   const busy = running !== null;
   const open = ask.open === null ? null : sources()[ask.open];
+  /** @param {Event} event */
+  const submitted = (event) => (event.preventDefault(), submit(ask.question));
+  /** @param {On<HTMLTextAreaElement>} event */
+  const typed = (event) => (ask.question = event.target.value);
   return html`<div class="split ${open ? "with-detail" : ""}">
     <section class="column">
-      <form class="asking" role="search" @submit=${(event) => (event.preventDefault(), submit(ask.question))}>
+      <form class="asking" role="search" @submit=${submitted}>
         ${collectionPicker(findExamples)}
         <textarea id="question" rows="2" maxlength="10000" placeholder="Ask your documents" aria-label="Question" dir="auto"
-          .value=${live(ask.question)} @input=${(event) => (ask.question = event.target.value)} @keydown=${keys}></textarea>
+          .value=${live(ask.question)} @input=${typed} @keydown=${keys}></textarea>
         ${busy
           ? html`<button type="button" @click=${() => running?.abort()}>Stop</button>`
           : html`<button class="main" type="submit">Ask</button>`}

@@ -9,6 +9,7 @@ import { may } from "../parts/me.js";
 import { say, trouble } from "../parts/notice.js";
 
 export const title = "Collection";
+/** @type {Record<string, string>} */
 const NAMES = { questions: "questions", text: "text", bm25: "words" };
 const SOURCES = { labelled: "labelled questions", accepted: "accepted questions", generated: "its own questions", texts: "its texts alone" };
 // The numbers of a collection that people change, with what they mean.
@@ -71,10 +72,11 @@ async function attempt(words, what) {
   changed();
 }
 
+/** @param {string} set */
 const calibrate = (set) => attempt("Calibrating\u2026", async (now) => {
   const questions = set ? (await get(`${base(now)}/labelled/${encodeURIComponent(set)}`)).questions : null;
   const { source } = await post(`${base(now)}/calibration`, { questions });
-  say(`It was measured with ${SOURCES[source]}.`);
+  say(`It was measured with ${SOURCES[source ?? "labelled"]}.`);
 });
 const forget = () => attempt("Forgetting\u2026", () => send("DELETE", `${base()}/calibration`));
 
@@ -93,14 +95,16 @@ function differing(form) {
   return Object.fromEntries(entries.filter(([name, value]) => value !== plain(options[name])));
 }
 
-/** What an option is where none is given: a field that is empty, a box without its mark. */
+/** What an option is where none is given: a field that is empty, a box without its mark. @param {unknown} value */
 const plain = (value) => (value === false || value === "" ? null : value ?? null);
 
+/** @param {HTMLFormElement} form */
 const estimate = (form) => attempt("Counting\u2026", async (now) => {
   const change = differing(form);
   const estimated = await post("/v1/estimates", { collection: now.name, migrate: change });
   now.estimate = { change, estimated };
 });
+/** @param {HTMLFormElement} form */
 const save = (form) => attempt("Saving\u2026", async (now) => {
   await send("PUT", base(now), { body: { ...now.view?.options, ...differing(form) } });
   now.estimate = null;
@@ -120,11 +124,13 @@ const act = (build, action) => attempt("\u2026", async () => {
   else await post(`${path}/${action}`, action === "switch" ? {} : undefined);
 });
 
+/** @param {boolean} repair */
 async function verify(repair) {
   const now = seen;
   const control = (running = new AbortController());
   Object.assign(now, { verified: null, findings: [], busy: repair ? "Repairing\u2026" : "Comparing\u2026" });
   changed();
+  /** @param {string} name @param {any} data of an event of that name */
   const heard = (name, data) => {
     if (name === "finding") now.findings.push(data);
     else if (name === "error") now.problem = { message: data.detail };
@@ -140,6 +146,7 @@ async function verify(repair) {
   changed();
 }
 
+/** @param {HTMLFormElement} form */
 const erase = (form) => attempt("Deleting\u2026", async (now) => {
   if (new FormData(form).get("name") !== now.name) throw new Error("That is not its name.");
   await send("DELETE", base(now));
@@ -147,6 +154,7 @@ const erase = (form) => attempt("Deleting\u2026", async (now) => {
   await new Promise(() => {}); // until the page is left
 });
 
+/** @param {(form: HTMLFormElement) => void} what @returns {(event: On<HTMLFormElement>) => void} */
 const submitted = (what) => (event) => (event.preventDefault(), what(event.target));
 
 export function view() {
@@ -173,7 +181,7 @@ function calibration(measured) {
   if (measured?.equal) rows.push(["equal weights", measured.equal]);
   if (measured?.chosen) rows.push(["these weights", measured.chosen]);
   return html`<section><h3>Calibration</h3>
-    ${measured ? html`<p>Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${measured.weights[name].toFixed(1)}`).join(" \u00b7 ")}, measured with ${SOURCES[measured.source]}${measured.questions ? ` (${count(measured.questions)})` : ""}, when there were ${counted(measured.chunks ?? 0, "chunk")}.</p>
+    ${measured ? html`<p>Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${measured.weights[name].toFixed(1)}`).join(" \u00b7 ")}, measured with ${SOURCES[measured.source ?? "labelled"]}${measured.questions ? ` (${count(measured.questions)})` : ""}, when there were ${counted(measured.chunks ?? 0, "chunk")}.</p>
       ${rows.length ? html`<table class="compared"><caption class="hidden">nDCG@10 with its 95 % interval</caption><tbody>${rows.map(([words, each]) => html`<tr><th scope="row">${words}</th><td class="interval">${whisker(each, low, words === "these weights")}</td><td class="number">${score(each.mean)} <span class="soft">[${score(each.low)}, ${score(each.high)}]</span></td></tr>`)}</tbody></table>` : nothing}`
     : html`<p class="soft">It was not measured yet: all channels weigh the same. That happens by itself when it has some questions.</p>`}
     ${may("manage") ? html`<p class="tools"><button @click=${() => calibrate("")}>Measure with its own questions</button>
@@ -184,13 +192,15 @@ function calibration(measured) {
 
 /** @param {Api["CollectionOptionsView"]} given */
 function options(given) {
+  /** @param {On<HTMLButtonElement & {form: HTMLFormElement}>} event */
+  const asked = (event) => estimate(event.target.form);
   return html`<section><h3>Options</h3><form class="options" @submit=${submitted(save)} @input=${() => seen.estimate && ((seen.estimate = null), changed())}>
     ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder="as the server" inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
     <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> Embed a chunk with its questions in front</label>
     <label class="whole">Prompt<textarea name="prompt" rows="3" dir="auto" placeholder="as the server; {text} stands for the chunk" .value=${given.prompt ?? ""}></textarea></label>
     ${Object.keys(given.filterable).length ? html`<p class="soft small">Filtered by an index: ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
     <p class="tools"><button class="main" type="submit">Save for new documents</button>
-      <button type="button" @click=${(event) => estimate(event.target.form)}>What would a rebuild cost?</button></p></form>
+      <button type="button" @click=${asked}>What would a rebuild cost?</button></p></form>
     ${seen.estimate ? price(seen.estimate) : nothing}</section>`;
 }
 
@@ -206,6 +216,7 @@ function price({ change, estimated: each }) {
 
 function builds() {
   if (seen.builds.length < 2) return nothing;
+  /** @type {Partial<Record<Api["BuildState"], ("pause" | "resume" | "gate" | "switch")[]>>} */
   const actions = { filling: ["pause"], paused: ["resume"], following: ["gate", "switch"] };
   const words = { pause: "Pause", resume: "Go on", gate: "Compare with the live one", switch: "Let it answer" };
   return html`<section><h3>Builds</h3><ul class="questions parting" role="list">${seen.builds.map((build) => html`<li>

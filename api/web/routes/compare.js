@@ -16,8 +16,10 @@ const MOST = 1000;
 const USUAL = ["default", "text", "bm25", "text+bm25 rrf"];
 
 /**
- * @typedef {{sets: Api["LabelledSetSizeView"][] | null, set: string, runs: Api["EvaluationView"][], strategies: string[], run: Api["EvaluationView"] | null,
- *   file: {name: string, results: any} | null, against: Api["DifferenceView"][] | null, chosen: string, problem: any}} Comparing
+ * @typedef {import("../parts/report.js").Results} Results
+ * @typedef {Omit<Api["EvaluationView"], "results"> & {results: Partial<Results> | null}} Run in a list it has the rows of its results alone
+ * @typedef {{sets: Api["LabelledSetSizeView"][] | null, set: string, runs: Run[], strategies: string[], run: Run | null,
+ *   file: {name: string, results: Results} | null, against: Api["DifferenceView"][] | null, chosen: string, problem: any}} Comparing
  */
 
 /** @returns {Comparing} */
@@ -98,9 +100,10 @@ async function look(id) {
   changed();
 }
 
-/** @param {any} results @returns {string} */
-const firstOf = ({ rows, baseline, default: usual }) => (rows.find((row) => row.strategy === usual) ?? rows.find((row) => row.strategy !== baseline) ?? rows[0])?.strategy ?? "";
+/** @param {Partial<Results>} results @returns {string} */
+const firstOf = ({ rows = [], baseline, default: usual }) => (rows.find((row) => row.strategy === usual) ?? rows.find((row) => row.strategy !== baseline) ?? rows[0])?.strategy ?? "";
 
+/** @param {() => Promise<unknown>} what */
 async function attempt(what) {
   try {
     await what();
@@ -117,12 +120,12 @@ const run = () => beginning || attempt(async () => {
   const begun = await post(`${base()}/evaluations`, { labelled_set: seen.set, strategies: seen.strategies.filter((name) => picked.has(name)) }).finally(() => (beginning = false));
   if (now !== visit) return; // it goes on, and is listed
   history.pushState(null, "", `${ROOT}/lab/compare/${begun.id}?collection=${encodeURIComponent(collections.chosen)}`);
-  Object.assign(seen, { run: begun, file: null, against: null, chosen: "" });
-  seen.runs = [begun, ...seen.runs];
+  Object.assign(seen, { run: begun, file: null, against: null, chosen: "", runs: [begun, ...seen.runs] });
   clearTimeout(clock);
   clock = window.setTimeout(look, EVERY / 4, begun.id);
 });
 
+/** @param {Run} each */
 const forget = (each) => attempt(async () => {
   if (each.state === "running") {
     const run = await get(`${base()}/evaluations/${each.id}`);
@@ -138,6 +141,7 @@ const forget = (each) => attempt(async () => {
   await refresh();
 });
 
+/** @param {string} id */
 const compareWith = (id) => attempt(async () => {
   seen.against = id ? (await get(`${base()}/evaluations/${seen.run?.id}/against/${id}`)).items : null;
 });
@@ -157,6 +161,7 @@ const open = (file) => attempt(async () => {
   await refresh();
 });
 
+/** What a text of JSON says; null: it is none. @param {string} text @returns {any} */
 function read(text) {
   try {
     return JSON.parse(text);
@@ -165,10 +170,12 @@ function read(text) {
   }
 }
 
+/** @param {string} message @returns {never} */
 function wrong(message) {
   throw new Error(message);
 }
 
+/** @param {string} name */
 function choose(name) {
   seen.set = name;
   remember("set", name);
@@ -183,11 +190,15 @@ const begin = () => attempt(async () => {
 
 export function view() {
   if (isLabelling()) return html`<section class="column wide">${labelling()}</section>`;
+  /** @param {On<HTMLSelectElement>} event */
+  const chosen = (event) => choose(event.target.value);
+  /** @param {On<HTMLInputElement & {files: FileList}>} event */
+  const given = (event) => (open(event.target.files[0]), (event.target.value = ""));
   return html`<section class="column wide">
     <div class="tools">${collectionPicker(elsewhere)}
-      ${seen.sets?.length ? html`<label class="inline">Set <select @change=${(event) => choose(event.target.value)}>
+      ${seen.sets?.length ? html`<label class="inline">Set <select @change=${chosen}>
         ${seen.sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
-      <label class="button">Open a file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${(event) => (open(event.target.files[0]), (event.target.value = ""))}></label>
+      <label class="button">Open a file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
       <button @click=${begin}>Label what was asked</button></div>
     ${trouble(seen.problem)}
     ${seen.sets === null ? nothing : seen.set ? form() : seen.file ? nothing : explanation()}
@@ -197,6 +208,7 @@ export function view() {
   </section>`;
 }
 
+/** @param {string} strategy */
 const pick = (strategy) => ((seen.chosen = strategy), changed());
 
 function explanation() {
@@ -207,6 +219,7 @@ function explanation() {
 }
 
 function form() {
+  /** @param {string} name */
   const toggle = (name) => ((picked.has(name) ? picked.delete(name) : picked.add(name)), changed());
   const some = seen.strategies.some((name) => picked.has(name));
   return html`<fieldset class="strategies"><legend>Ask each question by</legend>
@@ -214,7 +227,7 @@ function form() {
     <button class="main" ?disabled=${!some || seen.run?.state === "running"} @click=${run}>Run</button></fieldset>`;
 }
 
-/** @param {Api["EvaluationView"]} each */
+/** @param {Run} each */
 function shown(each) {
   const heading = html`<h2>${each.labelled_set ?? "Questions"} <span class="soft small">${counted(each.questions, "question")} \u00b7 ${ago(each.created_at)}</span></h2>`;
   if (each.state === "running") {
@@ -225,14 +238,18 @@ function shown(each) {
   }
   if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? "The run was interrupted: the server that did it has ended. Run it again."}</p>`;
   const others = seen.runs.filter((other) => other.state === "done" && other.id !== each.id);
-  return html`${heading}${report(/** @type {any} */ (each.results), seen.chosen, pick)}
-    ${others.length ? html`<label class="inline">Compare with the run of <select @change=${(event) => compareWith(event.target.value)}>
+  /** @param {On<HTMLSelectElement>} event */
+  const chosen = (event) => compareWith(event.target.value);
+  return html`${heading}${report(/** @type {Results} */ (each.results), seen.chosen, pick)}
+    ${others.length ? html`<label class="inline">Compare with the run of <select @change=${chosen}>
       <option value="">\u2013</option>${others.map((other) => html`<option value=${other.id}>${ago(other.created_at)}, ${other.labelled_set ?? "questions"}</option>`)}</select></label>` : nothing}
     ${seen.against ? runsCompared(seen.against) : nothing}`;
 }
 
 function earlier() {
+  /** @param {Run} each */
   const address = (each) => `${ROOT}/lab/compare/${each.id}?collection=${encodeURIComponent(collections.chosen)}`;
+  /** @param {Run} each */
   const best = (each) => [...(each.results?.rows ?? [])].sort((one, other) => other["ndcg@10"] - one["ndcg@10"])[0];
   return html`<h2>Runs</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
     <span class="grow"><a href=${address(each)}>${each.labelled_set ?? "Questions"}, ${ago(each.created_at)}</a>

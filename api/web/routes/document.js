@@ -64,7 +64,7 @@ async function refresh(around = shown.open?.id) {
 /** @param {Reading} now @returns {`/v1/documents/${string}/chunks?${string}`} */
 const chunksOf = (now) => `/v1/documents/${now.id}/chunks?limit=${PAGE}${now.state ? `&state=${now.state}` : ""}`;
 
-/** Chunks of which version, and how many: others are another list. */
+/** Chunks of which version, and how many: others are another list. @param {Api["DocumentView"]} each */
 const whole = (each) => `${each.version}/${each.chunks.total}`;
 
 const wide = () => matchMedia("(min-width: 64rem)").matches;
@@ -87,7 +87,7 @@ async function more() {
 /** Read again what is seen of it; the rest is read when it comes into sight. */
 async function again() {
   const now = shown;
-  if (!now.chunks.length || now.of !== whole(now.document)) return refresh();
+  if (!now.document || !now.chunks.length || now.of !== whole(now.document)) return refresh();
   now.stale = new Set(now.chunks.map((chunk) => chunk.id));
   await readSeen();
 }
@@ -126,6 +126,7 @@ async function earlier() {
 }
 
 let waiting = 0;
+/** @param {string} name @param {any} data of an event of that name */
 function heard(name, data) {
   if (name === "reset") refresh();
   if (name !== "document" || data.id !== shown.id) return;
@@ -144,6 +145,7 @@ async function retry() {
   }
 }
 
+/** @param {string} state */
 function choose(state) {
   Object.assign(shown, { state, open: null, chunks: [] });
   windowed.toTop();
@@ -173,6 +175,8 @@ async function save() {
 export function view() {
   if (!shown?.document) return html`<section class="column">${trouble(shown?.problem, () => refresh())}</section>`;
   const { document: each, open } = shown;
+  /** @param {On<HTMLSelectElement>} event */
+  const chosen = (event) => choose(event.target.value);
   return html`<div class="split ${open ? "with-detail" : ""}">
     <section class="column wide">
       <p class="small"><a href=${`${ROOT}/documents`}>Documents</a></p>
@@ -187,7 +191,7 @@ export function view() {
         <button @click=${save}>Save the original</button>
         ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
         ${may("write") ? html`<button class="danger" @click=${remove}>Delete</button>` : nothing}
-        ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">Which chunks</span><select @change=${(event) => choose(event.target.value)}>
+        ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">Which chunks</span><select @change=${chosen}>
           ${STATES.map(([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`)}</select></label>` : nothing}
       </p>
       ${along()}
@@ -214,6 +218,7 @@ const dropped = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filte
 /** @param {Api["ChunkView"]} chunk */
 function row(chunk) {
   if (shown.stale.has(chunk.id) && !reading && !shown.problem) queueMicrotask(readSeen);
+  /** @param {Event & {currentTarget: HTMLElement}} event */
   const choose = (event) => open(chunk, event.currentTarget);
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
       <span class="name clip" dir="auto"><span class="soft number">${chunk.ordinal + 1}</span> ${path(within(chunk), chunk.text.replace(/^[#\s]+/, "").slice(0, 80))}</span>
@@ -222,7 +227,7 @@ function row(chunk) {
     ${chunk.state === "dead" ? stateMark("failed") : nothing}`;
 }
 
-/** Its headings below the document's own title. */
+/** Its headings below the document's own title. @param {Api["ChunkView"]} chunk */
 const within = (chunk) => (shown.document && chunk.heading_path[0] === nameOf(shown.document) ? chunk.heading_path.slice(1) : chunk.heading_path);
 
 /** @type {HTMLElement | null} */
@@ -244,7 +249,9 @@ function close() {
 
 /** @param {Api["ChunkView"]} chunk */
 function detail(chunk) {
-  return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${(event) => event.key === "Escape" && close()}>
+  /** @param {KeyboardEvent} event */
+  const pressed = (event) => event.key === "Escape" && close();
+  return html`<aside class="detail" aria-labelledby="chunk-title" @keydown=${pressed}>
     <header class="bar-line"><h2 id="chunk-title" tabindex="-1">Chunk ${chunk.ordinal + 1}</h2>
       <span class="grow soft small">${chunk.page ? `page ${chunk.page} \u00b7 ` : ""}${chunk.span[0]}\u2013${chunk.span[1]}</span>
       <button class="quiet" aria-label="Close" @click=${close}>\u2715</button></header>

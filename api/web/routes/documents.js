@@ -41,6 +41,7 @@ export function leave() {
   stop();
 }
 
+/** @param {boolean} connected */
 function reached(connected) {
   const back = connected && !list.connected;
   list.connected = connected;
@@ -118,6 +119,7 @@ async function more() {
   changed();
 }
 
+/** @param {string} name @param {any} data of an event of that name */
 function heard(name, data) {
   if (name === "reset") readAgain();
   if (name === "progress") refreshCounts();
@@ -157,6 +159,7 @@ function refreshCounts() {
   counting = window.setTimeout(() => ((counting = 0), loadCollections().catch(() => {})), 1500);
 }
 
+/** @param {Partial<typeof list>} change */
 function filter(change) {
   Object.assign(list, change);
   picked.clear(); // what is not seen is not meant
@@ -164,6 +167,7 @@ function filter(change) {
   refresh();
 }
 
+/** @param {On<HTMLInputElement>} event */
 function typed(event) {
   list.q = event.target.value;
   picked.clear();
@@ -189,14 +193,16 @@ async function give(given) {
   }
 }
 
+/** @param {Dropped} event */
 function dropped(event) {
   event.preventDefault();
   dropping = false;
   const { items, files } = event.dataTransfer; // empty as soon as this has returned
-  give({ entries: [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean), files: [...files] });
+  give({ entries: [...items].flatMap((item) => item.webkitGetAsEntry?.() ?? []), files: [...files] });
 }
 
 function askingAlways() {
+  /** @param {On<HTMLInputElement>} event */
   const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), changed());
   return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> Always say what files will cost before they are sent</label>`;
 }
@@ -261,7 +267,9 @@ function totals() {
 export function view() {
   const { states, working, all, shown } = totals();
   const notice = collections.items.find((each) => each.name === collections.chosen)?.notice;
+  /** @param {On<HTMLInputElement & {files: FileList}>} event */
   const choose = (event) => (give({ entries: [], files: [...event.target.files] }), (event.target.value = ""));
+  /** @param {Event} event */
   const over = (event) => (event.preventDefault(), dropping || ((dropping = true), changed()));
   return html`<section class="column wide ${dropping ? "dropping" : ""}" @dragover=${over}
     @dragleave=${() => ((dropping = false), changed())} @drop=${dropped}>
@@ -286,13 +294,17 @@ export function view() {
   </section>`;
 }
 
+/** @param {number | undefined} number @param {string} word @param {string} [state] */
 function stateCount(number, word, state = word) {
   const kind = OPEN.includes(state) ? "working" : state;
   return number ? html`<span class="state ${kind}">${count(number)} ${word}</span>` : nothing;
 }
 
+/** @param {string} label @param {string[][]} options @param {string} chosen @param {(value: string) => void} choose */
 function choice(label, options, chosen, choose) {
-  return html`<label class="picker"><span class="hidden">${label}</span><select .value=${live(chosen)} @change=${(event) => choose(event.target.value)}>
+  /** @param {On<HTMLSelectElement>} event */
+  const changes = (event) => choose(event.target.value);
+  return html`<label class="picker"><span class="hidden">${label}</span><select .value=${live(chosen)} @change=${changes}>
     ${options.map(([value, word]) => html`<option value=${value} ?selected=${value === chosen}>${word}</option>`)}</select></label>`;
 }
 
@@ -306,6 +318,7 @@ function rows(shown) {
 /** @param {Api["DocumentView"]} each */
 function row(each) {
   const failed = each.state === "failed" || each.state === "degraded";
+  /** @param {On<HTMLInputElement>} event */
   const pick = (event) => (event.target.checked ? picked.add(each.id) : picked.delete(each.id), changed());
   return html`${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${`Select ${nameOf(each)}`} .checked=${live(picked.has(each.id))} @change=${pick}></label>` : nothing}
     <a class="row-main" href=${`${ROOT}/documents/${each.id}`}>

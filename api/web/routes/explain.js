@@ -21,6 +21,7 @@ const NAMES = { questions: "questions", text: "text", bm25: "words" };
 const WHY = { absent: "Queries cannot find it: it is of another collection, or not indexed yet.", filter: "The filter leaves it out.",
   min_score: "Its score is below the least that is asked for.", top_k: "Others are before it.", room: "Its text was there already, or too long for what is returned." };
 /**
+ * @typedef {{chunk_id: string, score: number}} Ranked
  * @typedef {{expected: Api["ExpectedChunkView"] | null, near: import("../parts/likeness.js").Row[] | null, looked: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
  *   found: Api["DocumentView"][] | null, question: string, asked: string, collection: string, candidates: Api["CandidatesView"] | null, known: Map<string, any>,
  *   before: Map<string, number>, own: Record<string, number> | null, weights: Record<string, number> | null, problem: any, busy: boolean}} Explained
@@ -68,7 +69,7 @@ async function explain(question, typed = question) {
   changed();
 }
 
-/** Fuse in another way; places are compared with those by the collection's weights. */
+/** Fuse in another way; places are compared with those by the collection's weights. @param {string} how */
 function fuse(how) {
   fusion = how;
   const { candidates, own } = seen;
@@ -76,7 +77,7 @@ function fuse(how) {
   changed();
 }
 
-/** What a candidate is, read when it comes into sight. */
+/** What a candidate is, read when it comes into sight. @param {string} id */
 function named(id) {
   if (!seen.known.has(id) && may("read")) {
     seen.known.set(id, null);
@@ -149,6 +150,7 @@ async function open(document) {
 }
 
 let typing = 0;
+/** @param {On<HTMLInputElement>} event */
 const typed = (event) => {
   clearTimeout(typing);
   typing = window.setTimeout(() => look(event.target.value).catch((problem) => say(problem.message)), 250);
@@ -194,13 +196,18 @@ async function accept(id) {
 }
 
 export function view() {
+  /** @param {Event} event */
   const submit = (event) => (event.preventDefault(), explain(seen.question));
+  /** @param {On<HTMLTextAreaElement>} event */
+  const written = (event) => (seen.question = event.target.value);
+  /** @param {KeyboardEvent} event */
+  const pressed = (event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event);
   return html`<section class="column wide">
     <form class="asking" role="search" @submit=${submit}>
       ${collectionPicker(() => seen.asked && explain(seen.asked, seen.question))}
       <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label="Question" placeholder="Why is something found, or not?"
-        .value=${live(seen.question)} @input=${(event) => (seen.question = event.target.value)}
-        @keydown=${(event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event)}></textarea>
+        .value=${live(seen.question)} @input=${written}
+        @keydown=${pressed}></textarea>
       <button class="main" type="submit">Explain</button>
     </form>
     ${trouble(seen.problem, () => explain(seen.asked))}
@@ -213,28 +220,36 @@ function found(candidates, weights) {
   const ranked = fused(candidates, weights, fusion);
   if (!ranked.length) return html`<p class="empty soft">No channel found anything.</p>${may("read") ? missing() : nothing}`;
   const channels = new Map(candidates.chunks.map((each) => /** @type {const} */ ([each.chunk_id, each.channels])));
+  /** @param {On<HTMLSelectElement>} event */
+  const chosen = (event) => fuse(event.target.value);
+  /** @param {Ranked} each @param {number} place */
+  const drawn = (each, place) => row(each, place, channels.get(each.chunk_id));
   return html`<div class="tools">${CHANNELS.map((channel) => slider(channel, weights))}
-      <label class="inline">fused <select .value=${live(fusion)} @change=${(event) => fuse(event.target.value)}>
+      <label class="inline">fused <select .value=${live(fusion)} @change=${chosen}>
         ${FUSIONS.map((name) => html`<option value=${name} ?selected=${name === fusion}>${FUSION_WORDS[name]}</option>`)}</select></label>
       <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), changed())}>As the collection has them</button></div>
     <div class="scrolls" tabindex="0" role="region" aria-label="Passages"><table class="explained">
       <thead><tr><th>#</th><th>passage</th><th>score</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th><span class="hidden">what to do</span></th></tr></thead>
-      <tbody>${repeat(ranked.slice(0, SHOWN), (each) => each.chunk_id, (each, place) => row(each, place, channels.get(each.chunk_id)))}</tbody>
+      <tbody>${repeat(ranked.slice(0, SHOWN), idOf, drawn)}</tbody>
     </table></div>
     <p class="soft small">${ranked.length} candidates. Weights are moved here alone${may("manage") ? html`; <a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>calibrate the collection</a> to keep others` : nothing}.</p>
     ${may("read") ? missing() : nothing}
     ${asRequest("POST", "/v1/retrieve", { question: seen.asked, collection: seen.collection, explain: "candidates", weights })}`;
 }
 
+/** @param {Ranked} each */
+const idOf = (each) => each.chunk_id;
+
 /** @param {typeof CHANNELS[number]} channel @param {Record<string, number>} weights */
 function slider(channel, weights) {
+  /** @param {On<HTMLInputElement>} event */
   const moved = (event) => ((seen.weights = { ...weights, [channel]: Number(event.target.value) }), changed());
   return html`<label class="inline weight ${channel}">${NAMES[channel]}
     <input type="range" min="0" max="2" step="0.1" .value=${live(String(weights[channel]))} @input=${moved}>
     <span class="number">${weights[channel].toFixed(1)}</span></label>`;
 }
 
-/** @param {{chunk_id: string, score: number}} match @param {number} place @param {Record<string, Api["ChannelRankView"]>} [channels] */
+/** @param {Ranked} match @param {number} place @param {Record<string, Api["ChannelRankView"]>} [channels] */
 function row({ chunk_id: id, score: value }, place, channels = {}) {
   const chunk = named(id);
   const rise = (seen.before.get(id) ?? place) - place;

@@ -49,6 +49,7 @@ async function refresh(cursor = null) {
   changed();
 }
 
+/** @param {string} tab */
 function choose(tab) {
   const query = new URLSearchParams(location.search);
   query.set("show", tab);

@@ -19,8 +19,11 @@ const EXAMPLE = `# Berlin
 
 Berlin is the capital and largest city of Germany, by area and by population. With 3.7 million inhabitants it has the highest population within its city limits of any city in the European Union. The state of Brandenburg surrounds the city, and Potsdam, Brandenburg's capital, is nearby. The urban area of Berlin has over 4.6 million inhabitants and is the most populous in Germany.`;
 
-/** @typedef {import("../parts/trial.js").Tried} Tried */
-/** @type {{sides: import("../parts/trial.js").Side[], asked: string[], likeness: import("../parts/likeness.js").Likeness[] | null, bars: boolean, text: string, problem: any}} */
+/**
+ * @typedef {import("../parts/trial.js").Tried} Tried
+ * @typedef {import("../parts/trial.js").Side} Side
+ */
+/** @type {{sides: Side[], asked: string[], likeness: import("../parts/likeness.js").Likeness[] | null, bars: boolean, text: string, problem: any}} */
 const trial = { sides: [newSide()], asked: [], likeness: null, bars: false, text: EXAMPLE, problem: null };
 let comparisons = 0;
 
@@ -47,16 +50,19 @@ function collection() {
   return collections.items.some((each) => each.name === collections.chosen) ? collections.chosen : undefined;
 }
 
+/** @param {Event} event */
 async function run(event) {
-  event?.preventDefault();
+  event.preventDefault();
   comparisons += 1;
   Object.assign(trial, { problem: null, likeness: null });
   await Promise.all(trial.sides.map(again));
   if (!trial.sides.some((side) => side.running)) await compare();
 }
 
+/** @param {Side} side */
 const again = (side) => write(side, { text: trial.text, collection: collection() });
 
+/** @param {Side} side */
 async function retry(side) {
   comparisons += 1;
   trial.likeness = null;
@@ -71,7 +77,7 @@ const chunks = () => trial.sides.map((side) => side.chunks).reduce((most, each) 
 const questionsOf = (place) => trial.sides.flatMap((side, number) =>
   (side.chunks[place]?.questions ?? []).map((each) => ({ ...each, side: trial.sides.length > 1 && !each.typed ? NAMES[number] : "" })));
 
-/** Compare the questions that were put with each chunk's text and with its questions. */
+/** Compare the questions that were put with each chunk's text and with its questions. @param {string} [question] another one */
 async function compare(question) {
   if (question?.trim()) trial.asked = [...trial.asked.filter((each) => each !== question), question].slice(-MOST_ASKED);
   const tried = chunks();
@@ -89,17 +95,18 @@ async function compare(question) {
   changed();
 }
 
+/** @param {On<HTMLFormElement & {elements: {asked: HTMLInputElement}}>} event */
 function put(event) {
   event.preventDefault();
-  const field = event.target.elements.namedItem("asked");
+  const field = event.target.elements.asked;
   compare(field.value);
   field.value = "";
 }
 
-/** A question of one's own takes part in the comparison. @param {number} place */
+/** A question of one's own takes part in the comparison. @param {On<HTMLFormElement & {elements: {typed: HTMLInputElement}}>} event @param {number} place */
 function type(event, place) {
   event.preventDefault();
-  const field = event.target.elements.namedItem("typed");
+  const field = event.target.elements.typed;
   const chunk = trial.sides[0].chunks[place] ?? trial.sides[1]?.chunks[place];
   if (field.value.trim()) chunk.questions.push(unjudged(field.value.trim(), true));
   field.value = "";
@@ -125,6 +132,7 @@ async function keep() {
   }
 }
 
+/** @param {Dropped} event */
 async function dropped(event) {
   event.preventDefault();
   const [file] = event.dataTransfer.files;
@@ -137,11 +145,15 @@ export function view() {
   const { sides } = trial;
   const running = sides.some((side) => side.running);
   const tried = chunks();
-  return html`<section class="column wide" @dragover=${(event) => event.preventDefault()} @drop=${dropped}>
+  /** @param {Event} event */
+  const over = (event) => event.preventDefault();
+  /** @param {On<HTMLTextAreaElement>} event */
+  const changes = (event) => ((trial.text = event.target.value), changed());
+  return html`<section class="column wide" @dragover=${over} @drop=${dropped}>
     <p class="soft">What would be asked about a text? Nothing is stored; the model\u2019s calls are paid for as at ingest.</p>
     <form class="trial" @submit=${run}>
       <label>Text<textarea id="question" rows="9" dir="auto" maxlength=${MOST} .value=${live(trial.text)}
-        @input=${(event) => ((trial.text = event.target.value), changed())}></textarea></label>
+        @input=${changes}></textarea></label>
       <details ?open=${sides.length > 1}><summary>Another prompt</summary>
         <div class=${sides.length > 1 ? "sides" : ""}>${sides.map((side, number) => sides.length > 1
           ? html`<fieldset><legend>${NAMES[number]}</legend>${fields(side)}</fieldset>` : html`<div class="side">${fields(side)}</div>`)}</div>
@@ -153,7 +165,7 @@ export function view() {
           : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>Write questions</button>`}
       </div>
     </form>
-    ${trouble(trial.problem, compare)}
+    ${trouble(trial.problem, () => compare())}
     ${sides.map((side, number) => outcome(side, sides.length > 1 ? NAMES[number] : "", () => retry(side)))}
     ${tried.length && !running ? asking() : nothing}
     ${tried.map(chunk)}
@@ -161,6 +173,7 @@ export function view() {
 }
 
 function asking() {
+  /** @param {boolean} bars @param {string} words */
   const shape = (bars, words) => html`<button type="button" aria-pressed=${String(trial.bars === bars)} @click=${() => ((trial.bars = bars), changed())}>${words}</button>`;
   return html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">Ask it</span>
       <input name="asked" class="whole" dir="auto" maxlength="10000" placeholder="Ask it, as a user would"></label><button type="submit">Compare</button>
@@ -171,13 +184,15 @@ function asking() {
 /** @param {Tried} each @param {number} place */
 function chunk(each, place) {
   const { sides, likeness } = trial;
+  /** @param {Parameters<typeof type>[0]} event */
+  const typed = (event) => type(event, place);
   return html`<article class="card">
     <h3><span class="soft">Chunk ${place + 1}</span> <span dir="auto">${path(each.heading_path)}</span></h3>
     <div class="reading"><p class="marked" dir="auto">${each.text}</p></div>
     ${likeness?.[place] ? alike(place, likeness[place])
       : sides.length === 1 ? written(sides[0].chunks[place], sides[0])
         : html`<div class="sides">${sides.map((side, number) => html`<section aria-label=${NAMES[number]}><h4>${NAMES[number]}</h4>${written(side.chunks[place], side)}</section>`)}</div>`}
-    <form class="bar-line" @submit=${(event) => type(event, place)}><label class="grow"><span class="hidden">A question of your own about chunk ${place + 1}</span>
+    <form class="bar-line" @submit=${typed}><label class="grow"><span class="hidden">A question of your own about chunk ${place + 1}</span>
       <input name="typed" class="whole quiet" dir="auto" maxlength="1000" placeholder="A question of your own about this chunk"></label><button type="submit" class="quiet">Add</button></form>
   </article>`;
 }

@@ -109,6 +109,7 @@ function stage(words, each) {
 /** The last hour by minute; where nothing ended in it, nothing is drawn. */
 function lately() {
   const { history } = work;
+  /** @param {"chunks" | "dead_chunks" | "documents" | "failed_documents"} name */
   const sum = (name) => history.reduce((total, each) => total + each[name], 0);
   const [chunks, dead, documents, failed] = [sum("chunks"), sum("dead_chunks"), sum("documents"), sum("failed_documents")];
   if (!chunks && !dead && !documents && !failed) return nothing;
