@@ -183,7 +183,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.progress_feeds = ProgressFeeds(
             services.ledger.documents, settings, partial(status_event, services, app.state.readiness)
         )
-        app.state.evaluation_runner = EvaluationRunner(services.ledger.evaluations, services.retriever)
+        app.state.evaluation_runner = EvaluationRunner(
+            services.ledger.evaluations, services.ledger.collections, services.retriever
+        )
         await services.database.warm(_CONNECTIONS)
         services.wakeups.begin()
         yield

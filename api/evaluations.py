@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 import structlog
+import tenacity
 
 from api.http.problems import TooManyRequests
 from api.http.slots import Slot, Slots
-from shared.domain.errors import ForeaskError
+from shared.domain.errors import Conflict, ForeaskError, Misconfigured, NotFound, Transient
 from shared.domain.records import Collection
+from shared.ledger.collections import Collections
 from shared.ledger.evaluations import EvaluationRun, Evaluations, RunState
 from shared.query.evaluate.collection import EvaluationProgress, LabelledQuestion, evaluate_collection
+from shared.query.evaluate.results import Json
 from shared.query.evaluate.strategies import Strategy
 from shared.query.retrieve import Retriever
 
 _MOST = 4  # at this process; a tenant has half of them at most
 _EVERY_SECONDS = 1.0  # progress is written
+_PATIENCE = timedelta(minutes=2)  # with one search
+_PAUSE = tenacity.wait_random_exponential(multiplier=0.5, max=20)
 
 log = structlog.get_logger()
 
@@ -30,13 +36,15 @@ class EvaluationRunner:
 
     Args:
         evaluations: where runs are written.
+        collections: tells which build of a collection is live.
         retriever: searches as it does for users, but nothing is written into the log of queries.
     """
 
-    def __init__(self, evaluations: Evaluations, retriever: Retriever) -> None:
+    def __init__(self, evaluations: Evaluations, collections: Collections, retriever: Retriever) -> None:
         self._evaluations = evaluations
+        self._collections = collections
         self._retriever = retriever
-        self._slots = Slots(_MOST)
+        self._slots = Slots(_MOST, "evaluations")
         self._tasks = set[asyncio.Task[None]]()
 
     async def begin(
@@ -46,6 +54,8 @@ class EvaluationRunner:
         questions: Sequence[LabelledQuestion],
         strategies: Sequence[Strategy],
         baseline: str,
+        *,
+        notes: Sequence[str] = (),
     ) -> EvaluationRun:
         """Begin a run, and return it as it stands.
 
@@ -62,7 +72,7 @@ class EvaluationRunner:
         except BaseException:
             slot.release()
             raise
-        task = asyncio.create_task(self._run(run, collection, questions, strategies, baseline))
+        task = asyncio.create_task(self._run(run, collection, questions, strategies, baseline, notes=notes))
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, slot))
         return run
@@ -78,29 +88,83 @@ class EvaluationRunner:
         questions: Sequence[LabelledQuestion],
         strategies: Sequence[Strategy],
         baseline: str,
+        *,
+        notes: Sequence[str],
     ) -> None:
-        find = partial(self._retriever.retrieve, collection)
+        find = partial(_patiently(self._retriever.retrieve), collection)
+        items = evaluate_collection(find, collection, questions, strategies, baseline, notes=notes)
+        progress = _Progress()
+        evaluating = asyncio.create_task(_evaluated(items, progress))
         try:
-            written = 0.0
-            async with aclosing(evaluate_collection(find, collection, questions, strategies, baseline)) as items:
-                async for item in items:
-                    if not isinstance(item, EvaluationProgress):
-                        await self._evaluations.end(run.id, RunState.DONE, results=item)
-                    elif time.monotonic() - written >= _EVERY_SECONDS:
-                        written = time.monotonic()
-                        if not await self._evaluations.seen(run.id, item.strategy, item.done, item.total):
-                            return
+            while not (await asyncio.wait({evaluating}, timeout=_EVERY_SECONDS))[0]:
+                if not await self._is_wanted(run, collection, progress.last):
+                    return
+            await _patiently(self._require_live)(collection)
+            await _patiently(self._evaluations.end)(run.id, RunState.DONE, results=evaluating.result())
         except asyncio.CancelledError:
             await self._evaluations.end(run.id, RunState.INTERRUPTED)
             raise
         except ForeaskError as error:
-            await self._evaluations.end(run.id, RunState.FAILED, error=error.message)
+            await _patiently(self._evaluations.end)(run.id, RunState.FAILED, error=error.message)
         except Exception as error:  # nobody waits for this task
             log.exception("evaluation.failed", error=type(error).__name__)
-            await self._evaluations.end(run.id, RunState.FAILED, error="The evaluation failed; the log says why.")
+            sentence = "The evaluation failed; the log says why."
+            await _patiently(self._evaluations.end)(run.id, RunState.FAILED, error=sentence)
+        finally:
+            evaluating.cancel()
+            await asyncio.gather(evaluating, return_exceptions=True)
+
+    async def _is_wanted(self, run: EvaluationRun, collection: Collection, progress: EvaluationProgress | None) -> bool:
+        """Say in the ledger that the run goes on, also while one search takes long; false: it was deleted."""
+        done = ("", 0, 0) if progress is None else (progress.strategy, progress.done, progress.total)
+        try:
+            await self._require_live(collection)
+            return await self._evaluations.seen(run.id, *done)
+        except Transient:  # the next one says it
+            return True
+
+    async def _require_live(self, collection: Collection) -> None:
+        """Raise `Conflict` or `NotFound` if queries do not see this build any more: its points may be gone."""
+        live = await self._collections.find(collection.tenant, collection.name)
+        if live is None:
+            raise NotFound("The collection was deleted while it was evaluated.")
+        if live.id != collection.id:
+            raise Conflict("Another build went live while the collection was evaluated: run it again.")
 
     async def aclose(self) -> None:
         """Interrupt what is under way."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class _Progress:
+    last: EvaluationProgress | None = None
+
+
+async def _evaluated(items: AsyncGenerator[EvaluationProgress | Json, None], progress: _Progress) -> Json:
+    """Run an evaluation to its end, and return its results."""
+    results: Json = {}
+    async with aclosing(items):
+        async for item in items:
+            if isinstance(item, EvaluationProgress):
+                progress.last = item
+            else:
+                results = item
+    return results
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after.total_seconds() if isinstance(error, Transient) and error.retry_after else 0.0
+    return max(asked, _PAUSE(state))
+
+
+# The same call, again after a pause where an engine or a provider is away: a run has cost something by then.
+_patiently = tenacity.retry(
+    retry=tenacity.retry_if_exception(lambda e: isinstance(e, Transient) and not isinstance(e, Misconfigured)),
+    stop=tenacity.stop_before_delay(_PATIENCE),
+    wait=_pause,
+    reraise=True,
+)

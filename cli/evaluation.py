@@ -131,7 +131,8 @@ def _engines(settings: Settings, work: Path, needs: _Needs) -> Iterator[Settings
 def run_served(client: Client, collection: str, questions: Path, request: EvaluationRequest, console: Console) -> Json:
     """Evaluate a collection on a server, as it stands there."""
     strategies = select_strategies(request.strategies)
-    baseline = select_baseline(request.baseline, strategies)
+    possible = [strategy for strategy in strategies if strategy.layout == "chunks"]  # as the server has it
+    baseline = select_baseline(request.baseline, possible or strategies)
     labelled, label_field = read_questions(questions, collection)
     with Stages(console) as stages:
         return served.evaluate(client, labelled, label_field, strategies, baseline=baseline, progress=stages.show)

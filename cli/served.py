@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from cli.client import Client, Json
 from evaluation import LabelledSet, Strategy
 from evaluation.labelled import LabelField
 from evaluation.services import ProgressReport
-from shared.domain.errors import InvalidInput, Unavailable
+from shared.domain.errors import ForeaskError, InvalidInput, Unavailable
 
 _MOST_QUESTIONS = 1_000
 _LOOK_SECONDS = 0.5
+_MOST_SECONDS = 10.0  # between two looks
+_PATIENCE_SECONDS = 120.0  # with a server that does not answer
 
 
 def evaluate(
@@ -26,7 +29,7 @@ def evaluate(
 ) -> Json:
     """Have a collection searched for every question with each strategy that its points allow.
 
-    Who ends this early stops the run.
+    Who ends this early stops the run; a server that does not answer for a while does not.
 
     Args:
         client: the server.
@@ -57,13 +60,34 @@ def evaluate(
     try:
         while run["state"] == "running":
             time.sleep(_LOOK_SECONDS)
-            run = client.evaluation(labelled.name, run["id"])
+            run = _looked_at(client, labelled.name, run["id"])
             if run["strategy"]:
                 progress(f"querying {run['strategy']}", run["done"], run["total"])
-    except BaseException:
-        client.delete_evaluation(labelled.name, run["id"])
+    except KeyboardInterrupt:
+        _stop(client, labelled.name, run["id"])
         raise
     if run["results"] is None:
         raise Unavailable(run["error"] or "The server that evaluated has ended: try again.", component="api")
     results: Json = run["results"]
     return {**results, "notes": [*labelled.notes, *results["notes"]]}
+
+
+def _looked_at(client: Client, collection: str, run: str) -> Json:
+    """Return the run as it is; where the server cannot say so now, ask again: the run goes on meanwhile."""
+    began, pause = time.monotonic(), _LOOK_SECONDS
+    while True:
+        try:
+            return client.evaluation(collection, run)
+        except Unavailable as error:
+            if time.monotonic() - began > _PATIENCE_SECONDS:
+                raise Unavailable(f"{error.message} The evaluation {run} may go on there.", component="api") from error
+            asked = error.retry_after.total_seconds() if error.retry_after else 0.0
+            pause = min(_MOST_SECONDS, max(2 * pause, asked))
+            time.sleep(pause)
+
+
+def _stop(client: Client, collection: str, run: str) -> None:
+    """Delete a run that is under way; one that has ended meanwhile has cost something, and stays."""
+    with suppress(ForeaskError):
+        if client.evaluation(collection, run)["state"] == "running":
+            client.delete_evaluation(collection, run)

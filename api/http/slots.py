@@ -15,10 +15,12 @@ class Slots:
 
     Args:
         most: how many there are.
+        what: they are taken by, for the sentence of a refusal.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, what: str = "requests") -> None:
         self._most = most
+        self._what = what
         self._taken = 0
         self._held = Counter[str]()
 
@@ -29,7 +31,7 @@ class Slots:
             Unavailable: none is free.
         """
         if self._taken >= self._most:
-            raise Unavailable(f"{self._most:,} requests are under way at this process already.", component="api")
+            raise Unavailable(f"{self._most:,} {self._what} are under way at this process already.", component="api")
         self._taken += 1
         return Slot(self)
 

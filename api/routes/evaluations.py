@@ -33,10 +33,12 @@ from api.schemas.evaluations import (
     SetName,
 )
 from shared.domain.errors import Conflict, InvalidInput
+from shared.domain.records import Collection
 from shared.ledger.evaluations import EvaluationRun, StoredLabelledSet
 from shared.query.evaluate import collection as evaluation
 from shared.query.evaluate.comparison import compare
 from shared.query.evaluate.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies
+from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1/collections/{name}", tags=["evaluations"])
 
@@ -121,15 +123,17 @@ async def evaluate(
     if (body.labelled_set is None) == (body.questions is None):
         raise InvalidInput("Send a labelled_set of the collection, or questions.", field="questions")
     strategies = select_strategies(body.strategies)
-    baseline = select_baseline(body.baseline, strategies)
+    possible = [strategy for strategy in strategies if strategy.layout == "chunks"]
+    baseline = select_baseline(body.baseline, possible or strategies)
     collection = require_served(await services.ledger.collections.get(tenant, name), services.embeddings)
     if body.questions is not None:
         questions = [_labelled(question) for question in body.questions]
     else:
         stored = await services.ledger.evaluations.set_of(tenant, collection.name, body.labelled_set or "")
         questions = [_labelled(question) for question in _set_view(stored).questions]
-    evaluation.label_field_of(questions)
-    return JsonReply(_run_view(await runner.begin(collection, body.labelled_set, questions, strategies, baseline)), 202)
+    notes = await _missing_labels(services, collection, questions)
+    run = await runner.begin(collection, body.labelled_set, questions, strategies, baseline, notes=notes)
+    return JsonReply(_run_view(run), 202)
 
 
 @router.get("/evaluations", response_model=EvaluationList, responses=problems(401, 404, 422))
@@ -169,6 +173,25 @@ async def delete_run(name: CollectionName, evaluation_id: UUID, tenant: Manager,
     """Delete an evaluation; one that is under way stops."""
     await services.ledger.evaluations.delete_run(tenant, name, evaluation_id)
     return Response(status_code=204)
+
+
+async def _missing_labels(
+    services: ApiServices, collection: Collection, questions: Sequence[evaluation.LabelledQuestion]
+) -> list[str]:
+    """Say how many of the labels name nothing that can be found.
+
+    Raises:
+        Conflict: none does: each way of searching would be measured as if it found nothing.
+    """
+    kind = evaluation.label_field_of(questions)
+    what = "documents" if kind == "external_ids" else "chunks"
+    names = {name for question in questions for name in getattr(question, kind)}
+    missing = len(names) - await services.ledger.evaluations.count_known(collection, kind, sorted(names))
+    if missing == len(names):
+        why = " Another build has chunks of other ids: label documents, or label anew." if kind == "chunk_ids" else ""
+        raise Conflict(f"The collection has none of the labelled {what}.{why}")
+    sentence = f"{missing:,} of {len(names):,} labelled {what} are not in the collection: they count as not found."
+    return [sentence] if missing else []
 
 
 def _rows(questions: Sequence[LabelledQuestion]) -> list[Mapping[str, Any]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from api.collection_cache import require_served
 from api.deps import ServicesDep
 from api.http.auth import AskingCaller
 from api.http.bodies import read_json
@@ -39,7 +41,9 @@ async def similarity(request: Request, caller: AskingCaller, services: ServicesD
     collection = None
     embedding, languages = settings.embedding_model or "", list[str]()
     if body.collection is not None:
-        collection = await services.ledger.collections.get(caller.tenant, body.collection)
+        collection = require_served(
+            await services.ledger.collections.get(caller.tenant, body.collection), services.embeddings
+        )
         embedding, languages = collection.embedding_model, list(collection.languages)
     texts = [ComparedText(text.text, text.questions) for text in body.texts]
     asked, given = await embed_compared(services.embedders.of(embedding), body.questions, texts)
@@ -49,10 +53,11 @@ async def similarity(request: Request, caller: AskingCaller, services: ServicesD
         of_key = caller_conditions(None, None, collection.options.filterable, caller.filter)
         where = visible_points(collection.place, [*of_key, of_chunks(chunks)])
         stored = await compare_stored(services.index, where, asked, body.questions, chunks, languages)
+    likeness = await asyncio.to_thread(compare, asked, given, body.questions, texts, languages)
     there = {chunk.chunk_id for chunk in stored}
     reply = SimilarityReply(
         embedding=embedding,
-        items=[_likeness(each) for each in compare(asked, given, body.questions, texts, languages)],
+        items=[_likeness(each) for each in likeness],
         chunks=[_chunk_likeness(each) for each in stored],
         absent=[UUID(chunk) for chunk in chunks if chunk not in there],
     )

@@ -16,7 +16,7 @@ class LabelledQuestion(BodyModel):
 
     question: str = Field(min_length=1, max_length=10_000, pattern=r"\S")
     chunk_ids: list[Annotated[UUID, Field(strict=False)]] = Field([], max_length=100)
-    external_ids: list[str] = Field([], max_length=100)
+    external_ids: list[Annotated[str, Field(min_length=1, max_length=500)]] = Field([], max_length=100)
 
     @model_validator(mode="after")
     def _has_an_answer(self) -> Self:

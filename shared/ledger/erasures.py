@@ -133,11 +133,8 @@ def _delete_where(table: str, condition: str) -> TextClause:
     """)
 
 
-# Rows under a collection's name. What is newer than the erasure belongs to another collection of that name.
-_OF_NAME = """
-    tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL
-    AND {time} <= CAST(:started_at AS timestamptz)
-"""
+# Rows under a collection's name: until the erasure has ended there is no other collection of that name.
+_OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
 
 # What is left of collections and documents. Changes go before the sums that they are added to.
 _OF_PARTS = {
@@ -145,8 +142,8 @@ _OF_PARTS = {
     "webhook_deliveries": _delete_where(
         "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
     ),
-    "labelled_sets": _delete_where("labelled_sets", _OF_NAME.format(time="changed_at")),
-    "evaluations": _delete_where("evaluations", _OF_NAME.format(time="created_at")),
+    "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
+    "evaluations": _delete_where("evaluations", _OF_NAME),
     "tally_changes": _delete_where("tally_changes", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
     "tallies": _delete_where("tallies", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
 }
@@ -263,7 +260,7 @@ async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tup
         return "completions", count
     is_tenant = _erasure(erasure).is_tenant
     statements = _OF_TENANT if is_tenant else _OF_PARTS
-    named = {name: erasure[name] for name in ("collection", "document_id", "started_at")}
+    named = {name: erasure[name] for name in ("collection", "document_id")}
     parts = {} if is_tenant else named | {"ids": erasure["collection_ids"]}
     parameters = limit | {"tenant": tenant} | parts
     for name, statement in statements.items():

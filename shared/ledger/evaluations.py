@@ -6,22 +6,28 @@ is a row from its beginning. The process that does it writes its progress there;
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from shared.domain.errors import Conflict, NotFound
+from shared.domain.records import Collection
+from shared.ledger import following, states
 from shared.ledger.database import Database
 
+LabelKind = Literal["external_ids", "chunk_ids"]
 MOST_SETS = 50  # of a collection
+MOST_CHARS = 1024 * 1024  # of a set
 _KEPT_RUNS = 100  # of a collection: older ones go when another begins
-_SILENT_AFTER = timedelta(seconds=60)  # progress is written every second or two
+_SILENT_AFTER = timedelta(seconds=60)  # the process writes every second
 
 _SET = "name, questions, changed_at"
 
@@ -55,6 +61,18 @@ _DELETE = text("""
     DELETE FROM labelled_sets WHERE tenant = :tenant AND collection = :collection AND name = :name RETURNING name
 """)
 
+# Count documents of a build by their names.
+_COUNT_DOCUMENTS = text(f"""
+    SELECT count(*) FROM documents
+    WHERE collection_id = :collection AND external_id = ANY(CAST(:ids AS text[])) AND {states.exists()}
+""")
+
+# Count chunks of a build that queries see.
+_COUNT_CHUNKS = text(f"""
+    SELECT count(*) FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+    WHERE c.id = ANY(CAST(CAST(:ids AS text[]) AS uuid[])) AND d.collection_id = :collection AND {states.exists("d")}
+""")
+
 _RUN = """
     id, labelled_set, questions, phase AS state, strategy, done, total, error, created_at, ended_at,
     phase = 'running' AND seen_at < now() - CAST(:silent AS interval) AS silent
@@ -67,11 +85,11 @@ _BEGIN = text(f"""
     VALUES (:id, :tenant, :collection, :labelled_set, :questions) RETURNING {_RUN}, NULL AS results
 """)
 
-# Forget the oldest runs of a collection.
+# Forget the oldest runs of a collection that have ended.
 _FORGET = text(f"""
     DELETE FROM evaluations WHERE id IN (
         SELECT id FROM evaluations WHERE {_OF_COLLECTION} ORDER BY created_at DESC, id DESC OFFSET :kept
-    )
+    ) AND (phase <> 'running' OR seen_at < now() - CAST(:silent AS interval))
 """)
 
 # Write down how far a run is; no row: it was deleted.
@@ -83,7 +101,7 @@ _SEEN = text("""
 # End a run.
 _END = text("""
     UPDATE evaluations
-    SET phase = CAST(:state AS text), error = :error, results = CAST(:results AS json),
+    SET phase = CAST(:state AS text), error = :error, results = CAST(:results AS json), rows = CAST(:rows AS json),
         done = coalesce(:queries, done), total = coalesce(:queries, total), ended_at = now(), seen_at = now()
     WHERE id = :id AND phase = 'running' RETURNING id
 """)
@@ -93,7 +111,7 @@ _RUN_OF = text(f"SELECT {_RUN}, results FROM evaluations WHERE {_OF_COLLECTION} 
 
 # List the runs of a collection, the newest first, with what tables show of them.
 _RUNS = text(f"""
-    SELECT {_RUN}, json_build_object('rows', results -> 'rows') AS results FROM evaluations
+    SELECT {_RUN}, json_build_object('rows', rows) AS results FROM evaluations
     WHERE {_OF_COLLECTION} ORDER BY created_at DESC, id DESC
 """)
 
@@ -157,18 +175,17 @@ class Evaluations:
     async def save_set(
         self, tenant: str, collection: str, name: str, questions: Sequence[Mapping[str, Any]]
     ) -> StoredLabelledSet:
-        """Write a labelled set, in place of one of that name.
+        """Write a labelled set, in place of one of that name. The same question again adds its answers.
 
         Raises:
-            Conflict: the collection has as many as it may have.
+            NotFound: there is no such collection.
+            Conflict: the collection has as many as it may have, or the set is too large.
         """
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
+            await _hold(connection, tenant, collection)
             await connection.execute(_LOCK, {"tenant": tenant, "collection": collection})
-            if (await connection.execute(_COUNT_OTHERS, of)).scalar_one() >= MOST_SETS:
-                raise Conflict(f"There are {MOST_SETS} labelled sets already: delete one first.")
-            written = await connection.execute(_SAVE, of | {"questions": json.dumps(list(questions))})
-            return StoredLabelledSet(**written.mappings().one())
+            return await _saved(connection, of, _merged(questions))
 
     async def add_questions(
         self, tenant: str, collection: str, name: str, questions: Sequence[Mapping[str, Any]], *, most: int
@@ -176,20 +193,24 @@ class Evaluations:
         """Add questions to a set, which is made where there is none; a question that it has is labelled anew.
 
         Raises:
-            Conflict: there would be more than `most` questions, or more sets than a collection may have.
+            NotFound: there is no such collection.
+            Conflict: there would be more than `most` questions, or more sets than a collection may have, or the set is
+                labelled by the other kind of ids.
         """
         of = {"tenant": tenant, "collection": collection, "name": name}
         async with self._database.begin() as connection:
+            await _hold(connection, tenant, collection)
             await connection.execute(_LOCK, {"tenant": tenant, "collection": collection})
             row = (await connection.execute(_GET, of)).mappings().first()
-            if row is None and (await connection.execute(_COUNT_OTHERS, of)).scalar_one() >= MOST_SETS:
-                raise Conflict(f"There are {MOST_SETS} labelled sets already: delete one first.")
-            by_text = {question["question"]: question for question in (row["questions"] if row else ())}
-            by_text |= {question["question"]: question for question in questions}
+            stored = row["questions"] if row else []
+            added = _merged(questions)
+            for kind in ("external_ids", "chunk_ids"):
+                if any(kind in question for question in stored) and not all(kind in question for question in added):
+                    raise Conflict(f"The set '{name}' is labelled by {kind}: label by these too, or in another set.")
+            by_text = {question["question"]: question for question in (*stored, *added)}
             if len(by_text) > most:
                 raise Conflict(f"The set '{name}' would have more than {most:,} questions.")
-            written = await connection.execute(_SAVE, of | {"questions": json.dumps(list(by_text.values()))})
-            return StoredLabelledSet(**written.mappings().one())
+            return await _saved(connection, of, list(by_text.values()))
 
     async def set_of(self, tenant: str, collection: str, name: str) -> StoredLabelledSet:
         """Raises: NotFound."""
@@ -207,26 +228,39 @@ class Evaluations:
         if not await self._database.rows(_DELETE, {"tenant": tenant, "collection": collection, "name": name}):
             raise _no_set(collection, name)
 
+    async def count_known(self, collection: Collection, kind: LabelKind, ids: Sequence[str]) -> int:
+        """Count the documents or chunks of these distinct ids that a build has."""
+        statement = _COUNT_DOCUMENTS if kind == "external_ids" else _COUNT_CHUNKS
+        (row,) = await self._database.rows(statement, {"collection": collection.id, "ids": list(ids)})
+        return int(row["count"])
+
     async def begin(self, tenant: str, collection: str, labelled_set: str | None, questions: int) -> EvaluationRun:
-        """Write a run that begins; the oldest runs go."""
+        """Write a run that begins; the oldest ones that have ended go.
+
+        Raises:
+            NotFound: there is no such collection.
+        """
         of = {"tenant": tenant, "collection": collection}
         row = {"id": uuid4(), "labelled_set": labelled_set, "questions": questions, "silent": _SILENT_AFTER}
         async with self._database.begin() as connection:
+            await _hold(connection, tenant, collection)
             begun = (await connection.execute(_BEGIN, of | row)).mappings().one()
-            await connection.execute(_FORGET, of | {"kept": _KEPT_RUNS})
+            await connection.execute(_FORGET, of | {"kept": _KEPT_RUNS, "silent": _SILENT_AFTER})
         return _run(begun)
 
     async def seen(self, run: UUID, strategy: str, done: int, total: int) -> bool:
-        """Write down how far a run is; return whether it is still wanted."""
-        row = {"id": run, "strategy": strategy, "done": done, "total": total}
+        """Write down how far a run is; return whether it is still wanted. No strategy: none has been tried."""
+        row = {"id": run, "strategy": strategy or None, "done": done, "total": total}
         return bool(await self._database.rows(_SEEN, row))
 
     async def end(
         self, run: UUID, state: RunState, *, results: Mapping[str, Any] | None = None, error: str | None = None
     ) -> None:
         queries = sum(map(len, results["per_query"].values())) if results else None
-        row = {"id": run, "state": state, "error": error, "queries": queries}
-        await self._database.rows(_END, row | {"results": None if results is None else json.dumps(results)})
+        row = {"id": run, "state": state, "error": error, "queries": queries, "results": None, "rows": None}
+        if results is not None:  # lists read the rows alone: to parse a hundred results would take seconds
+            row |= {"results": await asyncio.to_thread(json.dumps, results), "rows": json.dumps(results["rows"])}
+        await self._database.rows(_END, row)
 
     async def run_of(self, tenant: str, collection: str, run: UUID) -> EvaluationRun:
         """Raises: NotFound."""
@@ -245,6 +279,40 @@ class Evaluations:
         """Raises: NotFound."""
         if not await self._database.rows(_DELETE_RUN, {"tenant": tenant, "collection": collection, "id": run}):
             raise _no_run(run)
+
+
+async def _hold(connection: AsyncConnection, tenant: str, collection: str) -> None:
+    """Keep a collection until the transaction ends: an erasure that begins meanwhile finds what is written."""
+    await following.hold(connection, tenant, collection)
+    builds = await following.builds_of(connection, tenant, collection)
+    if not builds or not builds[0]["is_live"]:
+        raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists those that exist.")
+
+
+async def _saved(
+    connection: AsyncConnection, of: Mapping[str, str], questions: Sequence[Mapping[str, Any]]
+) -> StoredLabelledSet:
+    content = json.dumps(questions)
+    if len(content) > MOST_CHARS:
+        raise Conflict(f"The set '{of['name']}' would be larger than {MOST_CHARS:,} characters: make another one.")
+    if (await connection.execute(_COUNT_OTHERS, of)).scalar_one() >= MOST_SETS:
+        raise Conflict(f"There are {MOST_SETS} labelled sets already: delete one first.")
+    written = await connection.execute(_SAVE, {**of, "questions": content})
+    return StoredLabelledSet(**written.mappings().one())
+
+
+def _merged(questions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Each question once, with all its answers."""
+    merged: dict[str, Mapping[str, Any]] = {}
+    for question in questions:
+        known = merged.get(question["question"], {})
+        answers = {
+            kind: list(dict.fromkeys([*known.get(kind, ()), *question.get(kind, ())]))
+            for kind in ("external_ids", "chunk_ids")
+            if kind in known or kind in question
+        }
+        merged[question["question"]] = {"question": question["question"], **answers}
+    return list(merged.values())
 
 
 def _no_set(collection: str, name: str) -> NotFound:

@@ -561,6 +561,7 @@ evaluations = Table(
     Column("total", Integer, nullable=False, server_default="0"),
     Column("error", Text),
     Column("results", JSON),  # keeps the order of strategies and questions
+    Column("rows", JSON),  # those of the results, for lists
     Column("seen_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("ended_at", DateTime(timezone=True)),
     _now(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -102,11 +104,12 @@ def compare(
     """
     cosines: list[list[float]] = (asked @ given.T).tolist()
     place = {question: n for n, question in enumerate(_distinct(texts), len(texts))}
+    shares = _shares(questions, [text.text for text in texts], languages)
     return [
         Likeness(
             text=[row[n] for row in cosines],
             questions=[[row[place[question]] for question in text.questions] for row in cosines],
-            words=[_share(question, text.text, languages) for question in questions],
+            words=shares[n],
         )
         for n, text in enumerate(texts)
     ]
@@ -138,31 +141,35 @@ async def compare_stored(  # noqa: PLR0917  a comparison has so many parts
     of_questions = [exactly(question_search(vector, where, limit)) for vector in asked]
     listings = [chunk_search(where, chunks), question_listing(where, limit)]
     found = await index.search(where.place.index_name, [*listings, *of_texts, *of_questions])
-    if found is None:
-        return []
+    return [] if found is None else await asyncio.to_thread(_joined, found, questions, chunks, languages)
+
+
+def _joined(
+    found: Sequence[Sequence[Hit]], questions: Sequence[str], chunks: Sequence[str], languages: Sequence[str]
+) -> list[ChunkLikeness]:
+    """Put what was found of each chunk together: its texts, its questions, then the scores of each question."""
     (texts, stored), scored = found[:2], found[2:]
     newest = {chunk: hit for hit in sorted(texts, key=_version) for chunk in [chunk_of_point(hit.id)[0]]}
     scores = [{hit.id: hit.score for hit in hits} for hits in scored]
-    text_scores, question_scores = scores[: len(asked)], scores[len(asked) :]
-    likeness = []
-    for chunk in chunks:
-        if (hit := newest.get(chunk)) is None:
-            continue
-        own = sorted((q for q in stored if chunk_of_point(q.id) == chunk_of_point(hit.id)), key=_order)
-        passage = ChunkContent.from_json(hit.payload).passage
-        likeness.append(
-            ChunkLikeness(
-                chunk,
-                _cosines(text_scores, hit),
-                [
-                    StoredQuestion(q.payload["question"], q.payload.get("source", "generated"), cosines)
-                    for q in own
-                    if (cosines := _cosines(question_scores, q)) is not None
-                ],
-                [_share(question, passage, languages) for question in questions],
-            )
+    text_scores, question_scores = scores[: len(questions)], scores[len(questions) :]
+    own = defaultdict[tuple[str, int], list[Hit]](list)
+    for question in sorted(stored, key=_order):
+        own[chunk_of_point(question.id)].append(question)
+    there = [newest[chunk] for chunk in chunks if chunk in newest]
+    shares = _shares(questions, [ChunkContent.from_json(hit.payload).passage for hit in there], languages)
+    return [
+        ChunkLikeness(
+            chunk_of_point(hit.id)[0],
+            _cosines(text_scores, hit),
+            [
+                StoredQuestion(q.payload["question"], q.payload.get("source", "generated"), cosines)
+                for q in own[chunk_of_point(hit.id)]
+                if (cosines := _cosines(question_scores, q)) is not None
+            ],
+            words,
         )
-    return likeness
+        for hit, words in zip(there, shares, strict=True)
+    ]
 
 
 def _cosines(scores: Sequence[dict[str, float]], hit: Hit) -> list[float] | None:
@@ -188,7 +195,11 @@ async def _embedded(embedder: Embedder, inputs: Sequence[Input]) -> Vectors:
     return np.concatenate(parts)
 
 
-def _share(question: str, text: str, languages: Iterable[str]) -> float:
-    wanted = query_vector(question, languages)
-    said = {term for language in (None, *languages) for term in document_vector(text, language).indices}
-    return min(1.0, sum(term in said for term in wanted.indices) / max(1, wanted.words))
+def _shares(questions: Sequence[str], texts: Sequence[str], languages: Sequence[str]) -> list[list[float]]:
+    """For each text, which share of the words of each question it has."""
+    wanted = [query_vector(question, languages) for question in questions]
+    shares = []
+    for text in texts:
+        said = {term for language in (None, *languages) for term in document_vector(text, language).indices}
+        shares.append([min(1.0, sum(term in said for term in q.indices) / max(1, q.words)) for q in wanted])
+    return shares

@@ -9,6 +9,7 @@ from io import StringIO
 import numpy as np
 import pytest
 from rich.console import Console
+from structlog.testing import capture_logs
 
 from bench.deployment import ScriptedProvider
 from bench.provider import Script, ScriptedEndpoints
@@ -20,6 +21,7 @@ from evaluation import EvaluationCache, EvaluationServices, evaluate, markdown, 
 from evaluation.vectors import embed_all
 from shared.domain.places import vector_space
 from shared.services.providers import embedder_of
+from shared.settings import TenantLimits
 from shared.vectors.index import Index
 from tests.api import serving, work
 from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
@@ -376,6 +378,25 @@ async def test_a_collection_is_evaluated_on_its_server(settings, services, libra
     assert [one["strategy"] for one in results["left_out"]] == ["questions joined"]
     assert (results["passages"], rows["text"]["points_per_chunk"]) == (None, None)
     assert "default: 6 questions of users" in markdown.page(results)
+
+
+async def test_a_server_that_refuses_to_say_how_far_it_is_goes_on(settings, services, library, provider, tmp_path):
+    for number, text in enumerate(TEXTS):
+        await library.add(text, f"p{number}")
+    await work(services)
+    lines = [{"question": f"{question} {n}", "external_ids": ["p0"]} for question in QUERIES.values() for n in range(4)]
+    write_lines(tmp_path / "questions.jsonl", lines)
+    few = settings.model_copy(update={"tenant_limits": {"default": TenantLimits(requests_per_second=1, burst=2)}})
+    provider.script(embedding_latency_seconds=0.1)
+    async with serving(few, services) as api:
+        with Client(str(api.base_url)) as client, capture_logs() as logs:
+            wanted = EvaluationRequest(tmp_path, ["text"])
+            questions = tmp_path / "questions.jsonl"
+            results = await asyncio.to_thread(
+                run_served, client, "default", questions, wanted, Console(file=StringIO())
+            )
+    assert len(results["per_query"]["text"]) == len(lines)
+    assert 429 in {line.get("status") for line in logs}
 
 
 async def chunk_of(api, external_id):

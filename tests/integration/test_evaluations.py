@@ -1,12 +1,15 @@
 """Labelled sets and evaluations of a collection, through the API: kept, run beside requests, measured, erased."""
 
 import asyncio
+import json
+from dataclasses import asdict
 from datetime import datetime
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
 
+from shared.domain.records import CollectionOptions, Weights
 from tests.api import serving, work
 from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
 
@@ -89,7 +92,84 @@ async def test_a_question_is_added_to_a_set_and_labelled_anew(settings, services
     ]
 
 
-LABELLED = {"question": "a", "external_ids": ["x"]}
+async def test_a_question_that_is_there_twice_has_all_its_answers(settings, services, library):
+    await library.add("Herons nest in reeds.", "herons")
+    twice = [{"question": "Where?", "external_ids": names} for names in (["a"], ["b", "a"])]
+    async with serving(settings, services) as api:
+        (once,) = (await api.put(SET, json={"questions": twice})).json()["questions"]
+        assert once["external_ids"] == ["a", "b"]
+        kept = await api.post(f"{SET}/questions", json={"questions": [{"question": "When?", "external_ids": ["c"]}]})
+    assert [each["external_ids"] for each in kept.json()["questions"]] == [["a", "b"], ["c"]]
+
+
+async def test_a_set_stays_of_one_kind_and_small(settings, services, library):
+    await library.add("Herons nest in reeds.", "herons")
+    path = f"{SET}/questions"
+    async with serving(settings, services) as api:
+        await api.put(SET, json={"questions": [{"question": "Where?", "chunk_ids": [str(uuid4())]}]})
+        other = await api.post(path, json={"questions": [{"question": "When?", "external_ids": ["b"]}]})
+        assert other.status_code == 409
+        assert other.json()["detail"].startswith("The set 'birds' is labelled by chunk_ids")
+        await api.put(SET, json={"questions": [{"question": "Where?", "external_ids": ["a"]}]})
+        names = [f"{number:0500}" for number in range(100)]
+        for part in range(2):
+            more = [{"question": f"{part} {n}?", "external_ids": names} for n in range(15)]
+            grown = await api.post(path, json={"questions": more})
+    assert grown.status_code == 409
+    assert "larger than" in grown.json()["detail"]
+
+
+async def test_labels_that_name_nothing_are_told(settings, services, labelled, provider):
+    async with serving(settings, services) as api:
+        some = [{"question": labelled[0]["question"], "external_ids": [*labelled[0]["external_ids"], "no such"]}]
+        run = await ended(api, (await api.post(RUNS, json={"questions": some, "strategies": ["text"]})).json())
+        names = len(some[0]["external_ids"])
+        assert run["results"]["notes"] == [
+            f"1 of {names} labelled documents are not in the collection: they count as not found."
+        ]
+        chunks = [{"question": "Where?", "chunk_ids": [str(uuid4())]}]
+        refused = await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})
+        assert refused.status_code == 409
+        assert refused.json()["detail"].startswith("The collection has none of the labelled chunks. Another build")
+        found = (await api.post("/v1/retrieve", json={"question": "Where?"})).json()["chunks"]
+        chunks[0]["chunk_ids"].append(found[0]["chunk_id"])
+        run = await ended(api, (await api.post(RUNS, json={"questions": chunks, "strategies": ["text"]})).json())
+        assert run["results"]["notes"][0].startswith("1 of 2 labelled chunks are not in the collection")
+
+
+async def test_a_channel_without_weight_is_measured_too(settings, services, labelled, provider):
+    equal, chosen = Weights(), Weights(questions=0, text=1, bm25=0)
+    wanted = {"questions": labelled, "strategies": ["default", "questions", "text", "text+bm25 rrf"]}
+    tables = []
+    async with serving(settings, services) as api:
+        for weights in (equal, chosen):
+            calibration = {"weights": asdict(weights), "source": "labelled"}
+            async with services.database.begin() as connection:
+                await connection.execute(
+                    text("UPDATE collections SET calibration = CAST(:value AS jsonb)"),
+                    {"value": json.dumps(calibration)},
+                )
+            run = await ended(api, (await api.post(RUNS, json=wanted)).json())
+            tables.append({row["strategy"]: row["ndcg@10"] for row in run["results"]["rows"]})
+    before, after = tables
+    assert after["default"] == pytest.approx(after["text"])  # as users are answered
+    assert after["questions"] == pytest.approx(before["questions"]) == pytest.approx(BY_HAND, abs=1e-4)
+    assert after["text+bm25 rrf"] == pytest.approx(before["text+bm25 rrf"])
+
+
+async def test_a_run_under_way_is_not_forgotten_for_later_ones(services, library):
+    await library.add("Herons nest in reeds.", "herons")
+    evaluations = services.ledger.evaluations
+    first, *_, last = [await evaluations.begin("default", "default", None, 1) for _ in range(102)]
+    for run in (first, last):
+        assert (await evaluations.run_of("default", "default", run.id)).state == "running"
+    async with services.database.begin() as connection:
+        await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
+    await evaluations.begin("default", "default", None, 1)
+    assert len(await evaluations.runs("default", "default")) == 100
+
+
+LABELLED = {"question": "a", "external_ids": ["herons"]}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +179,11 @@ LABELLED = {"question": "a", "external_ids": ["x"]}
         ({"labelled_set": "none"}, (404, "The collection 'default' has no labelled set 'none'.")),
         ({"questions": [LABELLED], "strategies": ["bm42"]}, (422, "There is no strategy bm42")),
         ({"questions": [LABELLED], "strategies": ["text"], "baseline": "bm25"}, (422, "The baseline bm25 is not")),
+        (
+            {"questions": [LABELLED], "strategies": ["questions joined", "text"], "baseline": "questions joined"},
+            (422, "The baseline questions joined is not"),
+        ),
+        ({"questions": [LABELLED | {"external_ids": ["x"]}]}, (409, "The collection has none of the labelled docum")),
         ({"questions": [LABELLED, {"question": "b", "chunk_ids": [str(uuid4())]}]}, (422, "Label all questions by")),
     ],
 )
@@ -138,3 +223,44 @@ async def test_a_run_that_fails_has_a_sentence_and_one_that_nobody_does_any_more
     async with services.database.begin() as connection:
         await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
     assert (await services.ledger.evaluations.run_of("default", "default", begun.id)).state == "interrupted"
+
+
+async def test_a_run_waits_for_a_provider_that_is_away(settings, services, labelled, provider):
+    async with serving(settings, services) as api:
+        provider.script(down=True)
+        begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["questions"]})).json()
+        await asyncio.sleep(1)
+        assert (await api.get(f"{RUNS}/{begun['id']}")).json()["state"] == "running"
+        provider.script(down=False)
+        run = await ended(api, begun)
+    assert run["state"] == "done"
+    assert run["results"]["rows"][0]["ndcg@10"] == pytest.approx(BY_HAND, abs=1e-5)
+
+
+async def test_a_run_that_is_silent_in_a_long_search_is_not_taken_for_interrupted(
+    settings, services, labelled, provider
+):
+    async with serving(settings, services) as api:
+        provider.script(embedding_latency_seconds=3)
+        begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
+        async with services.database.begin() as connection:
+            await connection.execute(text("UPDATE evaluations SET seen_at = now() - interval '2 minutes'"))
+        await asyncio.sleep(1.5)
+        assert (await api.get(f"{RUNS}/{begun['id']}")).json()["state"] == "running"
+
+
+async def test_a_run_over_a_build_that_is_replaced_fails(settings, services, labelled, provider):
+    async with serving(settings, services) as api:
+        provider.script(embedding_latency_seconds=0.5)
+        begun = (await api.post(RUNS, json={"questions": labelled, "strategies": ["text"]})).json()
+        build = await services.ledger.builds.begin(
+            "default", "default", options=CollectionOptions(), embedding_model=settings.embedding_model
+        )
+        while await services.ledger.builds.fill():
+            pass
+        while await services.ledger.work.due():
+            await work(services)
+        await services.ledger.builds.switch("default", "default", build.number)
+        run = await ended(api, begun)
+    assert (run["state"], run["results"]) == ("failed", None)
+    assert run["error"].startswith("Another build went live")

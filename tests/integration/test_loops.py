@@ -56,6 +56,20 @@ async def test_the_largest_documents(client, wakes, name):
     min(stands, key=lambda watch: watch.seconds).require_free()
 
 
+async def test_the_largest_comparison(client, provider):
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+    some = [" ".join(words[n % 10] + str(n % (7 + place)) for n in range(400)) for place in range(50)]
+    texts = [{"text": text, "questions": [f"Is it {place}?"]} for place, text in enumerate(some)]
+    asked = [f"{' '.join(words)} {n}? " * 100 for n in range(12)]
+
+    async with watched_loop() as watch:
+        reply = await client.post("/v1/similarity", json={"questions": asked, "texts": texts})
+
+    assert reply.status_code == 200
+    assert len(reply.json()["items"]) == 50
+    watch.require_free()
+
+
 @pytest.mark.parametrize(
     ("path", "method"),
     [

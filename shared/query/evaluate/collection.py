@@ -10,11 +10,11 @@ from statistics import median
 from typing import Any, Literal
 
 from shared.domain.errors import InvalidInput
-from shared.domain.records import Collection
+from shared.domain.records import Collection, Weights
 from shared.query.evaluate.metrics import CUTOFF, scores
 from shared.query.evaluate.results import EvaluatedSet, Json, StrategyResult, build_results
 from shared.query.evaluate.strategies import Strategy
-from shared.query.retrieve import Query, Retrieval, RetrievedChunk
+from shared.query.retrieve import CHANNELS, Query, Retrieval, RetrievedChunk
 
 _ALL_TOKENS = 10**9  # no budget: metrics need every rank
 
@@ -58,6 +58,8 @@ async def evaluate_collection(
     questions: Sequence[LabelledQuestion],
     strategies: Sequence[Strategy],
     baseline: str,
+    *,
+    notes: Sequence[str] = (),
 ) -> AsyncGenerator[EvaluationProgress | Json, None]:
     """Search a collection for every question with each strategy.
 
@@ -67,6 +69,7 @@ async def evaluate_collection(
         questions: labelled ones, in any order; the same question again adds its answers.
         strategies: to compare; those that need other points are left out.
         baseline: the strategy that the others are compared with.
+        notes: sentences about the labels that a reader of the numbers needs.
 
     Yields:
         The progress after every query, then the content of `results.json`; see `shared.query.evaluate.results`.
@@ -88,7 +91,7 @@ async def evaluate_collection(
     for strategy in possible:
         searches = _Searches(strategy, label_field)
         for question in judgements:
-            searches.add(question, await find(_query(strategy, question)))
+            searches.add(question, await find(_query(strategy, question, collection.weights)))
             yield EvaluationProgress(strategy.name, len(measured) * len(judgements) + len(searches.rankings), total)
         measured.append(searches.result(judgements))
     yield await asyncio.to_thread(  # intervals take a second
@@ -97,11 +100,16 @@ async def evaluate_collection(
         measured,
         baseline,
         left_out=left_out,
-        notes=[note for result in measured for note in result.notes],
+        notes=[*notes, *(note for result in measured for note in result.notes)],
     )
 
 
-def _query(strategy: Strategy, question: str) -> Query:
+def _query(strategy: Strategy, question: str, weights: Weights) -> Query:
+    """The query of a strategy, with the collection's weights; equal ones where they leave out a channel of its few.
+
+    A channel of weight 0 is not searched, and a strategy that is nothing but that channel would find nothing.
+    """
+    few = len(strategy.channels) < len(CHANNELS)
     return Query(
         question,
         top_k=CUTOFF,
@@ -110,6 +118,7 @@ def _query(strategy: Strategy, question: str) -> Query:
         fusion=strategy.fusion,
         rewriting=strategy.rewriting,
         rerank=strategy.rerank,
+        weights=Weights() if few and not all(weights.of(channel) for channel in strategy.channels) else None,
     )
 
 

@@ -658,6 +658,7 @@ def _evaluations() -> None:
         sa.Column("total", sa.Integer(), server_default="0", nullable=False),
         sa.Column("error", sa.Text()),
         sa.Column("results", sa.JSON()),
+        sa.Column("rows", sa.JSON()),
         sa.Column("seen_at", TIME, server_default=NOW, nullable=False),
         sa.Column("ended_at", TIME),
         sa.Column("created_at", TIME, server_default=NOW, nullable=False),
