@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from bench.deployment import Deployment, ScriptedProvider
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE = 30_000  # milliseconds: what ends a test that waits in vain, never a measure of the page
+expect.set_options(timeout=PATIENCE)
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> javascript:alert(3) ${alert(4)}"
 LEAVE = (
     "# Leave\n\nEverybody has thirty days of leave a year.\n\n## First year\n\nIn the first year leave is pro rata.\n"
@@ -77,7 +79,7 @@ class Visit:
 @asynccontextmanager
 async def visiting(browser: Browser, base: str, **options: object) -> AsyncIterator[Visit]:
     context: BrowserContext = await browser.new_context(**options)  # type: ignore[arg-type]
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE)
     visit = Visit(await context.new_page(), base)
     try:
         yield visit

@@ -68,11 +68,11 @@ async def test_what_strangers_wrote_is_shown_as_text(visit, deployment):
 async def test_uploads_end_as_the_ledger_says(visit, deployment, files):
     await visit.go("/documents")
     await visit.page.locator("input[type=file]").set_input_files(files)
-    await expect(visit.page.locator(".uploads")).to_contain_text("13 files sent", timeout=30_000)
+    await expect(visit.page.locator(".uploads")).to_contain_text("13 files sent")
     documents = deployment.wait_until_settled(18)
     await visit.page.fill("#search", "note")
     await expect(visit.page.locator(".row")).to_have_count(12)
-    await expect(visit.page.locator(".row .state.ready")).to_have_count(12, timeout=15_000)
+    await expect(visit.page.locator(".row .state.ready")).to_have_count(12)
     await visit.page.fill("#search", "")
     await visit.page.locator("select").nth(1).select_option("failed")
     await expect(visit.page.locator(".row")).to_have_count(1)

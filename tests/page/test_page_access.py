@@ -122,8 +122,8 @@ async def test_the_keyboard_alone_leads_from_an_upload_to_a_source(browser, depl
                 break
         await expect(chooser).to_be_focused()
         await page.keyboard.press("Enter")
-        await (await asyncio.wait_for(opened, 10)).set_files(file)
-        await expect(page.locator(".row", has_text="parking.txt").locator(".state.ready")).to_be_visible(timeout=20_000)
+        await (await asyncio.wait_for(opened, 30)).set_files(file)
+        await expect(page.locator(".row", has_text="parking.txt").locator(".state.ready")).to_be_visible()
         await page.keyboard.press("g")
         await page.keyboard.press("a")
         await expect(page.locator("#question")).to_be_visible()

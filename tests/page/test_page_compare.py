@@ -28,7 +28,7 @@ async def test_a_run_shows_the_numbers_of_the_command_line_and_survives_a_reload
     await page.locator("input[type=file]").set_input_files(lines)
     await expect(page.locator(".notice")).to_contain_text("4 questions of help desk.jsonl are the set help-desk.")
     await page.get_by_role("button", name="Run").click()
-    await expect(page.locator(".compared tbody tr")).to_have_count(4, timeout=20_000)
+    await expect(page.locator(".compared tbody tr")).to_have_count(4)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await page.reload()
     await expect(page.locator(".compared tbody tr")).to_have_count(4)

@@ -36,7 +36,7 @@ async def test_a_link_names_its_collection(visit, other):
 async def test_another_try_waits_as_long_as_the_server_asks(visit):
     visit.allowed = ("429",)
     problem = {"detail": "Too many requests: 10 a second are allowed.", "status": 429}
-    headers = {"retry-after": "2", "content-type": "application/problem+json"}
+    headers = {"retry-after": "5", "content-type": "application/problem+json"}
 
     async def refuse(route):
         await route.fulfill(status=429, headers=headers, body=json.dumps(problem))
@@ -45,8 +45,8 @@ async def test_another_try_waits_as_long_as_the_server_asks(visit):
     await visit.page.route("**/v1/retrieve", refuse, times=1)
     await visit.page.fill("#question", "How much leave?")
     await visit.page.keyboard.press("Enter")
-    await expect(visit.page.get_by_role("button", name="Try again in 2 s")).to_be_disabled()
-    await visit.page.get_by_role("button", name="Try again", exact=True).click(timeout=5_000)
+    await expect(visit.page.get_by_role("button", name=re.compile("Try again in [1-5] s"))).to_be_disabled()
+    await visit.page.get_by_role("button", name="Try again", exact=True).click()
     await expect(visit.page.locator(".explained tbody tr").first).to_be_visible()
 
 

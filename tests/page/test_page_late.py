@@ -21,28 +21,42 @@ def beside(deployment):
     deployment.client.delete("/v1/collections/beside")
 
 
-@asynccontextmanager
-async def held(page, address, wanted=lambda request: True):
-    """Hold requests back until the returned event is set; it ends when they were answered."""
-    free, answered = asyncio.Event(), asyncio.Event()
+class Held:
+    """Requests that are held back: `taken` waits until there is one, `let_go` until the page has its reply."""
 
-    async def handler(route):
-        if free.is_set() or not wanted(route.request):
+    def __init__(self, page, wanted):
+        self.page, self.wanted = page, wanted
+        self._taken, self._free, self._answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handle(self, route):
+        if self._free.is_set() or not self.wanted(route.request):
             return await route.fallback()
-        await free.wait()
+        self._taken.set()
+        await self._free.wait()
         with suppress(Error):  # the page has given it up
             await route.continue_()
-        return answered.set()
+        return self._answered.set()
 
-    await page.route(address, handler)
+    async def taken(self):
+        await asyncio.wait_for(self._taken.wait(), 30)
 
-    async def let_go():
-        free.set()
-        await asyncio.wait_for(answered.wait(), 10)
-        await page.wait_for_timeout(300)
+    async def let_go(self):
+        await self.taken()
+        self._free.set()
+        await asyncio.wait_for(self._answered.wait(), 30)
+        await self.page.wait_for_timeout(300)
 
-    yield let_go
-    free.set()
+    def release(self):
+        self._free.set()
+
+
+@asynccontextmanager
+async def held(page, address, wanted=lambda request: True):
+    """Hold requests back; what still is held at the end goes on."""
+    requests = Held(page, wanted)
+    await page.route(address, requests.handle)
+    yield requests
+    requests.release()
     await page.unroute(address)
 
 
@@ -84,10 +98,11 @@ async def _citing_two(route):
 async def test_an_answer_that_replaces_another_was_not_stopped(visit):
     page = visit.page
     await visit.go("/ask")
-    async with held(page, "**/v1/query", lambda request: "first" in request.post_data):
+    async with held(page, "**/v1/query", lambda request: "first" in request.post_data) as late:
         await page.fill("#question", "What is the first question?")
         await page.keyboard.press("Enter")
         await expect(page.get_by_text("Searching\u2026")).to_be_visible()
+        await late.taken()
         await page.fill("#question", "How many days of leave does everybody have?")
         await page.keyboard.press("Enter")
         await expect(page.locator(".facts")).to_be_visible()
@@ -97,28 +112,29 @@ async def test_an_answer_that_replaces_another_was_not_stopped(visit):
 async def test_a_late_explanation_does_not_replace_a_newer_one(visit):
     page = visit.page
     await visit.go("/lab/explain")
-    async with held(page, "**/v1/retrieve", lambda request: "per diem" in request.post_data) as let_go:
+    async with held(page, "**/v1/retrieve", lambda request: "per diem" in request.post_data) as late:
         await page.fill("#question", "What does the per diem follow?")
         await page.keyboard.press("Enter")
+        await late.taken()
         await page.fill("#question", "How many days of leave are there?")
         await page.keyboard.press("Enter")
         await expect(page.locator(".explained tbody tr").first).to_contain_text("Leave")
         before = await page.locator(".explained tbody").inner_text()
-        await let_go()
+        await late.let_go()
         assert await page.locator(".explained tbody").inner_text() == before
 
 
 async def test_a_price_of_one_collection_is_never_shown_at_another(visit, beside):
     page = visit.page
     await visit.go("/collections/default")
-    async with held(page, "**/v1/estimates") as let_go:
+    async with held(page, "**/v1/estimates") as late:
         await page.get_by_role("button", name="What would a rebuild cost?").click()
-        await expect(page.get_by_text("Counting")).to_be_visible()
+        await late.taken()
         await page.evaluate(
             "history.pushState(null, '', '/collections/beside'); dispatchEvent(new PopStateEvent('popstate'))"
         )
         await expect(page.get_by_role("heading", name="beside")).to_be_visible()
-        await let_go()
+        await late.let_go()
         await expect(page.get_by_role("button", name="Rebuild beside the live one")).to_have_count(0)
 
 
@@ -136,12 +152,13 @@ async def test_a_number_that_cannot_be_read_is_refused_and_stays(visit, deployme
 async def test_a_late_list_of_questions_is_not_drawn_as_another(visit):
     page = visit.page
     await ask(visit, "How many days of leave does everybody have?")
-    async with held(page, re.compile(r"/v1/collections/default/queries\?")) as let_go:
+    async with held(page, re.compile(r"/v1/collections/default/queries\?")) as late:
         await visit.go("/questions")
+        await late.taken()
         await page.get_by_role("button", name="Accepted").click()
         await expect(page.get_by_role("button", name="Accepted")).to_have_attribute("aria-pressed", "true")
         await expect(page.locator("main .empty, main ul.questions")).to_be_visible()
-        await let_go()
+        await late.let_go()
         await expect(page.get_by_text("How many days of leave does everybody have?")).to_have_count(0)
 
 
@@ -149,11 +166,12 @@ async def test_a_screen_that_was_left_asks_no_more(visit):
     page = visit.page
     asked = []
     page.on("request", lambda each: each.url.endswith("/v1/status") and asked.append(each.url))
-    async with held(page, "**/v1/status") as let_go:
+    async with held(page, "**/v1/status") as late:
         await visit.go("/work")
+        await late.taken()
         await page.get_by_role("link", name="Try").click()
         await expect(page.get_by_role("button", name="Write questions")).to_be_visible()
-        await let_go()
+        await late.let_go()
     await page.wait_for_timeout(2_500)
     assert len(asked) == 1
 
@@ -198,11 +216,11 @@ async def test_a_second_key_skips_no_question_that_nobody_saw(visit, deployment)
     await page.get_by_role("button", name="Label what was asked").click()
     await expect(page.locator(".candidates li").first).to_be_visible()
     before = await _left(page)
-    async with held(page, re.compile(r"/labelled/[^/]+/questions$")) as let_go:
+    async with held(page, re.compile(r"/labelled/[^/]+/questions$")) as late:
         await page.keyboard.press("1")
         await page.keyboard.press("Space")
         await page.keyboard.press("Space")
-        await let_go()
+        await late.let_go()
     await expect(page.locator(".candidates li").first).to_be_visible()
     assert await _left(page) == before - 1
     await expect(page.get_by_text("1 labelled")).to_be_visible()
@@ -259,7 +277,7 @@ async def test_a_run_that_has_ended_is_listed_so(visit, deployment):
     await visit.go("/lab/compare")
     await page.get_by_label("Set").select_option("late")
     await page.get_by_role("button", name="Run", exact=True).click()
-    await expect(page.locator(".compared tbody tr")).to_have_count(4, timeout=20_000)
+    await expect(page.locator(".compared tbody tr")).to_have_count(4)
     newest = page.locator("ul.questions li").first
     await expect(newest).to_contain_text("late")
     await expect(newest).to_contain_text("done")

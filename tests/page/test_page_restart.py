@@ -33,7 +33,7 @@ async def test_files_are_taken_once_though_the_api_is_killed_meanwhile(visit, de
     await expect(page.locator(".uploads")).to_contain_text("The server cannot be reached.")
     deployment.run("api", [sys.executable, "-m", "api"])
 
-    await expect(page.locator(".uploads")).to_contain_text(f"{FILES} files sent", timeout=40_000)
+    await expect(page.locator(".uploads")).to_contain_text(f"{FILES} files sent", timeout=90_000)
     await expect(page.locator(".uploads")).to_contain_text("the same content is there already")
     assert await page.locator(".uploads .bad").count() == 0
     documents = deployment.wait_until_settled(FILES, collection="restart")

@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from bench.deployment import Deployment
+from tests.page.conftest import PATIENCE
 from tests.page.test_page import _hide
 
 TABS = 8
@@ -41,7 +42,7 @@ def tabs(browser: Browser, deployment: Deployment):
     @asynccontextmanager
     async def opened(count: int, collection: str) -> AsyncIterator[tuple[list[Page], Streams]]:
         context = await browser.new_context()
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE)
         streams = Streams(context)
         try:
             pages = [await context.new_page() for _ in range(count)]
