@@ -190,22 +190,27 @@ const begin = () => attempt(async () => {
 
 export function view() {
   if (isLabelling()) return html`<section class="column wide">${labelling()}</section>`;
-  /** @param {On<HTMLSelectElement>} event */
-  const chosen = (event) => choose(event.target.value);
-  /** @param {On<HTMLInputElement & {files: FileList}>} event */
-  const given = (event) => (open(event.target.files[0]), (event.target.value = ""));
   return html`<section class="column wide">
     <div class="tools">${collectionPicker(elsewhere)}
-      ${seen.sets?.length ? html`<label class="inline">Set <select @change=${chosen}>
-        ${seen.sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
-      <label class="button">Open a file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
-      <button @click=${begin}>Label what was asked</button></div>
+      ${seen.sets && tools(seen.sets)}</div>
     ${trouble(seen.problem)}
     ${seen.sets === null ? nothing : seen.set ? form() : seen.file ? nothing : explanation()}
     ${seen.file ? html`<h2 dir="auto">${seen.file.name}</h2>${report(seen.file.results, seen.chosen, pick)}` : nothing}
     ${seen.run ? shown(seen.run) : nothing}
     ${seen.runs.length ? earlier() : nothing}
   </section>`;
+}
+
+/** They come together, so that none moves while one points at it. @param {Api["LabelledSetSizeView"][]} sets */
+function tools(sets) {
+  /** @param {On<HTMLSelectElement>} event */
+  const chosen = (event) => choose(event.target.value);
+  /** @param {On<HTMLInputElement & {files: FileList}>} event */
+  const given = (event) => (open(event.target.files[0]), (event.target.value = ""));
+  return html`${sets.length ? html`<label class="inline">Set <select @change=${chosen}>
+      ${sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
+    <label class="button">Open a file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
+    <button @click=${begin}>Label what was asked</button>`;
 }
 
 /** @param {string} strategy */
