@@ -1,8 +1,9 @@
 """A deployment with documents, and a browser that looks at it."""
 
+import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -74,6 +75,13 @@ class Visit:
     def _asked(self, url: str) -> None:
         if not url.startswith((self.base, "data:", "blob:")):
             self.faults.append(url)
+
+
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    """Look ten times a second, until it holds: what no `expect` can say."""
+    async with asyncio.timeout(PATIENCE / 1000):
+        while not await holds():
+            await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

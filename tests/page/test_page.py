@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from tests.page.conftest import HOSTILE, visiting
+from tests.page.conftest import HOSTILE, until, visiting
 
 SCREENS = ("/", "/documents", "/questions", "/work", "/lab/explain", "/lab/try", "/lab/compare", "/api")
 AXE = Axe()
@@ -127,12 +127,12 @@ async def test_what_should_have_been_found_shows_its_place_and_its_remedy(visit,
     await expect(page.locator(".missing .card")).to_contain_text("of all")
     await page.get_by_role("button", name="Accept this question into it").click()
     await expect(page.locator(".notice")).to_contain_text("The question is one of this passage now")
-    for _ in range(50):
+
+    async def first_of_all():
         await page.get_by_role("button", name="Look again").click()
-        if "It is 1st of all" in await page.locator(".missing .card").inner_text():
-            break
-        await page.wait_for_timeout(100)
-    await expect(page.locator(".missing .card")).to_contain_text("It is 1st of all")
+        return "It is 1st of all" in await page.locator(".missing .card").inner_text()
+
+    await until(first_of_all)
     await expect(page.locator(".missing .card q")).to_have_text(question)
     await page.get_by_role("button", name="How near its questions are").click()
     nearest = page.locator(".missing .nearest tr").first
@@ -248,10 +248,12 @@ async def test_only_the_rows_that_are_seen_are_in_the_page(visit, deployment):
     await visit.page.locator("select").nth(2).select_option("name")
     await expect(visit.page.locator(".row").first).to_contain_text("many-000")
     await visit.page.locator(".window").focus()
-    for _ in range(40):
+
+    async def last_is_shown():
         await visit.page.keyboard.press("PageDown")
-        await visit.page.wait_for_timeout(50)
-    await expect(visit.page.locator(".row").last).to_contain_text("many-249")
+        return "many-249" in await visit.page.locator(".row").last.inner_text()
+
+    await until(last_is_shown)
     assert await visit.page.locator(".row").count() <= 80
     await visit.page.locator(".row a").last.click()
     await expect(visit.page.locator(".detail")).to_be_visible()

@@ -11,6 +11,7 @@ from threading import Thread
 import pytest
 from playwright.async_api import expect
 
+from tests.page.conftest import until
 from tests.page.test_page import AXE, RULES, ask
 
 
@@ -182,16 +183,21 @@ async def test_a_webhook_is_made_in_the_page_and_its_messages_can_be_sent_again(
     await page.get_by_role("button", name="Make it").click()
     await expect(page.locator(".webhook .warning code")).to_contain_text("whsec_")
     deployment.ingest({"told.md": "Who is told of this is told once."})
-    while not any(each["type"] == "document.ready" for each in told):
-        await page.wait_for_timeout(100)
+
+    async def told_of_the_document():
+        return any(each["type"] == "document.ready" for each in told)
+
+    async def told_again():
+        return len(told) > before
+
+    await until(told_of_the_document)
     await page.get_by_text("What was sent").click()
     await expect(page.locator(".webhook tbody tr", has_text="document.ready")).to_contain_text("delivered")
     found = await AXE.run(page, options=RULES)
     assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found.response["violations"]] == []
     before = len(told)
     await page.get_by_role("button", name="Send again").first.click()
-    while len(told) == before:
-        await page.wait_for_timeout(100)
+    await until(told_again)
     page.on("dialog", lambda dialog: dialog.accept())
     await page.get_by_role("button", name=f"Delete the webhook {address}").click()
     await expect(page.locator(".webhook")).to_have_count(0)

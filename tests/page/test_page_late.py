@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from playwright.async_api import Error, expect
 
+from tests.page.conftest import until
 from tests.page.test_page import ask
 
 
@@ -200,12 +201,12 @@ async def test_a_page_of_rows_that_fails_is_asked_for_again_by_hand(visit, deplo
     await page.unroute(following)
     await page.get_by_role("button", name="Try again").first.click()
     await page.locator(".window").focus()
-    for _ in range(50):  # until the rows have come
+
+    async def rows_have_come():
         await page.keyboard.press("End")
-        await page.wait_for_timeout(100)
-        if await page.locator('.row[aria-posinset="120"]').count():
-            break
-    await expect(page.locator('.row[aria-posinset="120"]')).to_be_visible()
+        return await page.locator('.row[aria-posinset="120"]').count()
+
+    await until(rows_have_come)
 
 
 async def test_a_second_key_skips_no_question_that_nobody_saw(visit, deployment):

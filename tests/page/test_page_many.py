@@ -9,6 +9,7 @@ from shared.ledger.database import Database
 
 DOCUMENTS = 100_000
 ROW = 5_000
+COMING = 640
 MOST_ROWS = 80
 
 
@@ -52,11 +53,12 @@ async def test_a_document_among_very_many_is_searched_and_scrolled_to(visit, lar
 async def test_documents_that_come_move_neither_what_is_read_nor_the_focus(visit, deployment, large):
     page = visit.page
     await visit.go(f"/documents?collection={large}")
+    await expect(page.locator(".counts")).to_contain_text("99,900 ready")
     link = page.locator(".row a", has_text="paper-000003")
     await link.focus()
     place = await link.bounding_box()
-    deployment.ingest({f"new-{n}": f"Number {n} is new." for n in range(40)}, collection=large)
-    await expect(page.locator(".counts")).to_contain_text("99,940 ready")
+    deployment.ingest({f"new-{n}": f"Number {n} is new." for n in range(COMING)}, collection=large)
+    await expect(page.locator(".counts")).to_contain_text(f"{99_900 + COMING:,} ready", timeout=120_000)
     await expect(link).to_be_focused()
     assert (await link.bounding_box())["y"] == place["y"]
     assert await page.locator(".row").count() <= MOST_ROWS

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.async_api import expect
 
+from tests.page.conftest import until
+
 TEXT = "\n\n".join(f"# Part {n}\n\nPart {n} speaks of subject{n}, and of nothing else at all." for n in range(6))
 
 
@@ -68,11 +70,9 @@ async def test_selected_documents_are_tried_again_and_deleted_together(visit, de
     await chosen.get_by_role("button", name="Delete 2").click()
     await page.locator(".notice").get_by_role("button", name="Close").click()
     await expect(page.locator(".row")).to_have_count(2)
-    for _ in range(100):
-        names = [
-            each["external_id"] for each in deployment.client.get("/v1/documents?collection=picked").json()["items"]
-        ]
-        if len(names) == 2:
-            break
-        await page.wait_for_timeout(100)
-    assert sorted(names) == ["note-2.txt", "nothing.pdf"]
+
+    async def two_are_left():
+        left = deployment.client.get("/v1/documents?collection=picked").json()["items"]
+        return sorted(each["external_id"] for each in left) == ["note-2.txt", "nothing.pdf"]
+
+    await until(two_are_left)

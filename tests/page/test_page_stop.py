@@ -1,11 +1,10 @@
 """What is stopped ends at the provider, too, and a trial leaves nothing behind."""
 
-import asyncio
-
 import httpx
 import pytest
 from playwright.async_api import expect
 
+from tests.page.conftest import until
 from tests.page.test_page import ask
 
 BERLIN = (
@@ -24,11 +23,11 @@ def provider(deployment, provider_process):
 
 async def under_way(provider, wanted: int) -> None:
     """Wait until the provider has so many calls whose callers wait."""
-    for _ in range(100):
-        if provider.stats()["awaited"] == wanted:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"{provider.stats()['awaited']} calls are awaited, not {wanted}")
+
+    async def awaited():
+        return provider.stats()["awaited"] == wanted
+
+    await until(awaited)
 
 
 async def test_escape_ends_the_call_of_an_answer(visit, provider):

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from bench.deployment import Deployment
-from tests.page.conftest import PATIENCE
+from tests.page.conftest import PATIENCE, until
 from tests.page.test_page import _hide
 
 TABS = 8
@@ -25,14 +25,18 @@ class Streams:
         if page in self.open:
             self.open.remove(page)
 
-    async def of_one_tab(self, page: Page) -> Page:
-        """Wait until one tab alone has a stream; `page` is one that is open."""
-        for _ in range(100):
+    async def are(self, count: int) -> list[Page]:
+        """Wait until so many tabs have a stream."""
+
+        async def so_many() -> bool:
             self.open = [each for each in self.open if not each.is_closed()]
-            if len(self.open) == 1:
-                return self.open[0]
-            await page.wait_for_timeout(20)
-        raise AssertionError(f"{len(self.open)} streams are open")
+            return len(self.open) == count
+
+        await until(so_many)
+        return self.open
+
+    async def of_one_tab(self) -> Page:
+        return (await self.are(1))[0]
 
 
 @pytest.fixture
@@ -61,7 +65,7 @@ async def test_eight_tabs_share_one_stream_and_miss_nothing_when_its_tab_is_clos
     deployment.ingest({"before": "This was there before."}, collection="tabs")
     deployment.wait_until_settled(1, collection="tabs")
     async with tabs(TABS, "tabs") as (pages, streams):
-        leader = await streams.of_one_tab(pages[0])
+        leader = await streams.of_one_tab()
         deployment.ingest({"meanwhile": "This came meanwhile."}, collection="tabs")
         for page in pages:
             await expect(page.locator(".row .state.ready")).to_have_count(2)
@@ -69,24 +73,26 @@ async def test_eight_tabs_share_one_stream_and_miss_nothing_when_its_tab_is_clos
         await leader.close()
         pages.remove(leader)
         deployment.ingest({"after": "This came when no tab had a stream, or just after."}, collection="tabs")
-        assert await streams.of_one_tab(pages[0]) in pages  # within two seconds
+        assert await streams.of_one_tab() in pages
         for page in pages:
             await expect(page.locator(".row .state.ready")).to_have_count(3)
             assert await page.get_by_text("not connected").count() == 0
+
+
+async def _has(streams, page):
+    return await streams.of_one_tab() is page
 
 
 async def test_a_tab_that_is_hidden_leaves_the_stream_to_one_that_is_seen(tabs, deployment):
     deployment.ingest({"before": "This was there before."}, collection="hidden-tabs")
     deployment.wait_until_settled(1, collection="hidden-tabs")
     async with tabs(2, "hidden-tabs") as (pages, streams):
-        first = await streams.of_one_tab(pages[0])
+        first = await streams.of_one_tab()
         second = next(page for page in pages if page is not first)
         await _hide(first, hidden=True)
-        await second.wait_for_timeout(100)
-        assert await streams.of_one_tab(second) is second
+        await until(lambda: _has(streams, second))
         await _hide(second, hidden=True)
-        await second.wait_for_timeout(100)
-        assert streams.open == []
+        await streams.are(0)
 
         deployment.ingest({"unseen": "This came while no tab was seen."}, collection="hidden-tabs")
         deployment.wait_until_settled(2, collection="hidden-tabs")
@@ -100,10 +106,9 @@ async def test_tabs_with_another_key_have_a_stream_of_their_own(tabs, deployment
     deployment.ingest({"before": "This was there before."}, collection="keyed-tabs")
     deployment.wait_until_settled(1, collection="keyed-tabs")
     async with tabs(2, "keyed-tabs") as (pages, streams):
-        leader = await streams.of_one_tab(pages[0])
+        leader = await streams.of_one_tab()
         other = next(page for page in pages if page is not leader)
         await other.evaluate("sessionStorage.setItem('foreask.key', 'another')")
         await other.reload()
         await expect(other.locator(".row")).to_have_count(1)
-        await other.wait_for_timeout(300)
-        assert set(streams.open) == {leader, other}
+        assert set(await streams.are(2)) == {leader, other}
