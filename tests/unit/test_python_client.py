@@ -142,6 +142,26 @@ def test_a_file_is_sent_whole_at_each_attempt_and_past_the_api_without_the_key(t
     assert json.loads(handed_in.content) == {"collection": "default", "upload": "u1", "filename": "a.md"}
 
 
+def test_an_object_store_that_is_not_there_is_not_taken_for_the_server(tmp_path):
+    (tmp_path / "a.md").write_bytes(b"a")
+    store = {"upload": "u1", "url": "http://store.test:9000/u1?sig=1", "method": "PUT", "headers": {}}
+    offer = httpx.Response(201, json=store | {"expires_in_seconds": 9})
+    foreask, _ = client(offer, httpx.ConnectError("refused"))
+
+    with pytest.raises(ApiError) as raised:
+        foreask.upload_to_store(tmp_path / "a.md")
+
+    assert raised.value.detail == "No server at http://store.test:9000."
+
+
+@pytest.mark.parametrize("page", [{}, {"items": [{"no": "collection"}]}, []])
+def test_a_list_that_is_none_of_the_servers_is_one_sentence(page):
+    foreask, _ = client(httpx.Response(200, json=page))
+
+    with pytest.raises(ApiError, match="does not answer like a foreask server"):
+        next(foreask.collections())
+
+
 def test_the_key_is_in_no_repr():
     foreask, _ = client(problem(401), key="secret")
 

@@ -70,7 +70,7 @@ class AsyncClient(Operations):
 
     async def _once(self, request: Request[T]) -> T:
         with transport.built(self._http, request) as built:
-            with transport.connection_errors(self.url):
+            with transport.connection_errors(transport.server_of(built, self.url)):
                 response = await self._http.send(built)
             return transport.read(request, response)
 
@@ -78,7 +78,7 @@ class AsyncClient(Operations):
         """Yield the items of a list, page by page."""
         for_page = transport.PageRequests(pages)
         while (request := for_page.next()) is not None:
-            for item in for_page.read(await self.send(request)):
+            for item in await self.send(request):
                 yield item
 
     async def events_of(self, stream: Stream) -> AsyncGenerator[Event, None]:

@@ -68,7 +68,7 @@ class Client(Operations):
 
     def _once(self, request: Request[T]) -> T:
         with transport.built(self._http, request) as built:
-            with transport.connection_errors(self.url):
+            with transport.connection_errors(transport.server_of(built, self.url)):
                 response = self._http.send(built)
             return transport.read(request, response)
 
@@ -76,7 +76,7 @@ class Client(Operations):
         """Yield the items of a list, page by page."""
         for_page = transport.PageRequests(pages)
         while (request := for_page.next()) is not None:
-            yield from for_page.read(self.send(request))
+            yield from self.send(request)
 
     def events_of(self, stream: Stream) -> Generator[Event, None, None]:
         """Yield events as they come; closing the iterator closes the connection."""

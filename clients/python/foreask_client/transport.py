@@ -131,16 +131,17 @@ class PageRequests(Generic[T]):
         self._pages = pages
         self._params: Json | None = {"limit": PAGE} | dict(pages.params)
 
-    def next(self) -> Request[Json] | None:
+    def next(self) -> Request[list[T]] | None:
         if self._params is None:
             return None
-        return Request("GET", self._pages.path, httpx.Response.json, params=self._params, repeatable=True)
+        return Request("GET", self._pages.path, self._read, params=self._params, repeatable=True)
 
-    def read(self, page: Json) -> list[T]:
-        """Return the items of the page that was received."""
-        cursor = page.get("next_cursor")
+    def _read(self, response: httpx.Response) -> list[T]:
+        """Return the items of a page, and go on to the page after it."""
+        page = response.json()
+        items, cursor = [self._pages.read(item) for item in page["items"]], page.get("next_cursor")
         self._params = (self._params or {}) | {"cursor": cursor} if cursor else None
-        return [self._pages.read(item) for item in page["items"]]
+        return items
 
 
 def read_event(stream: Stream, event: ServerSentEvent) -> Event:
@@ -158,9 +159,15 @@ def read_event(stream: Stream, event: ServerSentEvent) -> Event:
     return Event(name=event.event, data=data)
 
 
+def server_of(request: httpx.Request, url: str) -> str:
+    """Return the server that a request goes to, in the words of who named it; an object store is another one."""
+    asked = request.url
+    return url if _origin(asked) == _origin(httpx.URL(url)) else f"{asked.scheme}://{asked.netloc.decode()}"
+
+
 @contextmanager
 def connection_errors(url: str) -> Iterator[None]:
-    """Turn the errors of httpx into sentences."""
+    """Turn the errors of httpx into sentences about the server at a URL."""
     try:
         yield
     except SSEError as error:  # one of httpx's errors of transport, too
