@@ -128,8 +128,7 @@ class ProgressFeed:
             work = await self._work()
         except Transient as error:
             self._tell("error", event("error", problem_of(error, "/v1/events")), again=True)
-            self._seen_at = None
-            return
+            return  # what changes until the ledger is back is read then
         self._seen_at = changes.at
         if since is None:
             self._whole_at = time.monotonic()

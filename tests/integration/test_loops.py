@@ -10,6 +10,7 @@ import pytest
 
 from api.progress_feeds import ProgressFeeds
 from bench.loopwatch import LONGEST_SECONDS
+from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
 from shared.ledger.documents import Documents
 from shared.providers.embedding import Embedders
@@ -249,6 +250,29 @@ async def test_who_joins_later_is_told_what_has_been_in_work_for_long(services, 
         await asyncio.sleep(0.6)
         _, pieces = await feed.news(None)
         assert str(document.id).encode() not in pieces
+
+
+async def test_what_ended_while_the_ledger_was_away_from_this_process_is_told(services, library, settings, monkeypatch):
+    async def away(*_, **__):
+        raise Unavailable("away", component="ledger")
+
+    document = await library.add("one")
+    with ProgressFeeds(services.ledger.documents, settings).joined("default") as feed:
+        number, _ = await feed.news(None)
+        await asyncio.sleep(0.6)
+        with monkeypatch.context() as patched:
+            patched.setattr(Documents, "changes", away)
+            number, pieces = await feed.news(number)
+        assert b"event: error" in pieces
+        await work(services)
+        async with services.database.begin() as connection:  # as if the ledger had been away for a minute
+            await connection.exec_driver_sql("UPDATE documents SET updated_at = now() - interval '40 seconds'")
+        feed._seen_at -= timedelta(minutes=1)
+        await asyncio.sleep(0.6)
+        _, pieces = await feed.news(number)
+
+    assert f'"id":"{document.id}"'.encode() in pieces
+    assert b'"state":"ready"' in pieces
 
 
 async def test_it_is_said_when_more_change_than_are_told(services, library, settings, monkeypatch):
