@@ -34,6 +34,7 @@ _TIMED = 100  # questions, each put to both builds
 _MIN_TIMED = 20
 _SLOWER = 1.5
 _UNSEEN_MILLISECONDS = 20.0  # nobody notices less
+_ROUNDS = 3  # a build that is slower is so each time; one busy second is not
 
 LabelledQuestion = tuple[str, Sequence[str]]  # a question, and the external ids of documents that answer it
 QuestionSource = Literal["labelled", "accepted"]
@@ -172,10 +173,18 @@ class Gate:
         return values
 
     async def _latency(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency | None:
-        """Put users' questions to both builds in turns, so that a busy minute meets both."""
+        """Time both builds with users' questions, again where one looks slower."""
         questions = (await self.ledger.evidence.asked(live.id, _TIMED) or questions)[:_TIMED]
         if len(questions) < _MIN_TIMED:
             return None
+        for _ in range(_ROUNDS):
+            latency = await self._timed(live, build, questions)
+            if not list(_why_slower(latency)):
+                break
+        return latency
+
+    async def _timed(self, live: Collection, build: Collection, questions: Sequence[str]) -> Latency:
+        """Put questions to both builds in turns, so that a busy minute meets both."""
         milliseconds: dict[str, list[float]] = {"live": [], "build": []}
         for question in [questions[0], *questions]:  # the first one opens connections
             for name, searched in (("live", live), ("build", build)):

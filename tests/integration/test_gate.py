@@ -203,3 +203,20 @@ async def test_a_build_whose_queries_take_longer_is_stopped(services, fill, gate
     report = await report_of(gate, build, LABELLED)
 
     assert report.reasons == ("Queries take longer: 95 % within 200 ms where the live build takes 100.",)
+
+
+async def test_a_busy_second_stops_no_build(services, fill, gate, monkeypatch):
+    build = await fill()
+    retrieve, clock, asked = services.retriever.retrieve, [0.0], [0]
+
+    async def timed(searched, query: Query):
+        asked[0] += 1
+        clock[0] += 0.2 if searched.id == build.id and asked[0] < 2 * len(LABELLED) else 0.1
+        return await retrieve(searched, query)
+
+    monkeypatch.setattr(services.retriever, "retrieve", timed)
+    monkeypatch.setattr(gates.time, "perf_counter", lambda: clock[0])
+    report = await report_of(gate, build, LABELLED)
+
+    assert report.reasons == ()
+    assert report.latency.build_milliseconds == pytest.approx(100)
