@@ -409,13 +409,17 @@ async def test_no_tenant_finds_what_is_anothers(services, settings, provider):
 
 
 async def many(client, services, count=130):
-    """Documents about the same, one of which says something else; the ids of their chunks."""
+    """Documents about the same, one of which says something else; the ids of their chunks.
+
+    None speaks of leave as often as another: of equal scores a search that looks less deep may see others.
+    """
     for number in range(count):
-        body = {"text": f"Everybody has {number} days of leave in the year {number}.", "external_id": f"{number}.md"}
+        text = f"Everybody has {number} days of leave{' leave' * number} in the year {number}."
+        body = {"text": text, "external_id": f"{number}.md"}
         await client.post("/v1/documents", json=body | {"metadata": {"year": number}, "questions": []})
     await client.post("/v1/documents", json={"text": "Salaries come late.", "external_id": "pay.md", "questions": []})
     await work(services)
-    found = await retrieve(client, top_k=200, record=False)
+    found = await retrieve(client, top_k=200, max_tokens=100_000, record=False)
     return {chunk.external_id: chunk.chunk_id for chunk in found.chunks}
 
 
@@ -427,7 +431,7 @@ async def expected_of(client, ids, **change):
 @pytest.mark.parametrize("fusion", ["scores", "mean", "rrf", "max"])
 async def test_what_should_have_been_found_has_the_places_of_a_deep_search(client, services, provider, fusion):
     ids = await many(client, services)
-    deep = (await retrieve(client, top_k=200, explain=True, fusion=fusion)).chunks
+    deep = (await retrieve(client, top_k=200, max_tokens=100_000, explain=True, fusion=fusion)).chunks
     wanted = [deep[0].chunk_id, deep[5].chunk_id, *[chunk.chunk_id for chunk in deep[-4:]]]
     for top_k in (1, 5):
         placed = await expected_of(client, wanted, top_k=top_k, fusion=fusion)

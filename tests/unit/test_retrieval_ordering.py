@@ -1,6 +1,7 @@
 import pytest
 
 from shared.query.retrieve.channels import ChannelHits, merge
+from shared.query.retrieve.expected import ExpectedChunk, settled
 from shared.query.retrieve.fusion import Match
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 
@@ -92,3 +93,12 @@ def test_a_name_is_found_where_no_spaces_are_between_words():
     payloads = {"other": payload("守塔人搬到了城里。"), "named": payload("港口旁边的灯塔在去年重新粉刷过。")}
 
     assert [m.chunk_id for m in favoured(matches, payloads, ["灯塔"])] == ["named", "other"]
+
+
+def test_what_was_not_returned_had_no_room_only_where_the_query_itself_placed_it_high():
+    placed = [ExpectedChunk(name, rank=1) for name in ("returned", "crowded", "behind")]
+    placed.append(ExpectedChunk("hidden", left_out="filter"))
+
+    found = settled(placed, best={"returned", "crowded"}, returned={"returned"})
+
+    assert [each.left_out for each in found] == [None, "room", "top_k", "filter"]

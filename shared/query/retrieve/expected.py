@@ -139,9 +139,18 @@ def _why(rank: int | None, score: float | None, query: Query) -> LeftOut | None:
     return "top_k" if rank is None or rank > query.top_k else None
 
 
-def settled(chunks: Sequence[ExpectedChunk], returned: set[str]) -> list[ExpectedChunk]:
-    """Say of chunks that stand high enough and were not returned that there was no room for them."""
+def settled(chunks: Sequence[ExpectedChunk], best: set[str], returned: set[str]) -> list[ExpectedChunk]:
+    """Say why chunks that stand high enough were not returned all the same.
+
+    Args:
+        chunks: as a deep search places them.
+        best: the chunks that the query itself placed first. It looks less deep: of many chunks with one score it may
+            see others.
+        returned: by the query.
+    """
     return [
-        replace(each, left_out="room") if each.left_out is None and each.chunk_id not in returned else each
+        replace(each, left_out="room" if each.chunk_id in best else "top_k")
+        if each.left_out is None and each.chunk_id not in returned
+        else each
         for each in chunks
     ]

@@ -164,10 +164,10 @@ class Retriever:
         with retrieval.trace.timed("assemble"):
             retrieval.chunks = self._assembled(chunks, search)
         if query.expected:
-            retrieval.expected = await self._expected(search)
+            retrieval.expected = await self._expected(search, matches)
         return retrieval
 
-    async def _expected(self, search: _Search) -> list[ExpectedChunk]:
+    async def _expected(self, search: _Search, matches: Sequence[Match]) -> list[ExpectedChunk]:
         """The places of the chunks that the query expects. What the caller's key hides is absent."""
         collection, query = search.collection, search.query
         fields, chosen = collection.options.filterable, of_chunks(query.expected)
@@ -193,7 +193,8 @@ class Retriever:
         read = await self._index.chunk_payloads(search.where, {}, points)
         asked = {point: payload.get("question") for point, payload in read.questions.items()}
         named = [replace(each, question_text=asked.get(each.question or "")) for each in placed]
-        return settled(named, {chunk.chunk_id for chunk in search.retrieval.chunks})
+        best = {match.chunk_id for match in matches[: query.top_k]}
+        return settled(named, best, {chunk.chunk_id for chunk in search.retrieval.chunks})
 
     async def search_channels(
         self,
