@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Error, expect
 
 from tests.page.conftest import until
-from tests.page.test_page import ask
+from tests.page.test_page import SCREENS, ask
 
 
 @pytest.fixture
@@ -247,6 +247,33 @@ async def test_files_that_wait_for_their_price_wait_for_more_files(visit, tmp_pa
     await card.get_by_role("button", name="Send").click()
     await expect(page.locator(".uploads")).to_contain_text("5 files sent")
     await page.get_by_label("Always say what files will cost").uncheck()
+
+
+@pytest.mark.parametrize("path", [*SCREENS, "/collections/default"])
+async def test_what_could_not_be_loaded_is_loaded_by_another_try(visit, path):
+    page = visit.page
+    visit.allowed = ("ERR_FAILED",)
+    asked = re.compile(r".*/(v1/|openapi\.json).*")
+    await page.route(asked, lambda route: route.abort())
+    await visit.go(path)
+    trouble = page.locator(".trouble")
+    await expect(trouble).to_have_count(1)
+    await page.unroute(asked)
+    await trouble.get_by_role("button", name="Try again").click()
+    await expect(trouble).to_have_count(0)
+    await expect(page.locator("main")).not_to_be_empty()
+
+
+async def test_a_proxy_that_finds_no_server_loses_no_file(visit, tmp_path):
+    page = visit.page
+    visit.allowed = ("502",)
+    file = tmp_path / "patient.txt"
+    file.write_text("A file waits for the server behind a proxy.")
+    await visit.go("/documents")
+    await page.route("**/v1/documents", lambda route: route.fulfill(status=502, body="<p>Bad gateway</p>"), times=1)
+    await page.locator("input[type=file]").set_input_files(file)
+    await expect(page.locator(".uploads")).to_contain_text("The server did not answer.")
+    await expect(page.locator(".uploads")).to_contain_text("1 file sent")
 
 
 async def test_stopped_uploads_make_room_for_others(visit, deployment, tmp_path):

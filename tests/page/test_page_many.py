@@ -1,5 +1,8 @@
 """A collection of 100,000 documents in the page: its first rows, its search, its rows by keyboard, rows that come."""
 
+import asyncio
+import re
+
 import pytest
 from playwright.async_api import expect
 from sqlalchemy import text
@@ -64,3 +67,27 @@ async def test_documents_that_come_move_neither_what_is_read_nor_the_focus(visit
     assert await page.locator(".row").count() <= MOST_ROWS
     await page.locator(".window").press("Home")
     await expect(page.locator(".row").first).to_contain_text("new-")
+
+
+async def test_rows_that_come_late_show_what_was_told_meanwhile(visit, deployment, large):
+    page = visit.page
+    later = re.compile(r".*/v1/documents\?.*cursor=.*")
+    read, free = asyncio.Event(), asyncio.Event()
+    rows = []
+
+    async def hold(route):
+        reply = await route.fetch()
+        rows.extend((await reply.json())["items"])
+        read.set()
+        await free.wait()
+        await route.fulfill(response=reply)
+
+    await visit.go(f"/documents?collection={large}")
+    await expect(page.locator(".row").first).to_be_visible()
+    await page.route(later, hold, times=1)
+    await page.locator(".window").evaluate("window => window.scrollTo(0, 95 * 48)")
+    await asyncio.wait_for(read.wait(), 30)
+    deployment.client.patch(f"/v1/documents/{rows[3]['id']}", json={"title": "Told meanwhile"}).raise_for_status()
+    await page.wait_for_timeout(3000)  # until it was told: should it be later, it changes the row that is there
+    free.set()
+    await expect(page.locator(".row", has_text="Told meanwhile")).to_be_visible()

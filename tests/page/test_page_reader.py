@@ -1,5 +1,6 @@
 """The reader: a document's chunks by their state, a chunk that is tried, and documents that are selected."""
 
+import asyncio
 import re
 
 import pytest
@@ -41,6 +42,33 @@ async def test_a_chunk_is_tried(visit, parts):
     await expect(page.get_by_label("Text")).to_have_value(re.compile("Part 2 speaks of subject2"))
     await page.get_by_role("button", name="Write questions").click()
     await expect(page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
+
+
+async def test_who_reads_far_down_stays_there_when_much_has_changed_unseen(visit, deployment):
+    page = visit.page
+    deployment.client.put("/v1/collections/long", json={"chunk_max_chars": 200}).raise_for_status()
+    text = "\n\n".join(f"# Part {n}\n\nPart {n} speaks of subject{n}, and of nothing else at all." for n in range(130))
+    deployment.ingest({"long.md": text}, collection="long")
+    [document] = deployment.wait_until_settled(1, collection="long")
+    changed = asyncio.Event()
+
+    async def told(route):
+        await changed.wait()
+        await route.fulfill(content_type="text/event-stream", body="event: reset\ndata: {}\n\n")
+
+    await page.route("**/v1/events", told, times=1)
+    await visit.go(f"/documents/{document['id']}")
+    window, wanted = page.locator(".window"), page.locator('.row[aria-posinset="120"]')
+    await expect(page.locator(".row").first).to_be_visible()
+    await window.evaluate("window => window.scrollTo(0, 95 * 48)")
+    await expect(page.locator('.row[aria-posinset="101"]')).to_be_visible()
+    await window.evaluate("window => window.scrollTo(0, 115 * 48)")
+    await expect(wanted).to_be_visible()
+    before = await wanted.bounding_box()
+    async with page.expect_response("**/chunks?*from=*"):
+        changed.set()
+    await page.wait_for_timeout(300)
+    assert await wanted.bounding_box() == before
 
 
 async def test_selected_documents_are_tried_again_and_deleted_together(visit, deployment, files):

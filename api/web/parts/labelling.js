@@ -103,7 +103,7 @@ function tick(begun, name) {
 /** @param {Labelling} begun @param {KeyboardEvent} event */
 function pressed(begun, event) {
   const chunk = begun.found?.[Number(event.key) - 1];
-  if (/** @type {Element} */ (event.target).closest("button, input")) return;
+  if (event.repeat || /** @type {Element} */ (event.target).closest("button, input")) return; // a key that is held means one question
   if (chunk) tick(begun, chunk.external_id);
   else if (event.key === " " && begun.found) settle(begun);
   else return;

@@ -9,7 +9,7 @@ import { count, counted, size } from "./format.js";
 const AT_ONCE = 3;
 const KEPT = 200; // of those that are done
 const SHOWN = 40;
-const AWAY = [0, 429, 503]; // statuses of a server that takes the file later: a file that it has is not taken twice
+const AWAY = [0, 408, 429, 502, 503, 504]; // statuses of a server, or its proxy, that takes the file later: a file that it has is not taken twice
 const PAUSE = 2000; // milliseconds before another try
 
 /** @typedef {{name: string, bytes: number, share: number, state: keyof typeof WORDS, problem: string | null, control: AbortController, file: File, fields: Record<string, string>}} Upload */

@@ -37,6 +37,7 @@ export async function load() {
   try {
     await loadCollections();
     loaded = true;
+    if (!ask.asked) ask.problem = null;
     await findExamples();
   } catch (problem) {
     ask.problem = problem;

@@ -19,7 +19,7 @@ const USUAL = ["default", "text", "bm25", "text+bm25 rrf"];
  * @typedef {import("../parts/report.js").Results} Results
  * @typedef {Omit<Api["EvaluationView"], "results"> & {results: Partial<Results> | null}} Run in a list it has the rows of its results alone
  * @typedef {{sets: Api["LabelledSetSizeView"][] | null, set: string, runs: Run[], strategies: string[], run: Run | null,
- *   file: {name: string, results: Results} | null, against: Api["DifferenceView"][] | null, chosen: string, problem: any}} Comparing
+ *   file: {name: string, results: Results} | null, against: Api["DifferenceView"][] | null, chosen: string, problem: any, again?: () => void}} Comparing
  */
 
 /** @returns {Comparing} */
@@ -38,7 +38,7 @@ export async function load({ id, query }) {
   begunAnew();
   const now = visit;
   seen = { ...fresh(), sets: seen.sets, runs: seen.runs, strategies: seen.strategies, set: seen.set };
-  await loadCollections().catch((problem) => (seen.problem = problem));
+  await loadCollections().catch((problem) => Object.assign(seen, { problem, again: listAgain }));
   const wanted = query.get("collection");
   if (now !== visit) return;
   if (wanted) collections.chosen = wanted;
@@ -68,27 +68,32 @@ async function refresh() {
   try {
     const [sets, runs] = await Promise.all([get(`${base()}/labelled`), get(`${base()}/evaluations`)]);
     if (now !== visit) return;
-    Object.assign(seen, { sets: sets.items, runs: runs.items, strategies: runs.strategies, problem: null });
+    Object.assign(seen, { sets: sets.items, runs: runs.items, strategies: runs.strategies });
+    if (seen.again === listAgain) Object.assign(seen, { problem: null, again: undefined });
     const names = sets.items.map((each) => each.set);
     if (!names.includes(seen.set)) seen.set = names.includes(remembered("set")) ? remembered("set") : names[0] ?? "";
   } catch (problem) {
     if (now !== visit) return;
-    Object.assign(seen, { problem, sets: seen.sets ?? [] });
+    Object.assign(seen, { problem, sets: seen.sets ?? [], again: listAgain });
   }
   changed();
 }
 
+const listAgain = () => loadCollections().catch(() => {}).then(refresh);
+
 /** Follow a run until it has ended. It goes on when nobody looks. @param {string} id */
 async function look(id) {
   const now = visit;
+  clearTimeout(clock);
   let again = 0;
   try {
     const run = await get(`${base()}/evaluations/${id}`);
     if (now !== visit || (seen.run && seen.run.id !== id)) return;
-    Object.assign(seen, { run, problem: null });
+    seen.run = run;
+    if (seen.again !== listAgain) Object.assign(seen, { problem: null, again: undefined });
   } catch (problem) {
     if (now !== visit) return;
-    seen.problem = problem;
+    Object.assign(seen, { problem, again: () => look(id) });
     again = problem.again - Date.now();
   }
   const { run } = seen;
@@ -109,7 +114,7 @@ async function attempt(what) {
     await what();
     seen.problem = null;
   } catch (problem) {
-    seen.problem = problem;
+    Object.assign(seen, { problem, again: undefined }); // it is done again by the button that did it
   }
   changed();
 }
@@ -193,7 +198,7 @@ export function view() {
   return html`<section class="column wide">
     <div class="tools">${collectionPicker(elsewhere)}
       ${seen.sets && tools(seen.sets)}</div>
-    ${trouble(seen.problem)}
+    ${trouble(seen.problem, seen.again)}
     ${seen.sets === null ? nothing : seen.set ? form() : seen.file ? nothing : explanation()}
     ${seen.file ? html`<h2 dir="auto">${seen.file.name}</h2>${report(seen.file.results, seen.chosen, pick)}` : nothing}
     ${seen.run ? shown(seen.run) : nothing}

@@ -125,10 +125,21 @@ async function earlier() {
   changed();
 }
 
+/** Much has changed unseen. Who has scrolled stays where they are. */
+async function catchUp() {
+  const now = shown;
+  try {
+    now.document = await get(`/v1/documents/${now.id}`);
+  } catch {
+    return refresh(); // it says what is wrong
+  }
+  if (now === shown) await again();
+}
+
 let waiting = 0;
 /** @param {string} name @param {any} data of an event of that name */
 function heard(name, data) {
-  if (name === "reset") refresh();
+  if (name === "reset") catchUp();
   if (name !== "document" || data.id !== shown.id) return;
   shown.document = data;
   changed();

@@ -110,7 +110,7 @@ async function more() {
     const known = new Set(list.rows.map((row) => row.id));
     list.rows = [...list.rows, ...page.items.filter((row) => !known.has(row.id))];
     list.next = page.next_cursor;
-    meanwhile = [];
+    settleMeanwhile();
   } catch (problem) {
     if (number !== asked) return;
     Object.assign(list, { problem, again: () => ((list.problem = null), more()) });
@@ -130,11 +130,15 @@ function heard(name, data) {
 }
 
 /** @type {Api["DocumentView"][]} */
-let meanwhile = [];
+const meanwhile = [];
 
 /** Have a list that was read again, and what was told while it was. @param {Partial<typeof list>} read */
 function replace(read) {
   Object.assign(list, read, { problem: null });
+  settleMeanwhile();
+}
+
+function settleMeanwhile() {
   for (const document of meanwhile.splice(0)) settle(document);
 }
 

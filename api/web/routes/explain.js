@@ -36,7 +36,7 @@ let seen = fresh();
 let fusion = "scores";
 
 export async function load() {
-  await loadCollections().catch((problem) => (seen.problem = problem));
+  await loadCollections().then(() => seen.asked || (seen.problem = null), (problem) => (seen.problem = problem));
   const behind = new URLSearchParams(location.hash.slice(1)); // behind #: no server or proxy logs it
   const [given, weights] = [behind.get("q"), behind.get("weights")];
   if (given && (given !== seen.asked || collections.chosen !== seen.collection)) await explain(given);
@@ -210,7 +210,7 @@ export function view() {
         @keydown=${pressed}></textarea>
       <button class="main" type="submit">Explain</button>
     </form>
-    ${trouble(seen.problem, () => explain(seen.asked))}
+    ${trouble(seen.problem, () => (seen.asked ? explain(seen.asked, seen.question) : load()))}
     ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "Every passage that a channel found, with its score in each, and what other weights would do."}</p>`}
   </section>`;
 }

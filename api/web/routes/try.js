@@ -33,7 +33,7 @@ export async function load() {
     Object.assign(trial, { text: handed.text.slice(0, MOST), likeness: null, asked: [] });
     handed.text = null;
   }
-  await loadCollections().catch((problem) => (trial.problem = problem));
+  await loadCollections().then(() => (trial.problem = null), (problem) => (trial.problem = problem));
   changed();
 }
 
@@ -165,7 +165,7 @@ export function view() {
           : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>Write questions</button>`}
       </div>
     </form>
-    ${trouble(trial.problem, () => compare())}
+    ${trouble(trial.problem, () => load().then(() => compare()))}
     ${sides.map((side, number) => outcome(side, sides.length > 1 ? NAMES[number] : "", () => retry(side)))}
     ${tried.length && !running ? asking() : nothing}
     ${tried.map(chunk)}
