@@ -240,8 +240,8 @@ class ExpectedChunkView(ReplyModel):
     question: str | None = Field(description="the nearest of its questions")
     left_out: Literal["absent", "filter", "min_score", "top_k", "room"] | None = Field(
         description="why it was not returned: `absent`: this collection has no such chunk that can be found; `filter`:"
-        " the query's filter or documents leave it out; `min_score`; `top_k`: others are before it, or look as near; `room`: max_tokens,"
-        " or its text was there already. null: it was returned"
+        " the query's filter or documents leave it out; `min_score`; `top_k`: others are before it, or look as near;"
+        " `room`: max_tokens, or its text was there already. null: it was returned"
     )
 
 

@@ -168,7 +168,7 @@ async def test_progress_is_told_as_it_happens(services, settings, provider):
         assert DocumentView.model_validate(told[1][1]).state == "queued"
         await work(services)
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             async for name, data in events:
                 if name == "document" and data["state"] == "ready":
                     assert data["id"] == document_id

@@ -130,7 +130,7 @@ async def test_it_says_in_one_sentence_why_it_is_not_faster(client, services, se
     assert waiting.sentence == "No parse worker is alive, and 1 documents wait for one."
 
     async with services.ledger.heartbeats.beating("parse", lambda: 0):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not (await status(client)).pace.workers["parse"]:
                 await asyncio.sleep(0.02)
         assert (await status(client)).pace.cause == "working"

@@ -33,7 +33,7 @@ async def labelled(services, library):
 
 
 async def ended(api, run):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (shown := (await api.get(f"{RUNS}/{run['id']}")).json())["state"] == "running":
             await asyncio.sleep(0.02)
     return shown

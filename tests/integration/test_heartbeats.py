@@ -24,7 +24,7 @@ async def test_a_process_is_seen_while_it_lives_and_leaves(services, monkeypatch
     async with services.ledger.heartbeats.beating("parse", lambda: in_work):
         (first,) = await seen(services)
         in_work = 5
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await seen(services))[0].in_work != 5:
                 await asyncio.sleep(0.01)
         assert (first.role, first.host, first.alive, first.in_work) == ("parse", socket.gethostname(), True, 3)

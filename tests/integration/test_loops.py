@@ -304,7 +304,7 @@ async def told(client, until, last_id=None, **wanted):
     """The events of a stream until one of them holds a text, and the id of the last that has one."""
     headers = {} if last_id is None else {"last-event-id": last_id}
     names, seen = [], last_id
-    async with asyncio.timeout(8), client.stream("GET", "/v1/events", params=wanted, headers=headers) as stream:
+    async with asyncio.timeout(30), client.stream("GET", "/v1/events", params=wanted, headers=headers) as stream:
         async for line in stream.aiter_lines():
             kind, _, value = line.partition(": ")
             seen = value if kind == "id" else seen

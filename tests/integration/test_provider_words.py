@@ -106,7 +106,7 @@ async def test_no_view_of_a_tenant_has_the_providers_words(services, settings, l
                 for change in ({}, {"stream": True}, {"rewrite": {"hyde": True}})
             ]
             texts += [(await client.post("/v1/query", json=body)).text for body in bodies]
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while not any(name == "document" for name, _ in seen):
                     seen.append(await anext(events))
 

@@ -287,7 +287,7 @@ async def test_the_scheduler_nudges_the_collections_that_wait(services, settings
             await connection.execute(change, {"name": name, "tenant": f"t{number}"})
 
     running = asyncio.create_task(scheduler.run(settings))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(nudged) < 2:
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.2)  # for some rounds more

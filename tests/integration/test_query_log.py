@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import time
 from datetime import timedelta
+from itertools import pairwise
+from statistics import median
 from urllib.parse import urlsplit
 
 import pytest
@@ -96,9 +98,11 @@ async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, sett
         assert (await client.post("/v1/retrieve", json=QUESTION)).json()["metadata"]["query_id"]
 
         link.change(Fault(mode=mode))
-        began = time.monotonic()
-        replies = [await client.post("/v1/retrieve", json=QUESTION) for _ in range(20)]
-        assert time.monotonic() - began < 6  # where each waited in vain it would be ten seconds
+        replies, ends = [], [time.monotonic()]
+        for _ in range(20):
+            replies.append(await client.post("/v1/retrieve", json=QUESTION))
+            ends.append(time.monotonic())
+        assert median(end - began for began, end in pairwise(ends)) < 0.5  # what each would wait in vain
         assert [(r.status_code, r.json()["metadata"]["query_id"]) for r in replies] == [(200, None)] * 20
         assert all(reply.json()["chunks"] for reply in replies)
 

@@ -220,7 +220,7 @@ class SlowBodies:
         return asyncio.create_task(self.client.post("/v1/documents", content=self._body(tenant), headers=headers))
 
     async def until_begun(self, tenant, count):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while self.begun[tenant] < count:
                 await asyncio.sleep(0.001)
 
@@ -312,7 +312,7 @@ async def test_a_body_that_stands_still_or_trickles_is_answered_and_gives_up_its
                 writer.write(b"{")
                 await asyncio.sleep(seconds)
 
-    async with serving(impatient, services) as client, asyncio.timeout(10):
+    async with serving(impatient, services) as client, asyncio.timeout(30):
         for seconds in (60, 0.05):
             reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
             writer.write(head)

@@ -199,7 +199,7 @@ async def test_a_migration_waits_for_no_reader_and_builds_an_index_beside_writer
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "100ms")
     async with ledger.begin() as reader:  # as a backup is
         await reader.execute(text("SELECT 1 FROM completions"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             with pytest.raises(Unavailable, match="run it again"):
                 await schema.migrate(ledger.engine)
     assert await ledger.rows(REVISION) == [{"version_num": "0001"}]
@@ -209,11 +209,11 @@ async def test_a_migration_waits_for_no_reader_and_builds_an_index_beside_writer
     async with ledger.begin() as writer:
         await writer.execute(PAY, {"key": b"a"})
         migrating = asyncio.gather(*(schema.migrate(ledger.engine) for _ in range(2)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not await ledger.rows(BUILDING):
                 await asyncio.sleep(0.02)
         await asyncio.sleep(0.2)  # longer than other migrations wait for a lock
-        async with asyncio.timeout(2), ledger.begin() as other:
+        async with asyncio.timeout(30), ledger.begin() as other:
             await other.execute(PAY, {"key": b"b"})
     await migrating
     assert await ledger.rows(REVISION) == [{"version_num": "0003"}]

@@ -43,6 +43,6 @@ async def test_a_broker_that_is_silent_or_gone_costs_the_caller_nothing(listenin
         wakeups = Wakeups(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
         started = time.perf_counter()
         wakeups.wake("parse", "generate")
-        assert time.perf_counter() - started < 0.5
+        assert time.perf_counter() - started < 2
         await asyncio.sleep(0.05)
         await asyncio.wait_for(wakeups.aclose(), timeout=8)
