@@ -5,13 +5,13 @@ export const ROOT = new URL("../..", import.meta.url).pathname.replace(/\/$/, ""
 
 const KEY = "foreask.key";
 /** @type {() => Promise<void>} */
-let askForKey = () => Promise.reject(new Problem({ status: 401, detail: "This needs a key." }));
+let askForKey = () => Promise.reject(new Problem({ status: 401, detail: "An API key is required." }));
 
 /** An answer of the API that says what is wrong, or that it could not be reached. */
 export class Problem extends Error {
   /** @param {Partial<Api["ProblemDetails"]>} facts @param {(name: string) => string | null} [header] of the reply */
   constructor(facts, header = () => null) {
-    super(facts.detail || facts.title || "The server did not answer.");
+    super(facts.detail || facts.title || "The server did not respond.");
     this.status = facts.status ?? 0;
     this.component = facts.component ?? null;
     this.requestId = header("x-request-id");
@@ -103,7 +103,7 @@ async function fetched(address, request) {
     return await fetch(address, request);
   } catch (error) {
     if (request.signal?.aborted) throw error;
-    throw new Problem({ detail: "The server cannot be reached. What is shown was loaded before." });
+    throw new Problem({ detail: "The server is unreachable. This page may be out of date." });
   }
 }
 
@@ -114,7 +114,7 @@ async function problemOf(reply) {
   try {
     return new Problem(await reply.json(), header);
   } catch {
-    return new Problem({ status: reply.status, detail: `The server answered ${reply.status}.` }, header);
+    return new Problem({ status: reply.status, detail: `The server returned status ${reply.status}.` }, header);
   }
 }
 
@@ -190,7 +190,7 @@ function uploaded(file, fields, progressed, signal) {
       if (request.status < 300) resolve({ ...request.response, unchanged: request.status === 200 });
       else reject(new Problem({ status: request.status, ...request.response }, (name) => request.getResponseHeader(name)));
     });
-    request.addEventListener("error", () => reject(new Problem({ detail: "The server cannot be reached." })));
+    request.addEventListener("error", () => reject(new Problem({ detail: "The server is unreachable." })));
     request.addEventListener("abort", () => reject(new DOMException("stopped", "AbortError")));
     signal.addEventListener("abort", () => request.abort());
     request.send(form);

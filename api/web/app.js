@@ -30,7 +30,7 @@ const PLACES = /** @type {const} */ ([
   ["/lab/try", "Try", "t", "write"],
   ["/lab/compare", "Compare", "c", "manage"],
 ]);
-const KEYS = [["/", "to the question or the search"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "stops an answer, closes a panel"], ["?", "these keys"]];
+const KEYS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
 
 const TYPED = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // what takes letters itself
 
@@ -110,20 +110,20 @@ function pressed(event) {
 function frame() {
   /** @param {Event} event */
   const skip = (event) => (event.preventDefault(), document.getElementById("main")?.focus());
-  return html`<a class="skip" href="#main" @click=${skip}>To the content</a>
-    <nav class="rail" aria-label="Places">
+  return html`<a class="skip" href="#main" @click=${skip}>Skip to content</a>
+    <nav class="rail" aria-label="Main">
       <span class="mark" aria-hidden="true">foreask</span>
       ${PLACES.filter(([, , , scope]) => may(scope)).map(([path, words]) => html`<a href=${ROOT + path}
         aria-current=${current.path.startsWith(path) || (path === "/ask" && current.path === "/") ? "page" : "false"}>${words}</a>`)}
       <a class="last" href=${`${ROOT}/api`} aria-current=${current.path === "/api" ? "page" : "false"}>API</a>
-      ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>Forget the key</button>` : nothing}
+      ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>Remove key</button>` : nothing}
     </nav>
     <main id="main" tabindex="-1"><h1 class="hidden">${current.route.title}</h1>${current.route.view()}</main>
     ${notice()} ${keyDialog()} ${help ? keys() : nothing}`;
 }
 
 function keys() {
-  return html`<aside class="help" aria-label="Keys"><h2>Keys</h2>
+  return html`<aside class="help" aria-label="Keyboard shortcuts"><h2>Keyboard shortcuts</h2>
     <dl>${KEYS.map(([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl></aside>`;
 }
 

@@ -61,12 +61,12 @@ export function channelBars(places, question) {
           <th scope="row">${name}</th>
           <td>${bar(place?.score ?? 0, channel)}</td>
           <td class="number">${place ? score(place.score) : "\u2013"}</td>
-          <td class="soft">${place ? `${ordinal(place.rank)} there` : "not found there"}</td>
+          <td class="soft">${place ? `rank ${place.rank}` : "not found"}</td>
         </tr>`;
       })}
     </tbody>
   </table>
-  ${question ? html`<p class="soft small">Its nearest question: <q dir="auto">${question}</q></p>` : nothing}`;
+  ${question ? html`<p class="soft small">Closest question: <q dir="auto">${question}</q></p>` : nothing}`;
 }
 
 const ordinals = new Intl.PluralRules("en", { type: "ordinal" }); // to make one takes as long as to draw a row

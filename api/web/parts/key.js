@@ -49,11 +49,11 @@ export function keyDialog() {
   const cancelled = (event) => event.preventDefault();
   return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled} @close=${() => wanted && changed()}>
     <form @submit=${given}>
-      <h2 id="key-title">A key, please</h2>
-      <p>${wanted.refused ? "The server does not take this key any more." : "This server answers those who have a key."}
-        Whoever runs it makes one with <code>foreask keys make</code>.</p>
+      <h2 id="key-title">API key required</h2>
+      <p>${wanted.refused ? "The server no longer accepts this key." : "This server requires an API key."}
+        The operator creates keys with <code>foreask keys make</code>.</p>
       <label>Key <input name="key" type="password" autocomplete="off" required autofocus></label>
-      <label class="check"><input name="remember" type="checkbox"> Remember it in this browser</label>
+      <label class="check"><input name="remember" type="checkbox"> Remember on this device</label>
       <button class="main" type="submit">Continue</button>
     </form>
   </dialog>`;

@@ -118,9 +118,9 @@ export function labelling() {
   const keyed = (event) => pressed(begun, event);
   return html`<section class="labelling" id="labelling" tabindex="-1" aria-label="Label questions" @keydown=${keyed}>
     ${trouble(begun.problem, begun.again)}
-    ${question ? one(begun, question) : !begun.loaded ? nothing : html`<p class="empty soft">${begun.done ? `${counted(begun.done, "question")} labelled. ` : ""}Nothing else was asked: questions are kept for some days, and each is labelled once.</p>`}
+    ${question ? one(begun, question) : !begun.loaded ? nothing : html`<p class="empty soft">${begun.done ? `${counted(begun.done, "question")} labelled. ` : ""}No more questions to label. Recent questions are kept for a few days.</p>`}
     <div class="tools"><button @click=${stopLabelling}>Done</button>
-      <span class="soft small">${counted(begun.waiting.length, "question")} left \u00b7 ${begun.done} labelled \u00b7 keys 1 to 9 tick, space goes on</span></div>
+      <span class="soft small">${counted(begun.waiting.length, "question")} left \u00b7 ${begun.done} labelled \u00b7 press 1–9 to select, Space for the next question</span></div>
   </section>`;
 }
 
@@ -133,5 +133,5 @@ function one(begun, question) {
       <input type="checkbox" .checked=${ticked.has(chunk.external_id)} @change=${() => tick(begun, chunk.external_id)}>
       <span class="number soft">${place + 1}</span>
       <span class="grow"><span class="name" dir="auto">${nameOf(chunk)}</span><span class="soft small" dir="auto">${chunk.text.slice(0, 220)}</span></span></label></li>`)}</ul>
-    <button class="main" ?disabled=${found === null} @click=${() => settle(begun)}>${ticked.size ? "These answer it" : "None of these: skip"}</button>`;
+    <button class="main" ?disabled=${found === null} @click=${() => settle(begun)}>${ticked.size ? "Save and continue" : "None of these: skip"}</button>`;
 }

@@ -43,7 +43,7 @@ export async function compared(asked, texts, collection) {
 export function heat(asked, rows) {
   const best = asked.map((_, column) => Math.max(...rows.map((row) => row.values[column])));
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Similarities"><table class="heat">
-    <thead><tr><th>asked</th>${asked.map((each) => html`<th scope="col" dir="auto">${each}</th>`)}</tr></thead>
+    <thead><tr><th>question</th>${asked.map((each) => html`<th scope="col" dir="auto">${each}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr><th scope="row" dir="auto">${row.mark} ${row.words}</th>${row.values.map((value, column) => html`<td
       class="number heat-${HEATS.filter((from) => value >= from).length} ${value === best[column] ? "best" : ""}">${score(value)}</td>`)}</tr>`)}</tbody></table></div>`;
 }

@@ -31,7 +31,7 @@ export async function offer(chosen, collection, ask, send) {
   try {
     const reply = await post("/v1/documents/estimate", form(files, collection));
     Object.assign(mine, { estimate: reply.estimate, leftOut: reply.left_out.length });
-    if (!reply.estimate) mine.problem = { message: "What these files say is known when they are read: no estimate can be made." };
+    if (!reply.estimate) mine.problem = { message: "The cost of these files cannot be estimated before they are parsed." };
   } catch (problem) {
     mine.problem = problem;
   }
@@ -63,12 +63,12 @@ function offered(each) {
   const { files, collection, estimate, leftOut, problem, send } = each;
   const end = () => ((offers = offers.filter((other) => other !== each)), changed());
   const bytes = files.reduce((sum, { file }) => sum + file.size, 0);
-  return html`<section class="card" role="status" aria-label="What it costs">
-    <p><strong>${counted(files.length, "file")}, ${size(bytes)}</strong> for <span dir="auto">\u201c${collection}\u201d</span>${estimate ? html`: ${told(estimate)}` : problem ? nothing : ". Counting what they cost\u2026"}</p>
+  return html`<section class="card" role="status" aria-label="Cost estimate">
+    <p><strong>${counted(files.length, "file")}, ${size(bytes)}</strong> for <span dir="auto">\u201c${collection}\u201d</span>${estimate ? html`: ${told(estimate)}` : problem ? nothing : ". Estimating the cost\u2026"}</p>
     ${problem ? html`<p class="soft">${problem.message}</p>` : nothing}
-    ${leftOut ? html`<p class="soft small">${counted(leftOut, "file")} of the sample can be counted only when they are read; they are taken to be like the others.</p>` : nothing}
-    <p class="soft small">Nothing is sent yet; a reload of this page forgets these files.</p>
-    <p class="tools"><button class="main" ?disabled=${!estimate && !problem} @click=${() => (end(), send(files))}>Send</button><button @click=${end}>Cancel</button></p>
+    ${leftOut ? html`<p class="soft small">${counted(leftOut, "file")} in the sample cannot be estimated before parsing. The estimate assumes that they are like the others.</p>` : nothing}
+    <p class="soft small">Nothing has been uploaded yet. Reloading the page discards this selection.</p>
+    <p class="tools"><button class="main" ?disabled=${!estimate && !problem} @click=${() => (end(), send(files))}>Upload</button><button @click=${end}>Cancel</button></p>
   </section>`;
 }
 
@@ -77,6 +77,6 @@ function told(each) {
   const cost = [each.llm_cost, each.embedding_cost].filter((one) => one !== null).reduce((sum, one) => sum + one, 0);
   const parts = [`about ${counted(each.calls, "call")}`, `${count(each.prompt_tokens + each.completion_tokens)} tokens`];
   if (each.llm_cost !== null || each.embedding_cost !== null) parts.push(money(cost));
-  if (each.seconds !== null) parts.push(`${duration(each.seconds)} at the limits`);
+  if (each.seconds !== null) parts.push(`${duration(each.seconds)} at the rate limits`);
   return parts.join(" \u00b7 ");
 }

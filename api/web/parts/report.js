@@ -22,11 +22,11 @@ const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // others 
 /** @param {Results} results @param {string} chosen strategy whose questions are shown @param {(strategy: string) => void} choose */
 export function report(results, chosen, choose) {
   const low = Math.min(0.9, Math.floor(Math.min(...results.rows.map((row) => row["ndcg@10_low"])) * 10) / 10);
-  return html`${results.queries < FEW ? html`<p class="warning">${counted(results.queries, "question")} cannot tell small differences from chance: label ${FEW} or more.</p>` : nothing}
+  return html`${results.queries < FEW ? html`<p class="warning">${counted(results.queries, "question")} is too few to detect small differences. Label at least ${FEW}.</p>` : nothing}
     <div class="scrolls" tabindex="0" role="region" aria-label="Strategies"><table class="compared">
-      <caption class="hidden">What each strategy finds, and how it differs from ${results.baseline}</caption>
+      <caption class="hidden">Results of each strategy, and the difference from ${results.baseline}</caption>
       <thead><tr><th scope="col">strategy</th><th scope="col">nDCG@10 with its 95\u00a0% interval</th><th scope="col"><span class="hidden">nDCG@10</span></th>
-        ${METRICS.map(([, name]) => html`<th scope="col">${name}</th>`)}<th scope="col">against ${results.baseline ?? "none"}</th><th scope="col">p</th><th scope="col">ms</th></tr></thead>
+        ${METRICS.map(([, name]) => html`<th scope="col">${name}</th>`)}<th scope="col">vs. ${results.baseline ?? "none"}</th><th scope="col">p</th><th scope="col">ms</th></tr></thead>
       <tbody>${results.rows.map((row) => html`<tr>
         <th scope="row">${row.strategy === results.baseline ? row.strategy : html`<button class="quiet" aria-pressed=${String(row.strategy === chosen)} @click=${() => choose(row.strategy)}>${row.strategy}</button>`}</th>
         <td class="interval">${whisker({ mean: row["ndcg@10"], low: row["ndcg@10_low"], high: row["ndcg@10_high"] }, low, row.strategy === results.default)}</td><td class="number"><strong>${score(row["ndcg@10"])}</strong></td>
@@ -34,8 +34,8 @@ export function report(results, chosen, choose) {
         <td class="number">${difference(row, results.baseline)}</td><td class="number">${probability(row.p_value)}</td>
         <td class="number">${row.milliseconds_per_query.toFixed(1)}</td></tr>`)}</tbody>
     </table></div>
-    <p class="soft small">The scale goes from ${low.toFixed(1)} to 1. p: how often chance alone parts a strategy from ${results.baseline} as far. ms: the median, without embedding the question.</p>
-    ${[...new Set([...results.left_out.map((each) => `${each.strategy} was left out: ${each.why}`), ...results.notes])].map((note) => html`<p class="soft small" dir="auto">${note}</p>`)}
+    <p class="soft small">Scale: ${low.toFixed(1)} to 1. p: probability of a difference from ${results.baseline} at least this large by chance. ms: median query time without embedding.</p>
+    ${[...new Set([...results.left_out.map((each) => `${each.strategy} was skipped: ${each.why}`), ...results.notes])].map((note) => html`<p class="soft small" dir="auto">${note}</p>`)}
     ${chosen && results.baseline && results.per_query[chosen] ? questions(results, chosen, results.baseline) : nothing}`;
 }
 
@@ -44,7 +44,7 @@ function difference(row, baseline) {
   if (row.strategy === baseline) return html`<span class="soft">baseline</span>`;
   if (row.difference === null || row.difference === undefined) return "";
   const chance = row.difference_low <= 0 && row.difference_high >= 0;
-  return html`${signed(row.difference)} <span class="soft">[${signed(row.difference_low)}, ${signed(row.difference_high)}]</span>${chance ? html` <span class="soft">could be chance</span>` : nothing}`;
+  return html`${signed(row.difference)} <span class="soft">[${signed(row.difference_low)}, ${signed(row.difference_high)}]</span>${chance ? html` <span class="soft">not significant</span>` : nothing}`;
 }
 
 export const signed = (/** @type {number} */ value) => `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(2)}`;
@@ -58,7 +58,7 @@ function questions(results, chosen, baseline) {
   const better = parted.filter((each) => each.now > each.before);
   const worse = parted.filter((each) => each.now < each.before).reverse();
   const equal = parted.length - better.length - worse.length;
-  return html`<h2>${chosen} against ${baseline}, question by question</h2>
+  return html`<h2>${chosen} vs. ${baseline}, by question</h2>
     ${differences(parted)}
     <p><span class="good">${better.length} better</span> \u00b7 ${equal} equal \u00b7 <span class="bad">${worse.length} worse</span></p>
     ${listed("Worse", worse, chosen, baseline)} ${listed("Better", better, chosen, baseline)}`;
@@ -68,7 +68,7 @@ function questions(results, chosen, baseline) {
 function differences(parted) {
   const width = 100 / parted.length;
   const most = Math.max(0.1, ...parted.map(({ now, before }) => Math.abs(now - before)));
-  return svg`<svg class="differences" viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label="The difference of each question, best first">
+  return svg`<svg class="differences" viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label="Difference per question, best first">
     <line class="track" x1="0" x2="100" y1="20" y2="20"></line>
     ${parted.map(({ now, before }, place) => svg`<rect class=${now < before ? "worse" : "better"} x=${place * width} width=${width * 0.85}
       y=${now < before ? 20 : 20 - ((now - before) / most) * 20} height=${Math.max(0.4, (Math.abs(now - before) / most) * 20)}></rect>`)}</svg>`;
@@ -83,7 +83,7 @@ function listed(words, parted, chosen, baseline) {
     <ul class="questions parting" role="list">${parted.slice(0, SHOWN).map(({ question, now, before }) => html`<li>
       <span class="grow" dir="auto">${question}</span><span class="number">${score(before)} \u2192 ${score(now)}</span>
       <span class="small">Explain ${explain(question, chosen)} ${explain(question, baseline)}</span></li>`)}</ul>
-    ${parted.length > SHOWN ? html`<p class="soft small">and ${parted.length - SHOWN} more, which part by less</p>` : nothing}</details>`;
+    ${parted.length > SHOWN ? html`<p class="soft small">and ${parted.length - SHOWN} more with smaller differences</p>` : nothing}</details>`;
 }
 
 /** @param {Api["DifferenceView"][]} items */

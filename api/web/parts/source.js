@@ -57,8 +57,8 @@ export function sourcePanel({ number, chunk }, many, place, show, close) {
       <p class="marked">${chunk.text}</p>
       ${read?.after.map((each) => html`<p class="around">${each.text}</p>`) ?? nothing}
     </div>
-    <h3>Why it was found <span class="soft number">${score(chunk.score)}</span></h3>
+    <h3>Why it matched <span class="soft number">${score(chunk.score)}</span></h3>
     ${channelBars(chunk.channels, chunk.matched_question)}
-    <p><a href=${`${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}`}>Open in its document</a></p>
+    <p><a href=${`${ROOT}/documents/${chunk.document_id}?chunk=${chunk.chunk_id}`}>Open in document</a></p>
   </aside>`;
 }

@@ -16,5 +16,5 @@ export function stateMark(state) {
 export function progressOf(document) {
   const { total, indexed, searchable } = document.chunks;
   if (!OPEN.includes(document.state) || !total) return "";
-  return `${indexed} of ${total} chunks done${searchable < total ? `, ${searchable} found` : ""}`;
+  return `${indexed} of ${total} chunks indexed${searchable < total ? `, ${searchable} searchable` : ""}`;
 }

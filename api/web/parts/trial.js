@@ -66,10 +66,10 @@ export function fields(side) {
   const prompted = (event) => (side.prompt = event.target.value);
   /** @param {On<HTMLInputElement>} event */
   const numbered = (event) => (side.count = event.target.value);
-  return html`<label><span>Prompt <span class="soft small">empty: the collection\u2019s</span></span>
+  return html`<label><span>Prompt <span class="soft small">leave empty to use the collection\u2019s prompt</span></span>
       <textarea rows="4" dir="auto" placeholder="Write {count} questions that the text answers. Text: {text}" .value=${live(side.prompt)}
         @input=${prompted}></textarea></label>
-    <label class="inline">Questions a chunk <input type="number" min="1" max="20" .value=${live(side.count)}
+    <label class="inline">Questions per chunk <input type="number" min="1" max="20" .value=${live(side.count)}
       placeholder="auto" @input=${numbered}></label>`;
 }
 
@@ -78,20 +78,20 @@ export function outcome(side, name, again) {
   const { done } = side;
   const marked = name ? html`<b class="side-name">${name}</b>` : nothing;
   if (side.problem) return html`${marked}${trouble(side.problem, again)}`;
-  if (side.stopped) return html`<p class="soft">${marked} You stopped it here.</p>`;
+  if (side.stopped) return html`<p class="soft">${marked} Stopped.</p>`;
   if (!done) return nothing;
   const tokens = done.usage.prompt_tokens + done.usage.completion_tokens;
   const parts = [`${done.passed} of ${counted(done.questions, "question")} kept`, counted(done.calls, "call"), counted(tokens, "token")];
   if (done.cost !== null) parts.push(money(done.cost));
   parts.push(duration(done.milliseconds / 1000));
-  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 only the first ${counted(done.characters, "character")} were tried` : ""}</p>`;
+  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 only the first ${counted(done.characters, "character")} were used` : ""}</p>`;
 }
 
 /** The questions of a chunk. @param {Tried | undefined} chunk @param {Side} side */
 export function written(chunk, side) {
-  if (!chunk) return html`<p class="soft">${side.running ? "Being written\u2026" : "Nothing yet."}</p>`;
+  if (!chunk) return html`<p class="soft">${side.running ? "Generating\u2026" : "No questions yet."}</p>`;
   return html`<ul class="questions" role="list" aria-busy=${String(!chunk.judged && !!side.running)}>${chunk.questions.map(question)}</ul>
-    ${chunk.error ? html`<p class="bad">${chunk.error}</p>` : !chunk.questions.length && side.running ? html`<p class="soft">Being written\u2026</p>` : nothing}`;
+    ${chunk.error ? html`<p class="bad">${chunk.error}</p>` : !chunk.questions.length && side.running ? html`<p class="soft">Generating\u2026</p>` : nothing}`;
 }
 
 /** @param {Written} each */
@@ -104,6 +104,6 @@ function question(each) {
 /** @param {Written} each */
 export function verdict(each) {
   if (each.typed) return html`<span class="soft" role="img" aria-label="yours">\u270e</span>`;
-  if (each.passed === null) return html`<span class="soft" role="img" aria-label="not judged yet">\u25d0</span>`;
+  if (each.passed === null) return html`<span class="soft" role="img" aria-label="not checked yet">\u25d0</span>`;
   return each.passed ? html`<span class="good" role="img" aria-label="kept">\u2713</span>` : html`<span class="bad" role="img" aria-label="dropped">\u2715</span>`;
 }

@@ -35,7 +35,7 @@ export function send(chosen, fields, most, taken) {
     const large = most && file.size > most;
     files.push({ name, bytes: file.size, share: 0, file, control: new AbortController(),
       fields: { ...fields, external_id: name }, state: large ? "refused" : "waiting",
-      problem: large ? `It has ${size(file.size)}; the server takes ${size(most)} at most.` : null });
+      problem: large ? `The file has ${size(file.size)}. The server accepts at most ${size(most)}.` : null });
   }
   next();
   changed();
@@ -67,7 +67,7 @@ async function run(each) {
     } catch (problem) {
       const stopped = each.control.signal.aborted;
       if (!stopped && !problem.status && !(await each.file.slice(0, 1).arrayBuffer().then(() => true, () => false))) {
-        Object.assign(each, { share: 0, state: "refused", problem: "It was moved or changed since it was chosen: choose it again." });
+        Object.assign(each, { share: 0, state: "refused", problem: "The file was moved or changed. Select it again." });
         return;
       }
       Object.assign(each, { share: 0, problem: stopped ? null : problem.message });
@@ -84,7 +84,7 @@ async function run(each) {
   }
 }
 
-const WORDS = { waiting: "waits", sending: "", taken: "taken", unchanged: "the same content is there already", stopped: "stopped", refused: "" };
+const WORDS = { waiting: "waiting", sending: "", taken: "uploaded", unchanged: "already uploaded", stopped: "cancelled", refused: "" };
 
 export function uploads() {
   if (!files.length) return nothing;
@@ -93,9 +93,9 @@ export function uploads() {
   const of = (...states) => files.filter((each) => states.includes(each.state));
   const refused = of("refused");
   const shown = [...refused, ...of("sending", "waiting", "stopped", "unchanged")].slice(0, SHOWN);
-  const ended = [`${counted(of("taken", "unchanged").length, "file")} sent`];
-  if (refused.length) ended.push(`${count(refused.length)} refused`);
-  if (of("stopped").length) ended.push(`${count(of("stopped").length)} stopped`);
+  const ended = [`${counted(of("taken", "unchanged").length, "file")} uploaded`];
+  if (refused.length) ended.push(`${count(refused.length)} rejected`);
+  if (of("stopped").length) ended.push(`${count(of("stopped").length)} cancelled`);
   const stop = () => {
     for (const each of open) {
       each.control.abort();
@@ -103,10 +103,10 @@ export function uploads() {
     }
   };
   return html`<section class="uploads" aria-label="Uploads">
-    <p class="bar-line"><span class="grow">${open.length ? `${counted(open.length, "file")} on the way${refused.length ? `, ${count(refused.length)} refused` : ""}` : ended.join(", ")}</span>
+    <p class="bar-line"><span class="grow">${open.length ? `${counted(open.length, "file")} uploading${refused.length ? `, ${count(refused.length)} rejected` : ""}` : ended.join(", ")}</span>
       ${open.length ? html`<button class="quiet" @click=${() => (stop(), changed())}>Stop</button>`
         : html`<button class="quiet" @click=${() => ((files = []), changed())}>Close</button>`}</p>
-    ${open.length ? html`<p class="soft small">Keep this page open: a reload forgets the files that were not sent yet.</p>` : nothing}
+    ${open.length ? html`<p class="soft small">Keep this page open until the upload finishes.</p>` : nothing}
     <ul role="list">${shown.map((each) => html`<li class="bar-line small">
       <span class="grow clip" dir="auto">${each.name}</span>
       ${each.state === "sending" ? bar(each.share, "working") : nothing}

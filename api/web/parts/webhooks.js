@@ -47,9 +47,9 @@ async function read(id) {
 export function webhooks() {
   if (seen.hooks === null) return nothing;
   return html`<h2>Webhooks</h2>
-    ${seen.hooks.length ? html`<ul role="list">${seen.hooks.map(one)}</ul>` : html`<p class="soft">Nobody is told when documents are ready or have failed.</p>`}
-    <details><summary class="soft small">Tell an address</summary><form class="tools" @submit=${make}>
-      <label class="inline grow">Address <input class="grow" type="url" name="url" required placeholder="https://example.org/foreask"></label><button type="submit">Make it</button></form></details>`;
+    ${seen.hooks.length ? html`<ul role="list">${seen.hooks.map(one)}</ul>` : html`<p class="soft">No webhooks. Add one to be notified when documents are ready or fail.</p>`}
+    <details><summary class="soft small">Add a webhook</summary><form class="tools" @submit=${make}>
+      <label class="inline grow">URL <input class="grow" type="url" name="url" required placeholder="https://example.org/foreask"></label><button type="submit">Add</button></form></details>`;
 }
 
 /** @param {Api["WebhookView"]} hook */
@@ -58,20 +58,20 @@ function one(hook) {
   /** @param {On<HTMLDetailsElement>} event */
   const opened = (event) => event.target.open && read(hook.id).catch((problem) => say(problem.message));
   return html`<li class="webhook"><p class="bar-line"><span class="grow"><span class="name" dir="ltr">${hook.url}</span>
-      <span class="soft small">${hook.events.length ? hook.events.join(", ") : "all events"}${hook.disabled_at ? html` \u00b7 <span class="bad">nothing is sent since ${ago(hook.disabled_at)}</span>` : hook.failing_since ? html` \u00b7 <span class="bad">fails since ${ago(hook.failing_since)}</span>` : nothing}</span></span>
-      ${hook.disabled_at ? html`<button @click=${() => attempt(() => post(`/v1/webhooks/${hook.id}/resume`))}>Use it again</button>` : nothing}
+      <span class="soft small">${hook.events.length ? hook.events.join(", ") : "all events"}${hook.disabled_at ? html` \u00b7 <span class="bad">disabled ${ago(hook.disabled_at)}</span>` : hook.failing_since ? html` \u00b7 <span class="bad">failing since ${ago(hook.failing_since)}</span>` : nothing}</span></span>
+      ${hook.disabled_at ? html`<button @click=${() => attempt(() => post(`/v1/webhooks/${hook.id}/resume`))}>Enable</button>` : nothing}
       <button class="quiet" aria-label=${`Delete the webhook ${hook.url}`} @click=${() => confirm("Delete this webhook and its log?") && attempt(() => send("DELETE", `/v1/webhooks/${hook.id}`))}>\u2715</button></p>
-    ${secret?.id === hook.id ? html`<p class="warning">Its secret is shown this once: <code>${secret.value}</code></p>` : nothing}
-    <details @toggle=${opened}><summary class="small">What was sent</summary>${log(hook)}</details></li>`;
+    ${secret?.id === hook.id ? html`<p class="warning">Copy the secret now. It is not shown again: <code>${secret.value}</code></p>` : nothing}
+    <details @toggle=${opened}><summary class="small">Recent deliveries</summary>${log(hook)}</details></li>`;
 }
 
 /** @param {Api["WebhookView"]} hook */
 function log(hook) {
   const items = seen.log.get(hook.id);
   if (!items) return nothing;
-  if (!items.length) return html`<p class="soft small">Nothing yet.</p>`;
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="What was sent"><table><caption class="hidden">The last ${SHOWN} messages</caption>
-    <thead><tr><th scope="col">event</th><th scope="col">of</th><th scope="col">state</th><th scope="col">reply</th><th scope="col">when</th><th scope="col"><span class="hidden">what to do</span></th></tr></thead>
+  if (!items.length) return html`<p class="soft small">No deliveries yet.</p>`;
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Recent deliveries"><table><caption class="hidden">The last ${SHOWN} deliveries</caption>
+    <thead><tr><th scope="col">event</th><th scope="col">subject</th><th scope="col">state</th><th scope="col">response</th><th scope="col">time</th><th scope="col"><span class="hidden">actions</span></th></tr></thead>
     <tbody>${items.map((each) => html`<tr><td>${each.type}</td><td dir="auto">${each.data.external_id ?? each.data.collection ?? ""}</td>
       <td class=${MARKS[each.state] ?? ""}>${each.state}${each.attempts > 1 ? `, ${counted(each.attempts, "attempt")}` : ""}${each.next_attempt_at && each.attempts ? `, next ${until(each.next_attempt_at)}` : ""}</td>
       <td dir="auto">${each.status ?? ""} ${each.error ?? ""}</td><td>${ago(each.created_at)}</td>

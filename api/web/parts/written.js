@@ -50,8 +50,8 @@ function literal(value) {
 export function written(method, path, body, kind = "application/json") {
   const [chosen, , write] = LANGUAGES.find(([name]) => name === remembered("request")) ?? LANGUAGES[0];
   const command = write(method, location.origin + ROOT + path, body, kind, Boolean(key()));
-  const copy = () => navigator.clipboard.writeText(command).then(() => say("The request was copied."), () => say("This browser does not let it be copied."));
-  return html`<div role="group" aria-label="Written for" class="tabs">${LANGUAGES.map(([name, words]) => html`<button class="quiet" aria-pressed=${String(name === chosen)}
+  const copy = () => navigator.clipboard.writeText(command).then(() => say("Request copied."), () => say("The browser did not allow copying."));
+  return html`<div role="group" aria-label="Language" class="tabs">${LANGUAGES.map(([name, words]) => html`<button class="quiet" aria-pressed=${String(name === chosen)}
       @click=${() => (remember("request", name), changed())}>${words}</button>`)}</div>
     <pre dir="ltr">${command}</pre> <p><button class="quiet" @click=${copy}>Copy</button></p>`;
 }

@@ -77,9 +77,9 @@ export function view() {
     ${repeat(shown.filter(({ tag }) => tag === name), idOf, operation)}</section>`;
   return html`<section class="column wide reference">
     <p>${words(described.info.description.split("\n\n")[0])}</p>
-    <p class="soft small">A key goes into the header <code>Authorization: Bearer</code> or <code>X-API-Key</code>. The same as a file:
-      <a href=${`${ROOT}/openapi.json`}>openapi.json</a>; with forms to send requests: <a href=${`${ROOT}/docs`}>Swagger UI</a>.</p>
-    <div class="tools"><input id="search" type="search" placeholder="Search paths and words" aria-label="Search the reference" .value=${live(seen.search)}
+    <p class="soft small">Send the key in the <code>Authorization: Bearer</code> or <code>X-API-Key</code> header. Download as a file:
+      <a href=${`${ROOT}/openapi.json`}>openapi.json</a>. Try requests in <a href=${`${ROOT}/docs`}>Swagger UI</a>.</p>
+    <div class="tools"><input id="search" type="search" placeholder="Search the API" aria-label="Search the reference" .value=${live(seen.search)}
       @input=${typed}>
       <span class="soft small" role="status">${counted(shown.length, "operation")}</span></div>
     ${repeat(tags, nameOf, group)}
@@ -118,9 +118,9 @@ function described({ about, method, path }) {
     ${parameters.length ? html`<h3>Parameters</h3>${table(parameters, schemas, "Parameters")}` : nothing}
     ${bodies.map(([kind, { schema }]) => html`<h3>Body <span class="soft small">${kind}</span></h3>
       ${fields(schema, schemas, "Fields of the body")}
-      ${kind.startsWith("multipart/") ? nothing : html`<p class="soft small">For example</p><pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre>`}`)}
+      ${kind.startsWith("multipart/") ? nothing : html`<p class="soft small">Example</p><pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre>`}`)}
     ${replies(about.responses, schemas)}
-    <h3>As a request</h3>
+    <h3>Request</h3>
     ${asked.map(([kind, { schema }]) => written(method, addressed(path, parameters, schemas), schema && sample(kind, schema, schemas), kind))}
   </div>`;
 }
@@ -145,9 +145,9 @@ function replies(responses, schemas) {
   const entries = Object.entries(responses);
   const fine = entries.filter(([status]) => status < "400");
   const refused = entries.filter(([status]) => status >= "400");
-  return html`${fine.map(([status, reply]) => html`<h3>Reply <span class="soft small">${status}</span></h3>${reply.description === UNSAID ? nothing : html`<p>${words(reply.description)}</p>`}
-      ${Object.entries(reply.content ?? {}).map(([kind, { schema }]) => (kind === JSON_KIND && schema ? html`<details class="inner"><summary class="small">Its fields, and an example</summary>
-        ${fields(schema, schemas, "Fields of the reply")}<pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre></details>`
+  return html`${fine.map(([status, reply]) => html`<h3>Response <span class="soft small">${status}</span></h3>${reply.description === UNSAID ? nothing : html`<p>${words(reply.description)}</p>`}
+      ${Object.entries(reply.content ?? {}).map(([kind, { schema }]) => (kind === JSON_KIND && schema ? html`<details class="inner"><summary class="small">Fields and example</summary>
+        ${fields(schema, schemas, "Fields of the response")}<pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre></details>`
         : html`<p class="soft small"><code>${kind}</code></p>`))}`)}
     ${refused.length ? html`<p class="soft small">Problem details (RFC 9457): ${refused.map(([status, { description }]) => `${status} ${description}`).join(" \u00b7 ")}</p>` : nothing}`;
 }

@@ -84,7 +84,7 @@ async function submit(question) {
   const body = { question, collection: collections.chosen, top_k: 8, explain: true, stream: true };
   try {
     await follow("POST", "/v1/query", (name, data) => running === control && heard(name, data), { body, signal: control.signal });
-    if (ask.phase !== "done" && !ask.problem) throw new Problem({ detail: "The answer broke off." });
+    if (ask.phase !== "done" && !ask.problem) throw new Problem({ detail: "The answer was interrupted." });
   } catch (problem) {
     if (running !== control) return; // another question was asked meanwhile
     if (control.signal.aborted) ask.stopped = ask.phase !== "done";
@@ -135,9 +135,9 @@ async function judge(helpful, id = (sources()[ask.open ?? 0] ?? sources()[0])?.c
   try {
     const { outcome } = await post("/v1/feedback", { query_id: queryId, chunk_id: id, helpful });
     judged.set(id, helpful);
-    const told = { accepted: "Your question is now one of this passage: whoever asks it again finds it.",
-      already_accepted: "This passage has your question already.", already_asked: "This passage has your question already.",
-      taken_back: "Your question was taken back from this passage.", not_accepted: "Noted: this passage did not answer it." };
+    const told = { accepted: "Thanks. Your question now finds this passage.",
+      already_accepted: "Your question is already linked to this passage.", already_asked: "Your question is already linked to this passage.",
+      taken_back: "Your question was removed from this passage.", not_accepted: "Thanks for your feedback." };
     const undo = outcome === "accepted" ? () => judge(false, id, queryId, judged) : undefined;
     say(told[outcome], { undo, seconds: 8 });
   } catch (problem) {
@@ -207,12 +207,12 @@ function beginning() {
   if (ask.problem) return trouble(ask.problem, load);
   if (!loaded) return nothing;
   if (!collections.items.length) {
-    return html`<div class="empty"><h2>Nothing to ask yet</h2>
-      <p>Hand in documents first. A model writes the questions that each part answers; yours is matched with them.</p>
+    return html`<div class="empty"><h2>No documents yet</h2>
+      <p>Upload documents to start. A model writes the questions that each part answers, and your questions are matched with them.</p>
       <p><a class="button main" href=${`${ROOT}/documents`}>Add documents</a></p></div>`;
   }
   if (!examples.questions.length) return nothing;
-  return html`<div class="empty"><h2>For example</h2>
+  return html`<div class="empty"><h2>Try one of these</h2>
     <ul class="examples">${examples.questions.map(
       (text) => html`<li><button class="quiet" dir="auto" @click=${() => submit(text)}>${text}</button></li>`,
     )}</ul></div>`;
@@ -226,7 +226,7 @@ function answered(busy) {
     ${phase === "searching" ? html`<p class="soft">Searching\u2026</p>` : nothing}
     <p class="hidden" role="status">${spoken()}</p>
     <div class="written">${prose(ask.answer, cite)}</div>
-    ${ask.stopped ? html`<p class="soft">You stopped it here.</p>` : nothing}
+    ${ask.stopped ? html`<p class="soft">Stopped.</p>` : nothing}
     ${trouble(ask.problem, () => submit(ask.asked))}
     ${reply ? facts(reply) : nothing}
     ${sourceList()}
@@ -238,17 +238,17 @@ function answered(busy) {
 /** What a screen reader says: that it begins, and the answer when it is whole. */
 function spoken() {
   if (ask.phase === "done") return ask.answer;
-  return ask.phase === "writing" ? "An answer is being written." : "Searching.";
+  return ask.phase === "writing" ? "Writing the answer." : "Searching.";
 }
 
 /** @param {Api["QueryReply"]} reply */
 function facts(reply) {
   const { usage, milliseconds } = reply.metadata;
-  const who = reply.form === "extractive" ? "Quoted, not written by a model" : "Written by a model";
+  const who = reply.form === "extractive" ? "Quoted from documents" : "Written by a model";
   const tokens = usage.prompt_tokens + usage.completion_tokens;
   const parts = [who, counted(reply.chunks.length, "passage"), duration(milliseconds.total / 1000)];
   if (tokens) parts.push(counted(tokens, "token"));
-  if (reply.removed_citations.length) parts.push(`left out ${counted(reply.removed_citations.length, "citation")} of nothing`);
+  if (reply.removed_citations.length) parts.push(`${counted(reply.removed_citations.length, "invalid citation")} removed`);
   return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;
 }
 
@@ -257,14 +257,14 @@ function sourceList() {
   const nothingFound = ask.reply && !ask.reply.found;
   const near = nothingFound ? ask.chunks.slice(0, 3).map((chunk, place) => ({ number: place + 1, chunk })) : list;
   if (!near.length) return nothing;
-  return html`<h3>${nothingFound ? "Nearest passages" : ask.reply ? "Sources" : "Found"}</h3>
+  return html`<h3>${nothingFound ? "Closest passages" : ask.reply ? "Sources" : "Results"}</h3>
     <ol class="sources">
       ${near.map(
         ({ number, chunk }, place) => html`<li><button class="source" aria-current=${String(place === ask.open && !nothingFound)}
           @click=${() => show(place)} ?disabled=${nothingFound}>
           <span class="cited" aria-hidden="true">${number}</span>
           <span><span class="name" dir="auto">${path(chunk.heading_path, chunk.title ?? chunk.external_id)}</span>
-            <span class="soft small" dir="auto">${chunk.matched_question ?? "its text was nearest"}</span></span>
+            <span class="soft small" dir="auto">${chunk.matched_question ?? "matched by text"}</span></span>
         </button></li>`,
       )}
     </ol>`;
@@ -274,8 +274,8 @@ function judging() {
   const chunk = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk;
   const helpful = chunk ? ask.helpful.get(chunk.chunk_id) : undefined;
   return html`<p class="judging">
-    <button aria-pressed=${String(helpful === true)} @click=${() => judge(true)}>\u2713 This answered it</button>
-    <button aria-pressed=${String(helpful === false)} @click=${() => judge(false)}>\u2715 It did not</button>
+    <button aria-pressed=${String(helpful === true)} @click=${() => judge(true)}>\u2713 Helpful</button>
+    <button aria-pressed=${String(helpful === false)} @click=${() => judge(false)}>\u2715 Not helpful</button>
     <a href=${`${ROOT}/lab/explain?collection=${encodeURIComponent(ask.collection)}#q=${encodeURIComponent(ask.asked)}`}>Explain</a>
   </p>`;
 }

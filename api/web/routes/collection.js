@@ -11,13 +11,13 @@ import { say, trouble } from "../parts/notice.js";
 export const title = "Collection";
 /** @type {Record<string, string>} */
 const NAMES = { questions: "questions", text: "text", bm25: "words" };
-const SOURCES = { labelled: "labelled questions", accepted: "accepted questions", generated: "its own questions", texts: "its texts alone" };
+const SOURCES = { labelled: "labelled questions", accepted: "accepted questions", generated: "generated questions", texts: "chunk texts" };
 // The numbers of a collection that people change, with what they mean.
 const NUMBERS = /** @type {const} */ ([
-  ["questions_per_chunk", "Questions for each chunk", "auto: 3 to 10, by its length"],
-  ["chunk_max_chars", "Longest chunk", "characters"],
-  ["chunk_overlap_chars", "Overlap of chunks", "characters"],
-  ["section_max_chars", "Sections of", "characters; empty: no sections"],
+  ["questions_per_chunk", "Questions per chunk", "auto: 3 to 10, depending on length"],
+  ["chunk_max_chars", "Maximum chunk length", "characters"],
+  ["chunk_overlap_chars", "Chunk overlap", "characters"],
+  ["section_max_chars", "Section length", "characters; empty: no sections"],
 ]);
 
 /**
@@ -76,9 +76,9 @@ async function attempt(words, what) {
 const calibrate = (set) => attempt("Calibrating\u2026", async (now) => {
   const questions = set ? (await get(`${base(now)}/labelled/${encodeURIComponent(set)}`)).questions : null;
   const { source } = await post(`${base(now)}/calibration`, { questions });
-  say(`It was measured with ${SOURCES[source ?? "labelled"]}.`);
+  say(`Calibrated with ${SOURCES[source ?? "labelled"]}.`);
 });
-const forget = () => attempt("Forgetting\u2026", () => send("DELETE", `${base()}/calibration`));
+const forget = () => attempt("Removing the calibration\u2026", () => send("DELETE", `${base()}/calibration`));
 
 /** The options of the form that differ from those of the collection. @param {HTMLFormElement} form */
 function differing(form) {
@@ -88,7 +88,7 @@ function differing(form) {
   /** @type {[string, string | number | true | null][]} */
   const entries = NUMBERS.map(([name, words]) => {
     const text = String(given.get(name) ?? "").trim();
-    if (text && text !== "auto" && !/^\d+$/.test(text)) throw new Error(`${words}: \u201c${text}\u201d is no whole number. Write it without signs between its digits.`);
+    if (text && text !== "auto" && !/^\d+$/.test(text)) throw new Error(`${words}: \u201c${text}\u201d is not a whole number. Use digits only.`);
     return [name, text === "" ? null : text === "auto" ? "auto" : Number(text)];
   });
   entries.push(["prepend_questions", given.has("prepend_questions") || null], ["prompt", String(given.get("prompt") ?? "").trim() || null]);
@@ -99,7 +99,7 @@ function differing(form) {
 const plain = (value) => (value === false || value === "" ? null : value ?? null);
 
 /** @param {HTMLFormElement} form */
-const estimate = (form) => attempt("Counting\u2026", async (now) => {
+const estimate = (form) => attempt("Estimating\u2026", async (now) => {
   const change = differing(form);
   const estimated = await post("/v1/estimates", { collection: now.name, migrate: change });
   now.estimate = { change, estimated };
@@ -108,19 +108,19 @@ const estimate = (form) => attempt("Counting\u2026", async (now) => {
 const save = (form) => attempt("Saving\u2026", async (now) => {
   await send("PUT", base(now), { body: { ...now.view?.options, ...differing(form) } });
   now.estimate = null;
-  say("New documents follow these options. Those that are there stay as they are until they are handed in or indexed again.");
+  say("Saved. New documents use these options. Existing documents keep theirs until they are uploaded or indexed again.");
 });
-const rebuild = () => attempt("Beginning\u2026", async (now) => {
+const rebuild = () => attempt("Starting\u2026", async (now) => {
   const { build } = await post(`${base(now)}/builds`, now.estimate?.change);
   now.estimate = null;
-  say(`Build ${build} is filled beside the live one; queries notice nothing.`);
+  say(`Build ${build} is being filled. Queries still use the live build.`);
 });
 
 /** @param {Api["BuildView"]} build @param {"drop" | "gate" | "switch" | "pause" | "resume"} action */
 const act = (build, action) => attempt("\u2026", async () => {
   const path = /** @type {const} */ (`${base()}/builds/${build.build}`);
   if (action === "drop") await send("DELETE", path);
-  else if (action === "gate") say((await post(`${path}/gate`, {})).reasons.join(" ") || "Nothing speaks against it.", { seconds: 15 });
+  else if (action === "gate") say((await post(`${path}/gate`, {})).reasons.join(" ") || "The build passed the gate.", { seconds: 15 });
   else await post(`${path}/${action}`, action === "switch" ? {} : undefined);
 });
 
@@ -148,7 +148,7 @@ async function verify(repair) {
 
 /** @param {HTMLFormElement} form */
 const erase = (form) => attempt("Deleting\u2026", async (now) => {
-  if (new FormData(form).get("name") !== now.name) throw new Error("That is not its name.");
+  if (new FormData(form).get("name") !== now.name) throw new Error("The name does not match.");
   await send("DELETE", base(now));
   location.assign(`${ROOT}/documents`);
   await new Promise(() => {}); // until the page is left
@@ -163,9 +163,9 @@ export function view() {
   return html`<section class="column wide collection">
     <h2 dir="auto">${shown.name}</h2>
     <p class="counts soft small">${Object.entries(shown.documents).map(([state, many]) => html`<span><a href=${`${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`}>${count(many)} ${state}</a></span>`)}
-      <span>${shown.points === null ? "points unknown: Qdrant is away" : counted(shown.points, "point")}</span>
-      <span>embedded by <code>${shown.embedding_model}</code></span>
-      ${shown.languages.length ? html`<span>in ${shown.languages.join(", ")}</span>` : nothing}<span>made ${ago(shown.created_at)}</span></p>
+      <span>${shown.points === null ? "points unknown: Qdrant is unavailable" : counted(shown.points, "point")}</span>
+      <span>embedding model <code>${shown.embedding_model}</code></span>
+      ${shown.languages.length ? html`<span>in ${shown.languages.join(", ")}</span>` : nothing}<span>created ${ago(shown.created_at)}</span></p>
     ${shown.notice ? html`<p class="warning">${shown.notice}</p>` : nothing}
     ${trouble(seen.problem, () => refresh())} <p role="status" class="soft small busy">${seen.busy}</p>
     ${calibration(shown.calibration)} ${may("manage") ? options(shown.options) : nothing} ${builds()}
@@ -181,13 +181,13 @@ function calibration(measured) {
   if (measured?.equal) rows.push(["equal weights", measured.equal]);
   if (measured?.chosen) rows.push(["these weights", measured.chosen]);
   return html`<section><h3>Calibration</h3>
-    ${measured ? html`<p>Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${measured.weights[name].toFixed(1)}`).join(" \u00b7 ")}, measured with ${SOURCES[measured.source ?? "labelled"]}${measured.questions ? ` (${count(measured.questions)})` : ""}, when there were ${counted(measured.chunks ?? 0, "chunk")}.</p>
+    ${measured ? html`<p>Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${measured.weights[name].toFixed(1)}`).join(" \u00b7 ")}. Calibrated with ${SOURCES[measured.source ?? "labelled"]}${measured.questions ? ` (${count(measured.questions)})` : ""} on ${counted(measured.chunks ?? 0, "chunk")}.</p>
       ${rows.length ? html`<table class="compared"><caption class="hidden">nDCG@10 with its 95 % interval</caption><tbody>${rows.map(([words, each]) => html`<tr><th scope="row">${words}</th><td class="interval">${whisker(each, low, words === "these weights")}</td><td class="number">${score(each.mean)} <span class="soft">[${score(each.low)}, ${score(each.high)}]</span></td></tr>`)}</tbody></table>` : nothing}`
-    : html`<p class="soft">It was not measured yet: all channels weigh the same. That happens by itself when it has some questions.</p>`}
-    ${may("manage") ? html`<p class="tools"><button @click=${() => calibrate("")}>Measure with its own questions</button>
-      ${seen.sets.map((each) => html`<button @click=${() => calibrate(each.set)}>Choose weights by ${each.set}</button>`)}
-      ${measured ? html`<button class="quiet" @click=${forget}>Forget</button>` : nothing}
-      <a href=${`${ROOT}/lab/compare?collection=${encodeURIComponent(seen.name)}`}>Compare ways of searching</a></p>` : nothing}</section>`;
+    : html`<p class="soft">Not calibrated yet: all channels have equal weight. Calibration runs automatically once there are enough questions.</p>`}
+    ${may("manage") ? html`<p class="tools"><button @click=${() => calibrate("")}>Calibrate with generated questions</button>
+      ${seen.sets.map((each) => html`<button @click=${() => calibrate(each.set)}>Calibrate with ${each.set}</button>`)}
+      ${measured ? html`<button class="quiet" @click=${forget}>Remove calibration</button>` : nothing}
+      <a href=${`${ROOT}/lab/compare?collection=${encodeURIComponent(seen.name)}`}>Compare search strategies</a></p>` : nothing}</section>`;
 }
 
 /** @param {Api["CollectionOptionsView"]} given */
@@ -195,51 +195,51 @@ function options(given) {
   /** @param {On<HTMLButtonElement & {form: HTMLFormElement}>} event */
   const asked = (event) => estimate(event.target.form);
   return html`<section><h3>Options</h3><form class="options" @submit=${submitted(save)} @input=${() => seen.estimate && ((seen.estimate = null), changed())}>
-    ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder="as the server" inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
-    <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> Embed a chunk with its questions in front</label>
-    <label class="whole">Prompt<textarea name="prompt" rows="3" dir="auto" placeholder="as the server; {text} stands for the chunk" .value=${given.prompt ?? ""}></textarea></label>
-    ${Object.keys(given.filterable).length ? html`<p class="soft small">Filtered by an index: ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
-    <p class="tools"><button class="main" type="submit">Save for new documents</button>
-      <button type="button" @click=${asked}>What would a rebuild cost?</button></p></form>
+    ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder="server default" inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
+    <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> Prepend questions to the chunk when embedding</label>
+    <label class="whole">Prompt<textarea name="prompt" rows="3" dir="auto" placeholder="server default; {text} is replaced by the chunk" .value=${given.prompt ?? ""}></textarea></label>
+    ${Object.keys(given.filterable).length ? html`<p class="soft small">Indexed metadata fields: ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
+    <p class="tools"><button class="main" type="submit">Save</button>
+      <button type="button" @click=${asked}>Estimate a rebuild</button></p></form>
     ${seen.estimate ? price(seen.estimate) : nothing}</section>`;
 }
 
 /** @param {{change: Record<string, any>, estimated: Api["EstimateView"]}} made */
 function price({ change, estimated: each }) {
-  const what = Object.keys(change).length ? `With ${Object.keys(change).join(", ")} changed` : "As it is";
+  const what = Object.keys(change).length ? `With new ${Object.keys(change).join(", ")}` : "With current options";
   const cost = [each.llm_cost, each.embedding_cost].filter((one) => one !== null).reduce((sum, one) => sum + one, 0);
   const parts = [counted(each.documents, "document"), counted(each.calls, "call"), `${count(each.prompt_tokens + each.completion_tokens)} tokens`, counted(each.embeddings, "embedding")];
-  return html`<div class="card" role="status"><p>${what}: ${parts.join(" \u00b7 ")}${each.llm_cost === null && each.embedding_cost === null ? ", at prices that the server does not know" : `, ${money(cost)}`}${each.seconds === null ? "" : `, ${duration(each.seconds)} at the limits`}.</p>
-    <p class="soft small">Questions that are paid for are not paid for again. Queries are answered by the live build until you switch.</p>
-    <p><button class="main" @click=${rebuild}>Rebuild beside the live one</button></p></div>`;
+  return html`<div class="card" role="status"><p>${what}: ${parts.join(" \u00b7 ")}${each.llm_cost === null && each.embedding_cost === null ? ", price unknown" : `, ${money(cost)}`}${each.seconds === null ? "" : `, ${duration(each.seconds)} at the rate limits`}.</p>
+    <p class="soft small">Existing questions are reused at no cost. Queries use the live build until you switch.</p>
+    <p><button class="main" @click=${rebuild}>Start the rebuild</button></p></div>`;
 }
 
 function builds() {
   if (seen.builds.length < 2) return nothing;
   /** @type {Partial<Record<Api["BuildState"], ("pause" | "resume" | "gate" | "switch")[]>>} */
   const actions = { filling: ["pause"], paused: ["resume"], following: ["gate", "switch"] };
-  const words = { pause: "Pause", resume: "Go on", gate: "Compare with the live one", switch: "Let it answer" };
+  const words = { pause: "Pause", resume: "Resume", gate: "Run the gate", switch: "Make live" };
   return html`<section><h3>Builds</h3><ul class="questions parting" role="list">${seen.builds.map((build) => html`<li>
-    <span class="grow">Build ${build.build}, ${build.state}<span class="soft small">${build.embedding_model} \u00b7 ${count(build.copied)} of ${counted(build.source_documents, "document")} begun \u00b7 ${Object.entries(build.documents).map(([state, many]) => `${count(many)} ${state}`).join(", ")}${build.gate ? ` \u00b7 gate ${build.gate.open ? "open" : "closed"}` : ""}</span></span>
+    <span class="grow">Build ${build.build}, ${build.state}<span class="soft small">${build.embedding_model} \u00b7 ${count(build.copied)} of ${counted(build.source_documents, "document")} copied \u00b7 ${Object.entries(build.documents).map(([state, many]) => `${count(many)} ${state}`).join(", ")}${build.gate ? ` \u00b7 gate ${build.gate.open ? "open" : "closed"}` : ""}</span></span>
     ${may("manage") && build.state !== "live" ? html`${(actions[build.state] ?? []).map((action) => html`<button @click=${() => act(build, action)}>${words[action]}</button>`)}
       <button class="quiet" @click=${() => act(build, "drop")}>Delete</button>` : nothing}</li>`)}</ul>
-    <button class="quiet" @click=${() => refresh()}>Look again</button></section>`;
+    <button class="quiet" @click=${() => refresh()}>Refresh</button></section>`;
 }
 
 function verification() {
   const { verified, findings } = seen;
   const wrong = verified ? verified.missing + verified.stale + verified.orphaned - verified.repaired : 0;
-  return html`<section><h3>Is everything there?</h3>
-    <p class="tools"><button ?disabled=${seen.busy !== ""} @click=${() => verify(false)}>Compare with Qdrant</button>
+  return html`<section><h3>Verification</h3>
+    <p class="tools"><button ?disabled=${seen.busy !== ""} @click=${() => verify(false)}>Verify</button>
       ${verified?.whole && wrong ? html`<button class="main" @click=${() => verify(true)}>Repair ${counted(wrong, "point")}</button>` : nothing}
       ${seen.busy ? html`<button class="quiet" @click=${() => running.abort()}>Stop</button>` : nothing}</p>
-    ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${verified.whole ? (wrong ? "" : "Nothing is missing and nothing is too much: ") : ""}${counted(verified.documents, "document")}, ${counted(verified.points, "point")}${wrong || verified.repaired ? `: ${count(verified.missing)} missing, ${count(verified.stale)} stale, ${count(verified.orphaned)} orphaned, ${count(verified.repaired)} repaired` : ""}.</p>` : html`<p class="soft">Every point is compared with the ledger. No language model is called, to repair neither.</p>`}
+    ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${verified.whole ? (wrong ? "" : "No differences: ") : ""}${counted(verified.documents, "document")}, ${counted(verified.points, "point")}${wrong || verified.repaired ? `: ${count(verified.missing)} missing, ${count(verified.stale)} stale, ${count(verified.orphaned)} orphaned, ${count(verified.repaired)} repaired` : ""}.</p>` : html`<p class="soft">Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.</p>`}
     ${findings.length ? html`<details><summary>${counted(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${each.kind}: ${each.why}</span>
-      ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>its document</a>` : nothing}<span class="soft small">${each.repaired ? "repaired" : ""}</span></li>`)}</ul></details>` : nothing}</section>`;
+      ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>Open document</a>` : nothing}<span class="soft small">${each.repaired ? "repaired" : ""}</span></li>`)}</ul></details>` : nothing}</section>`;
 }
 
 function erasing() {
   return html`<details><summary>Delete the collection</summary><form class="options" @submit=${submitted(erase)}>
-    <p>Its documents, questions, points and log go for good, in all builds; what it has cost stays in the books.</p>
-    <label>Its name, to be sure<input name="name" autocomplete="off" required></label><p><button class="danger" type="submit">Delete it</button></p></form></details>`;
+    <p>Permanently deletes its documents, questions, points and query log in all builds. Cost records are kept.</p>
+    <label>Type the collection name to confirm<input name="name" autocomplete="off" required></label><p><button class="danger" type="submit">Delete</button></p></form></details>`;
 }

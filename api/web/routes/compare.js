@@ -135,14 +135,14 @@ const forget = (each) => attempt(async () => {
   if (each.state === "running") {
     const run = await get(`${base()}/evaluations/${each.id}`);
     if (run.state !== "running") { // its results are there: nobody meant to delete them
-      say("It had ended already.");
+      say("The run had already finished.");
       if (seen.run?.id === each.id) await look(each.id);
       return refresh();
     }
   }
   await send("DELETE", `${base()}/evaluations/${each.id}`);
   if (seen.run?.id === each.id) seen.run = null;
-  say(each.state === "running" ? "The run was stopped." : "The run was deleted.");
+  say(each.state === "running" ? "Run stopped." : "Run deleted.");
   await refresh();
 });
 
@@ -158,11 +158,11 @@ const open = (file) => attempt(async () => {
   const whole = read(text);
   if (whole?.rows && whole?.per_query) return Object.assign(seen, { file: { name: file.name, results: whole }, run: null, chosen: firstOf(whole) });
   const questions = text.split("\n").filter((line) => line.trim()).map((line, number) => read(line) ?? wrong(`Line ${number + 1} of ${file.name} is not JSON.`));
-  if (questions.length > MOST) wrong(`${file.name} has ${count(questions.length)} questions, and a set has at most ${count(MOST)}: take a sample.`);
+  if (questions.length > MOST) wrong(`${file.name} has ${count(questions.length)} questions, but a set holds at most ${count(MOST)}. Use a sample.`);
   const name = file.name.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "-").slice(0, 64) || "questions";
   await send("PUT", `${base()}/labelled/${encodeURIComponent(name)}`, { body: { questions } });
   choose(name);
-  say(`${counted(questions.length, "question")} of ${file.name} are the set ${name}.`);
+  say(`Saved ${counted(questions.length, "question")} from ${file.name} as set ${name}.`);
   await refresh();
 });
 
@@ -214,25 +214,25 @@ function tools(sets) {
   const given = (event) => (open(event.target.files[0]), (event.target.value = ""));
   return html`${sets.length ? html`<label class="inline">Set <select @change=${chosen}>
       ${sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
-    <label class="button">Open a file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
-    <button @click=${begin}>Label what was asked</button>`;
+    <label class="button">Open file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
+    <button @click=${begin}>Label user questions</button>`;
 }
 
 /** @param {string} strategy */
 const pick = (strategy) => ((seen.chosen = strategy), changed());
 
 function explanation() {
-  return html`<div class="empty"><p>Is question matching better than plain search, on your documents? Thirty questions whose answers you know show large differences, some hundreds small ones.</p>
-    <p class="soft">Label what users have asked, or open a file with a question a line:</p>
+  return html`<div class="empty"><p>Measure whether question matching beats plain search on your documents. Thirty labelled questions show large differences; a few hundred show small ones.</p>
+    <p class="soft">Label questions that users asked, or open a file with one question per line:</p>
     <pre>{"question": "How much leave do I get?", "external_ids": ["leave.md"]}</pre>
-    <p class="soft">The results of <code>foreask eval</code> (<code>results.json</code>) open here, too.</p></div>`;
+    <p class="soft">You can also open the <code>results.json</code> of <code>foreask eval</code>.</p></div>`;
 }
 
 function form() {
   /** @param {string} name */
   const toggle = (name) => ((picked.has(name) ? picked.delete(name) : picked.add(name)), changed());
   const some = seen.strategies.some((name) => picked.has(name));
-  return html`<fieldset class="strategies"><legend>Ask each question by</legend>
+  return html`<fieldset class="strategies"><legend>Strategies</legend>
     ${seen.strategies.map((name) => html`<label class="inline"><input type="checkbox" .checked=${picked.has(name)} @change=${() => toggle(name)}>${name}</label>`)}
     <button class="main" ?disabled=${!some || seen.run?.state === "running"} @click=${run}>Run</button></fieldset>`;
 }
@@ -244,14 +244,14 @@ function shown(each) {
     return html`${heading}<div class="bar-line" role="status">${bar(each.done / (each.total || 1), "")}
       <span class="number">${count(each.done)} of ${each.total ? count(each.total) : "\u2026"} queries${each.strategy ? `, ${each.strategy}` : ""}</span>
       <button class="quiet" @click=${() => forget(each)}>Stop</button></div>
-      <p class="soft small">It goes on when you leave, and is listed below when you come back.</p>`;
+      <p class="soft small">The run continues if you leave this page.</p>`;
   }
-  if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? "The run was interrupted: the server that did it has ended. Run it again."}</p>`;
+  if (!each.results?.per_query) return html`${heading}<p class="trouble">${each.error ?? "The run was interrupted because its server stopped. Run it again."}</p>`;
   const others = seen.runs.filter((other) => other.state === "done" && other.id !== each.id);
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => compareWith(event.target.value);
   return html`${heading}${report(/** @type {Results} */ (each.results), seen.chosen, pick)}
-    ${others.length ? html`<label class="inline">Compare with the run of <select @change=${chosen}>
+    ${others.length ? html`<label class="inline">Compare with run <select @change=${chosen}>
       <option value="">\u2013</option>${others.map((other) => html`<option value=${other.id}>${ago(other.created_at)}, ${other.labelled_set ?? "questions"}</option>`)}</select></label>` : nothing}
     ${seen.against ? runsCompared(seen.against) : nothing}`;
 }

@@ -14,7 +14,7 @@ import { MARGIN, WindowedList } from "../parts/window.js";
 
 export const title = "Document";
 const PAGE = 100;
-const STATES = [["", "all chunks"], ["parsed,generating,generated", "in work"], ["dead", "dead"]];
+const STATES = [["", "all chunks"], ["parsed,generating,generated", "in progress"], ["dead", "dead"]];
 const ROW = 48;
 
 /**
@@ -149,7 +149,7 @@ function heard(name, data) {
 async function retry() {
   try {
     await send("POST", `/v1/documents/${shown.id}/retry`);
-    say("It has another round of attempts.");
+    say("Retrying the document.");
     await refresh();
   } catch (problem) {
     say(problem.message);
@@ -193,23 +193,23 @@ export function view() {
       <p class="small"><a href=${`${ROOT}/documents`}>Documents</a></p>
       <h2 dir="auto" class="asked">${nameOf(each)}</h2>
       <p class="counts soft">${stateMark(each.state)}
-        <span dir="auto">${each.external_id}</span> <span>version ${each.version}${each.live_version && each.live_version !== each.version ? `, queries see ${each.live_version}` : ""}</span>
+        <span dir="auto">${each.external_id}</span> <span>version ${each.version}${each.live_version && each.live_version !== each.version ? `, live version ${each.live_version}` : ""}</span>
         <span>${counted(each.chunks.total, "chunk")}</span> <span>${counted(each.questions, "question")}</span>
         <span>${money(each.usage.cost)}</span> <span>${ago(each.updated_at)}</span></p>
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
       <p class="tools">
-        <button @click=${save}>Save the original</button>
+        <button @click=${save}>Download original</button>
         ${may("write") && (each.state === "failed" || each.state === "degraded") ? html`<button class="main" @click=${retry}>Try again</button>` : nothing}
         ${may("write") ? html`<button class="danger" @click=${remove}>Delete</button>` : nothing}
-        ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">Which chunks</span><select @change=${chosen}>
+        ${each.chunks.total > 1 ? html`<label class="picker"><span class="hidden">Filter chunks</span><select @change=${chosen}>
           ${STATES.map(([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`)}</select></label>` : nothing}
       </p>
       ${along()}
       ${trouble(shown.problem, shown.again)}
       ${shown.before ? html`<p><button @click=${earlier}>Show earlier chunks</button></p>` : nothing}
       ${shown.chunks.length ? windowed.view(shown.chunks, shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total, row, "Chunks")
-        : shown.state ? html`<p class="empty soft">No chunk is like that.</p>` : html`<p class="empty soft">${OPEN.includes(each.state) ? "It is being read; its chunks come here." : "It has no chunks."}</p>`}
+        : shown.state ? html`<p class="empty soft">No matching chunks.</p>` : html`<p class="empty soft">${OPEN.includes(each.state) ? "The document is being parsed. Its chunks will appear here." : "This document has no chunks."}</p>`}
     </section>
     ${open ? detail(open) : nothing}
   </div>`;
@@ -220,7 +220,7 @@ function along() {
   if (shown.chunks.length < 3) return nothing;
   const values = shown.chunks.map((chunk) => ({ good: kept(chunk), bad: dropped(chunk) }));
   return html`<div>${columns(values, "other-part", (place) => windowed.show(place))}
-    <p class="soft small">Questions kept, and dropped on top, along ${shown.next || shown.before || shown.state ? "these chunks" : "the document"}</p></div>`;
+    <p class="soft small">Questions per chunk in ${shown.next || shown.before || shown.state ? "these chunks" : "the document"}: kept, with dropped on top</p></div>`;
 }
 
 const kept = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filter((question) => question.passed).length;
@@ -268,21 +268,21 @@ function detail(chunk) {
       <button class="quiet" aria-label="Close" @click=${close}>\u2715</button></header>
     <p class="name" dir="auto">${path(chunk.heading_path)}</p>
     <div class="reading" dir="auto"><p class="marked">${chunk.text}</p></div>
-    <h3>Questions it answers</h3>
+    <h3>Questions answered by this chunk</h3>
     <ul class="questions" role="list">${chunk.questions.map(question)}</ul>
-    ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? "None is written yet."}</p>`}
-    ${chunk.attempts.length ? html`<h3>Attempts that failed</h3><ul class="small">${chunk.attempts.map(
+    ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? "No questions yet."}</p>`}
+    ${chunk.attempts.length ? html`<h3>Failed attempts</h3><ul class="small">${chunk.attempts.map(
       (attempt) => html`<li>${ago(attempt.at)}: ${attempt.error}</li>`)}</ul>` : nothing}
     <p class="soft small">${counted(chunk.usage.calls, "call")} \u00b7 ${counted(chunk.usage.prompt_tokens + chunk.usage.completion_tokens, "token")} ${money(chunk.usage.cost)}</p>
     ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (handed.text = chunk.text)}>Try this chunk</a></p>` : nothing}
   </aside>`;
 }
 
-const ORIGIN = { generated: "", given: "came with the document", user: "from a user" };
+const ORIGIN = { generated: "", given: "supplied with the document", user: "asked by a user" };
 
 /** @param {Api["ChunkQuestion"]} each */
 function question(each) {
-  const mark = each.passed === null ? html`<span class="soft" role="img" aria-label="not judged yet">\u25d0</span>`
+  const mark = each.passed === null ? html`<span class="soft" role="img" aria-label="not checked yet">\u25d0</span>`
     : each.passed ? html`<span class="good" role="img" aria-label="kept">\u2713</span>` : html`<span class="bad" role="img" aria-label="dropped">\u2715</span>`;
   const why = [each.reason, ORIGIN[each.source]].filter(Boolean).join(" \u00b7 ");
   return html`<li class=${each.passed === false ? "dropped" : ""}>${mark}<span class="grow"><span dir="auto">${each.text}</span>

@@ -16,8 +16,8 @@ import { WindowedList } from "../parts/window.js";
 export const title = "Documents";
 const PAGE = 100; // those that come while one scrolls are twice as long
 const ROW = 48;
-const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in work"], ["degraded", "degraded"], ["failed", "failed"]];
-const SORTS = [["newest", "newest first"], ["updated", "changed last"], ["name", "by name"], ["state", "by state"]];
+const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in progress"], ["degraded", "degraded"], ["failed", "failed"]];
+const SORTS = [["newest", "newest first"], ["updated", "last updated"], ["name", "by name"], ["state", "by state"]];
 
 /** @type {{rows: Api["DocumentView"][], total: number, next: string | null, q: string, state: string, sort: string, problem: any, loading: boolean, connected: boolean, again: () => void}} */
 const list = { rows: [], total: 0, next: null, q: "", state: "", sort: "newest", problem: null, loading: false, connected: true, again: () => refresh() };
@@ -193,7 +193,7 @@ async function give(given) {
     const { take } = await intakeReady();
     await take(given, collection, asksAlways(), refreshCounts);
   } catch (problem) {
-    say(`The files were not taken: ${problem.message}`);
+    say(`The files were not uploaded: ${problem.message}`);
   }
 }
 
@@ -208,7 +208,7 @@ function dropped(event) {
 function askingAlways() {
   /** @param {On<HTMLInputElement>} event */
   const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), changed());
-  return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> Always say what files will cost before they are sent</label>`;
+  return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> Always show the cost before uploading</label>`;
 }
 
 /** @param {Api["DocumentView"][]} rows */
@@ -229,7 +229,7 @@ async function retry(rows) {
   picked.clear();
   changed();
   const failed = await withEach(rows, (row) => request("POST", `/v1/documents/${row.id}/retry`));
-  if (!failed) say(rows.length === 1 ? `${called(rows)} has another round of attempts.` : `${called(rows)} have another round of attempts.`);
+  if (!failed) say(rows.length === 1 ? `Retrying ${called(rows)}.` : `Retrying ${called(rows)}.`);
 }
 
 /** @param {Api["DocumentView"][]} rows */
@@ -255,9 +255,9 @@ function selection() {
   if (!rows.length) return nothing;
   const again = rows.filter((row) => row.state === "failed" || row.state === "degraded");
   return html`<p class="tools selection" role="group" aria-label="Selected documents"><span class="grow">${counted(rows.length, "document")} selected</span>
-    ${again.length ? html`<button @click=${() => retry(again)}>Try ${count(again.length)} again</button>` : nothing}
+    ${again.length ? html`<button @click=${() => retry(again)}>Retry ${count(again.length)}</button>` : nothing}
     <button class="danger" @click=${() => remove(rows)}>Delete ${count(rows.length)}</button>
-    <button class="quiet" @click=${() => (picked.clear(), changed())}>Select none</button></p>`;
+    <button class="quiet" @click=${() => (picked.clear(), changed())}>Clear selection</button></p>`;
 }
 
 function totals() {
@@ -285,10 +285,10 @@ export function view() {
       ${may("write") ? html`<label class="button main">Upload<input class="hidden" type="file" multiple @change=${choose}></label>` : nothing}
     </div>
     <p class="counts soft">
-      ${stateCount(states.ready, "ready")} ${stateCount(working, "in work", "indexing")}
+      ${stateCount(states.ready, "ready")} ${stateCount(working, "in progress", "indexing")}
       ${stateCount(states.degraded, "degraded")} ${stateCount(states.failed, "failed")}
-      ${all ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>about this collection</a>` : nothing}
-      ${list.connected ? nothing : html`<span class="bad">not connected: what is shown may be old</span>`}
+      ${all ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>Collection details</a>` : nothing}
+      ${list.connected ? nothing : html`<span class="bad">Not connected: this list may be out of date</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
     ${may("write") ? askingAlways() : nothing} ${intake?.taking()} ${trouble(list.problem, list.again)} ${selection()}
@@ -315,7 +315,7 @@ function choice(label, options, chosen, choose) {
 /** @param {number} shown */
 function rows(shown) {
   const seen = going.size ? list.rows.filter((row) => !going.has(row.id)) : list.rows;
-  if (!seen.length && !list.loading) return html`<p class="empty soft">No document is like that.</p>`;
+  if (!seen.length && !list.loading) return html`<p class="empty soft">No matching documents.</p>`;
   return windowed.view(seen, shown, row, "Documents");
 }
 
@@ -339,6 +339,6 @@ function row(each) {
 
 function nothingYet() {
   return html`<div class="empty"><h2>No documents yet</h2>
-    <p>Drop files or folders here, choose them with Upload, or hand in a folder from a terminal:</p>
+    <p>Drop files or folders here, choose them with Upload, or upload a folder from a terminal:</p>
     <pre>foreask ingest my-folder</pre></div>`;
 }

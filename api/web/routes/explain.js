@@ -18,8 +18,8 @@ const SHOWN = 20;
 const MOST = 100; // whoever may not read chunks one by one is told what they say with the reply
 const NAMES = { questions: "questions", text: "text", bm25: "words" };
 
-const WHY = { absent: "Queries cannot find it: it is of another collection, or not indexed yet.", filter: "The filter leaves it out.",
-  min_score: "Its score is below the least that is asked for.", top_k: "Others are before it.", room: "Its text was there already, or too long for what is returned." };
+const WHY = { absent: "Not searchable: the passage belongs to another collection or is not indexed yet.", filter: "Excluded by the filter.",
+  min_score: "Its score is below the minimum score.", top_k: "Other passages rank higher.", room: "Its text duplicates another result or does not fit the token budget." };
 /**
  * @typedef {{chunk_id: string, score: number}} Ranked
  * @typedef {{expected: Api["ExpectedChunkView"] | null, near: import("../parts/likeness.js").Row[] | null, looked: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
@@ -29,7 +29,7 @@ const WHY = { absent: "Queries cannot find it: it is of another collection, or n
 
 /** @returns {Explained} */
 const fresh = () => ({ expected: null, near: null, looked: null, found: null, question: "", asked: "", collection: "", candidates: null, known: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
-const FUSION_WORDS = { scores: "by what stands out", mean: "by the mean score", rrf: "by ranks", max: "by the best score" };
+const FUSION_WORDS = { scores: "default (scores)", mean: "mean score", rrf: "rank fusion (RRF)", max: "highest score" };
 /** @type {typeof import("../parts/likeness.js") | null} */
 let likeness = null;
 let seen = fresh();
@@ -119,11 +119,11 @@ async function compare(id) {
 
 /** @param {Api["ChunkLikenessView"]} chunk */
 function rowsOf({ questions, text, words }) {
-  const asked = html`<span class="soft small">a user asked</span>`;
+  const asked = html`<span class="soft small">from a user</span>`;
   /** @type {import("../parts/likeness.js").Row[]} */
   const rows = questions.map((each) => ({ words: each.text, mark: each.source === "user" ? asked : nothing, kind: "questions", values: each.cosines }));
-  if (text) rows.push({ words: "its text", mark: nothing, kind: "text", values: text });
-  rows.push({ words: "the words they share", mark: nothing, kind: "bm25", values: words });
+  if (text) rows.push({ words: "chunk text", mark: nothing, kind: "text", values: text });
+  rows.push({ words: "shared words", mark: nothing, kind: "bm25", values: words });
   return rows;
 }
 
@@ -158,11 +158,11 @@ const typed = (event) => {
 
 function missing() {
   const { looked } = seen;
-  return html`<section class="missing"><h2>Should something else have been found?</h2>
-    <label class="inline">Its document <input type="search" placeholder="Words of its name" @input=${typed}></label>
+  return html`<section class="missing"><h2>Expected a different result?</h2>
+    <label class="inline">Document <input type="search" placeholder="Search by name" @input=${typed}></label>
     ${seen.found && !seen.looked ? html`<ul role="list">${seen.found.map((each) => html`<li><button class="quiet" dir="auto"
       @click=${() => open(each).catch((problem) => say(problem.message))}>${nameOf(each)}</button></li>`)}</ul>
-      ${seen.found.length ? nothing : html`<p class="soft">No document is called so.</p>`}` : nothing}
+      ${seen.found.length ? nothing : html`<p class="soft">No document with that name.</p>`}` : nothing}
     ${looked ? html`<ul role="list" class="passages">${looked.chunks.map((chunk) => html`<li><button class="quiet" dir="auto"
       aria-pressed=${String(seen.expected?.chunk_id === chunk.id)} @click=${() => expect(chunk.id)}>
       <span class="name">${path(chunk.heading_path, nameOf(looked.document))}</span> <span class="soft small">${chunk.text.slice(0, 100)}</span></button></li>`)}</ul>` : nothing}
@@ -172,24 +172,24 @@ function missing() {
 /** @param {Api["ExpectedChunkView"]} place */
 function placed({ chunk_id: id, rank, score: value, channels, question, left_out: why }) {
   const chunk = named(id);
-  return html`<div class="card" role="status"><p><strong>${rank ? `It is ${ordinal(rank)} of all` : value === null ? "Nothing finds it" : "More than a thousand passages are before it"}</strong>${value === null ? "" : `, with ${score(value)}`}.
-      ${why ? WHY[why] : "It is among the passages above."}</p>
-    ${Object.keys(channels).length ? html`<table class="channels"><caption class="hidden">Its places</caption><tbody>${CHANNELS.map((channel) => html`<tr><th scope="row">${NAMES[channel]}</th>
+  return html`<div class="card" role="status"><p><strong>${rank ? `Rank ${rank} of all passages` : value === null ? "Not found by any channel" : "Ranked below 1,000"}</strong>${value === null ? "" : `, score ${score(value)}`}.
+      ${why ? WHY[why] : "It is in the list above."}</p>
+    ${Object.keys(channels).length ? html`<table class="channels"><caption class="hidden">Ranks in the channels</caption><tbody>${CHANNELS.map((channel) => html`<tr><th scope="row">${NAMES[channel]}</th>
       <td>${bar(channels[channel]?.score ?? 0, channel)}</td><td class="number">${channels[channel] ? score(channels[channel].score) : "\u2013"}</td>
-      <td class="soft">${channels[channel] ? (channels[channel].rank ? `${ordinal(channels[channel].rank)} there` : "behind a thousand") : "nothing there"}</td></tr>`)}</tbody></table>` : nothing}
-    ${question ? html`<p class="small">Its nearest question: <q dir="auto">${question}</q></p>` : nothing}
+      <td class="soft">${channels[channel] ? (channels[channel].rank ? `rank ${channels[channel].rank}` : "below 1,000") : "not found"}</td></tr>`)}</tbody></table>` : nothing}
+    ${question ? html`<p class="small">Closest question: <q dir="auto">${question}</q></p>` : nothing}
     ${seen.near && likeness ? likeness.nearest(seen.asked, 0, seen.near) : nothing}
-    <p class="tools">${may("manage") && why !== "absent" ? html`<button class="main" @click=${() => accept(id)}>Accept this question into it</button>` : nothing}
-      ${chunk ? html`<a class="button" href=${`${ROOT}/documents/${chunk.document_id}?chunk=${id}`}>Open it</a>` : nothing}
-      ${seen.near || why === "absent" ? nothing : html`<button @click=${() => compare(id)}>How near its questions are</button>`}
-      <button class="quiet" @click=${() => expect(id)}>Look again</button></p></div>`;
+    <p class="tools">${may("manage") && why !== "absent" ? html`<button class="main" @click=${() => accept(id)}>Add this question to the passage</button>` : nothing}
+      ${chunk ? html`<a class="button" href=${`${ROOT}/documents/${chunk.document_id}?chunk=${id}`}>Open passage</a>` : nothing}
+      ${seen.near || why === "absent" ? nothing : html`<button @click=${() => compare(id)}>Compare with its questions</button>`}
+      <button class="quiet" @click=${() => expect(id)}>Refresh</button></p></div>`;
 }
 
 /** @param {string} id */
 async function accept(id) {
   try {
     await post(`/v1/collections/${encodeURIComponent(seen.collection)}/accepted`, { question: seen.asked, chunk_id: id });
-    say("The question is one of this passage now: whoever asks it finds it.");
+    say("Question added. It now finds this passage.");
   } catch (problem) {
     say(problem.message);
   }
@@ -205,34 +205,34 @@ export function view() {
   return html`<section class="column wide">
     <form class="asking" role="search" @submit=${submit}>
       ${collectionPicker(() => seen.asked && explain(seen.asked, seen.question))}
-      <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label="Question" placeholder="Why is something found, or not?"
+      <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label="Question" placeholder="Enter a question to see how it is ranked"
         .value=${live(seen.question)} @input=${written}
         @keydown=${pressed}></textarea>
       <button class="main" type="submit">Explain</button>
     </form>
     ${trouble(seen.problem, () => (seen.asked ? explain(seen.asked, seen.question) : load()))}
-    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "Every passage that a channel found, with its score in each, and what other weights would do."}</p>`}
+    ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "See every candidate passage, its score in each channel, and the effect of other weights."}</p>`}
   </section>`;
 }
 
 /** @param {Api["CandidatesView"]} candidates @param {Record<string, number>} weights */
 function found(candidates, weights) {
   const ranked = fused(candidates, weights, fusion);
-  if (!ranked.length) return html`<p class="empty soft">No channel found anything.</p>${may("read") ? missing() : nothing}`;
+  if (!ranked.length) return html`<p class="empty soft">No results in any channel.</p>${may("read") ? missing() : nothing}`;
   const channels = new Map(candidates.chunks.map((each) => /** @type {const} */ ([each.chunk_id, each.channels])));
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => fuse(event.target.value);
   /** @param {Ranked} each @param {number} place */
   const drawn = (each, place) => row(each, place, channels.get(each.chunk_id));
   return html`<div class="tools">${CHANNELS.map((channel) => slider(channel, weights))}
-      <label class="inline">fused <select .value=${live(fusion)} @change=${chosen}>
+      <label class="inline">Fusion <select .value=${live(fusion)} @change=${chosen}>
         ${FUSIONS.map((name) => html`<option value=${name} ?selected=${name === fusion}>${FUSION_WORDS[name]}</option>`)}</select></label>
-      <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), changed())}>As the collection has them</button></div>
+      <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), changed())}>Reset weights</button></div>
     <div class="scrolls" tabindex="0" role="region" aria-label="Passages"><table class="explained">
-      <thead><tr><th>#</th><th>passage</th><th>score</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th><span class="hidden">what to do</span></th></tr></thead>
+      <thead><tr><th>#</th><th>passage</th><th>score</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th><span class="hidden">actions</span></th></tr></thead>
       <tbody>${repeat(ranked.slice(0, SHOWN), idOf, drawn)}</tbody>
     </table></div>
-    <p class="soft small">${ranked.length} candidates. Weights are moved here alone${may("manage") ? html`; <a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>calibrate the collection</a> to keep others` : nothing}.</p>
+    <p class="soft small">${ranked.length} candidates. Changing weights here affects only this view${may("manage") ? html`. <a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>Calibrate the collection</a> to change them permanently` : nothing}.</p>
     ${may("read") ? missing() : nothing}
     ${asRequest("POST", "/v1/retrieve", { question: seen.asked, collection: seen.collection, explain: "candidates", weights })}`;
 }
@@ -255,13 +255,13 @@ function row({ chunk_id: id, score: value }, place, channels = {}) {
   const rise = (seen.before.get(id) ?? place) - place;
   const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${rise > 0 ? "\u25b2" : "\u25bc"}${Math.abs(rise)}</span>` : nothing;
   return html`<tr><td class="number">${place + 1} ${moved}</td>
-    <td class="told"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : may("read") ? "\u2026" : "A passage that this key may not read"}</a>
+    <td class="told"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : may("read") ? "\u2026" : "This key cannot read the passage"}</a>
       <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
     <td class="number">${score(value)}</td>${CHANNELS.map((channel) => cell(channel, channels[channel]))}
-    <td>${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>Accept into it</button>` : nothing}</td></tr>`;
+    <td>${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>Add question</button>` : nothing}</td></tr>`;
 }
 
 /** @param {string} channel @param {Api["ChannelRankView"]} [place] */
 function cell(channel, place) {
-  return html`<td>${place ? html`${bar(place.score, channel)}<span class="soft small number">${score(place.score)} \u00b7 ${ordinal(place.rank)}</span>` : html`<span class="soft small">\u2013</span>`}</td>`;
+  return html`<td>${place ? html`${bar(place.score, channel)}<span class="soft small number">${score(place.score)} \u00b7 #${place.rank}</span>` : html`<span class="soft small">\u2013</span>`}</td>`;
 }

@@ -63,7 +63,7 @@ function choose(tab) {
 async function takeBack(each) {
   try {
     await send("DELETE", `/v1/collections/${encodeURIComponent(collections.chosen)}/accepted/${each.id}`);
-    say("It is no question of that passage any more.");
+    say("Question removed from the passage.");
     await refresh();
   } catch (problem) {
     say(problem.message);
@@ -73,7 +73,7 @@ async function takeBack(each) {
 export function view() {
   return html`<section class="column wide">
     <div class="tools">${collectionPicker(() => ((seen.items = null), refresh()))}
-      <div role="group" aria-label="Which questions" class="tabs">${TABS.map(([name, words]) => html`<button
+      <div role="group" aria-label="Filter questions" class="tabs">${TABS.map(([name, words]) => html`<button
         aria-pressed=${String(seen.tab === name)} @click=${() => choose(name)}>${words}</button>`)}</div></div>
     ${trouble(seen.problem, () => refresh())}
     ${seen.items === null ? nothing : seen.items.length ? list() : nobody()}
@@ -98,11 +98,11 @@ function asked(each) {
 function accepted(each) {
   return html`<li><span class="grow"><span dir="auto">${each.question}</span>
       <span class="soft small"><a href=${`${ROOT}/documents/${each.document_id}?chunk=${each.chunk_id}`} dir="auto">${each.external_id}</a> \u00b7 ${each.state} \u00b7 ${ago(each.created_at)}</span></span>
-    <button class="quiet" @click=${() => takeBack(each)}>Take back</button></li>`;
+    <button class="quiet" @click=${() => takeBack(each)}>Remove</button></li>`;
 }
 
 function nobody() {
-  if (seen.tab === "accepted") return html`<p class="empty soft">No question was accepted yet: whoever says that an answer was right adds one.</p>`;
-  if (seen.keptDays === 0) return html`<p class="empty soft">Questions are not kept here: FOREASK_QUERY_RETENTION_DAYS is 0.</p>`;
-  return html`<p class="empty soft">${seen.tab === "unanswered" ? "Nothing was asked in vain." : "Nothing was asked yet."}</p>`;
+  if (seen.tab === "accepted") return html`<p class="empty soft">No accepted questions yet. Users add one when they mark an answer as helpful.</p>`;
+  if (seen.keptDays === 0) return html`<p class="empty soft">Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.</p>`;
+  return html`<p class="empty soft">${seen.tab === "unanswered" ? "No unanswered questions." : "No questions yet."}</p>`;
 }

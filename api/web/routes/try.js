@@ -126,7 +126,7 @@ function twoSides() {
 async function keep() {
   try {
     const document = await post("/v1/documents", { text: trial.text, collection: collections.chosen });
-    say(`It is a document of \u201c${document.collection}\u201d now.`);
+    say(`Saved as a document in \u201c${document.collection}\u201d.`);
   } catch (problem) {
     say(problem.message);
   }
@@ -150,19 +150,19 @@ export function view() {
   /** @param {On<HTMLTextAreaElement>} event */
   const changes = (event) => ((trial.text = event.target.value), changed());
   return html`<section class="column wide" @dragover=${over} @drop=${dropped}>
-    <p class="soft">What would be asked about a text? Nothing is stored; the model\u2019s calls are paid for as at ingest.</p>
+    <p class="soft">See the questions that the model writes for a text. Nothing is stored. Model calls are billed as in ingest.</p>
     <form class="trial" @submit=${run}>
       <label>Text<textarea id="question" rows="9" dir="auto" maxlength=${MOST} .value=${live(trial.text)}
         @input=${changes}></textarea></label>
       <details ?open=${sides.length > 1}><summary>Another prompt</summary>
         <div class=${sides.length > 1 ? "sides" : ""}>${sides.map((side, number) => sides.length > 1
           ? html`<fieldset><legend>${NAMES[number]}</legend>${fields(side)}</fieldset>` : html`<div class="side">${fields(side)}</div>`)}</div>
-        <button type="button" class="quiet" @click=${twoSides}>${sides.length > 1 ? "One prompt alone" : "Two prompts side by side"}</button></details>
+        <button type="button" class="quiet" @click=${twoSides}>${sides.length > 1 ? "Use one prompt" : "Compare two prompts"}</button></details>
       <div class="tools">
         ${collectionPicker(() => {})}
         <span class="grow soft small number">${counted(trial.text.length, "character")}</span>
         ${running ? html`<button type="button" @click=${stop}>Stop</button>`
-          : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>Write questions</button>`}
+          : html`<button class="main" type="submit" ?disabled=${!trial.text.trim()}>Generate questions</button>`}
       </div>
     </form>
     ${trouble(trial.problem, () => load().then(() => compare()))}
@@ -175,10 +175,10 @@ export function view() {
 function asking() {
   /** @param {boolean} bars @param {string} words */
   const shape = (bars, words) => html`<button type="button" aria-pressed=${String(trial.bars === bars)} @click=${() => ((trial.bars = bars), changed())}>${words}</button>`;
-  return html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">Ask it</span>
-      <input name="asked" class="whole" dir="auto" maxlength="10000" placeholder="Ask it, as a user would"></label><button type="submit">Compare</button>
-      ${trial.likeness ? html`<span class="switch" role="group" aria-label="Drawn as">${shape(false, "Heat")}${shape(true, "Bars")}</span>` : nothing}
-      ${may("write") ? html`<button type="button" class="quiet" @click=${keep}>Keep as a document</button>` : nothing}</form>`;
+  return html`<form class="bar-line" @submit=${put}><label class="grow"><span class="hidden">Question</span>
+      <input name="asked" class="whole" dir="auto" maxlength="10000" placeholder="Ask a question as a user would"></label><button type="submit">Compare</button>
+      ${trial.likeness ? html`<span class="switch" role="group" aria-label="Chart type">${shape(false, "Heat map")}${shape(true, "Bars")}</span>` : nothing}
+      ${may("write") ? html`<button type="button" class="quiet" @click=${keep}>Save as document</button>` : nothing}</form>`;
 }
 
 /** @param {Tried} each @param {number} place */
@@ -192,8 +192,8 @@ function chunk(each, place) {
     ${likeness?.[place] ? alike(place, likeness[place])
       : sides.length === 1 ? written(sides[0].chunks[place], sides[0])
         : html`<div class="sides">${sides.map((side, number) => html`<section aria-label=${NAMES[number]}><h4>${NAMES[number]}</h4>${written(side.chunks[place], side)}</section>`)}</div>`}
-    <form class="bar-line" @submit=${typed}><label class="grow"><span class="hidden">A question of your own about chunk ${place + 1}</span>
-      <input name="typed" class="whole quiet" dir="auto" maxlength="1000" placeholder="A question of your own about this chunk"></label><button type="submit" class="quiet">Add</button></form>
+    <form class="bar-line" @submit=${typed}><label class="grow"><span class="hidden">Your own question about chunk ${place + 1}</span>
+      <input name="typed" class="whole quiet" dir="auto" maxlength="1000" placeholder="Add your own question about this chunk"></label><button type="submit" class="quiet">Add</button></form>
   </article>`;
 }
 
@@ -201,8 +201,8 @@ function chunk(each, place) {
 function alike(place, likeness) {
   /** @type {import("../parts/likeness.js").Row[]} */
   const rows = questionsOf(place).map((own, row) => ({ words: own.text, mark: html`${own.side ? html`<b class="side-name">${own.side}</b> ` : nothing}${verdict(own)}`, kind: "questions", values: likeness.questions.map((cosines) => cosines[row]) }));
-  rows.push({ words: "the chunk\u2019s text", mark: nothing, kind: "text", values: likeness.text });
-  rows.push({ words: "its words", mark: nothing, kind: "bm25", values: likeness.words });
+  rows.push({ words: "chunk text", mark: nothing, kind: "text", values: likeness.text });
+  rows.push({ words: "shared words", mark: nothing, kind: "bm25", values: likeness.words });
   if (!trial.bars) return heat(trial.asked.slice(0, likeness.text.length), rows);
   return trial.asked.slice(0, likeness.text.length).map((asked, column) => nearest(asked, column, rows)).reverse();
 }

@@ -11,7 +11,7 @@ import { loadWebhooks, webhooks } from "../parts/webhooks.js";
 
 export const title = "Work";
 const EVERY = 2000; // milliseconds
-const STAGES = [["parse", "Reading documents"], ["generate", "Writing questions"], ["index", "Indexing"]];
+const STAGES = [["parse", "Parsing"], ["generate", "Generating questions"], ["index", "Indexing"]];
 
 const SPOKEN = 5000; // milliseconds from one sentence for a screen reader to the next
 
@@ -68,8 +68,8 @@ function speak(pace) {
 async function resolve(how, reason) {
   try {
     const { documents, chunks, in_work: left } = await post(`/v1/dead/${how}`, { reason });
-    const rest = left ? ` ${counted(left, "chunk")} of documents in work were left alone.` : "";
-    say(`${counted(documents + chunks, "failure")} ${how === "retry" ? "tried again" : "given up"}.${rest}`);
+    const rest = left ? ` ${counted(left, "chunk")} of documents in progress were skipped.` : "";
+    say(`${counted(documents + chunks, "failure")} ${how === "retry" ? "queued for retry" : "discarded"}.${rest}`);
     looks = 0;
     await look();
   } catch (problem) {
@@ -83,8 +83,8 @@ export function view() {
   const open = Object.values(status.stages).some((stage) => stage.due + stage.in_flight + stage.later);
   return html`<section class="column wide">
     ${trouble(problem, load)}
-    <h2>${open ? "Work" : "Nothing waits."}</h2>
-    ${open && !status.pace ? html`<p class="soft">${counted(Math.round(status.chunks_per_minute), "chunk")} a minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
+    <h2>${open ? "Work" : "All caught up"}</h2>
+    ${open && !status.pace ? html`<p class="soft">${counted(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
     <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
     ${lately()}
@@ -92,7 +92,7 @@ export function view() {
     ${limits(status.limits)}
     <h2>Failed</h2>
     ${failures()}
-    <h2>Paid for</h2>
+    <h2>Usage</h2>
     ${usage(status.usage)}
     ${may("manage") ? webhooks() : nothing}
   </section>`;
@@ -101,9 +101,9 @@ export function view() {
 /** @param {string} words @param {Api["StageView"]} each */
 function stage(words, each) {
   return html`<div class="card"><h3>${words}</h3>
-    <dl><div><dt>in work</dt><dd>${count(each.in_flight)}</dd></div><div><dt>due</dt><dd>${count(each.due)}</dd></div>
+    <dl><div><dt>running</dt><dd>${count(each.in_flight)}</dd></div><div><dt>due</dt><dd>${count(each.due)}</dd></div>
       <div><dt>later</dt><dd>${count(each.later)}</dd></div></dl>
-    <p class="soft small">${each.oldest_seconds === null ? "nothing is due" : `the oldest for ${duration(each.oldest_seconds)}`}</p></div>`;
+    <p class="soft small">${each.oldest_seconds === null ? "queue is empty" : `oldest waiting ${duration(each.oldest_seconds)}`}</p></div>`;
 }
 
 /** The last hour by minute; where nothing ended in it, nothing is drawn. */
@@ -117,8 +117,8 @@ function lately() {
   return html`<figure class="lately" aria-label="The last hour"><figcaption class="bar-line"><h2 class="grow">The last hour</h2>
       <span class="soft small number">${counted(chunks, "chunk")} of ${counted(documents, "document")}${dead || failed ? html`, <span class="bad">${counted(dead, "chunk")} and ${counted(failed, "document")} failed</span>` : nothing}</span></figcaption>
     ${columns(history.map((each) => ({ good: each.chunks, bad: each.dead_chunks })))}
-    <p class="bar-line soft small"><span class="grow">60 minutes ago</span><span class="number">at most ${counted(most, "chunk")} a minute</span><span class="grow to-end">now</span></p>
-    <details><summary class="small">As a table</summary><div class="scrolls by-minute" tabindex="0" role="region" aria-label="The last hour"><table>
+    <p class="bar-line soft small"><span class="grow">60 minutes ago</span><span class="number">peak ${counted(most, "chunk")} per minute</span><span class="grow to-end">now</span></p>
+    <details><summary class="small">Show as table</summary><div class="scrolls by-minute" tabindex="0" role="region" aria-label="The last hour"><table>
       <thead><tr><th scope="col">minute</th><th scope="col">chunks</th><th scope="col">dead chunks</th><th scope="col">documents</th><th scope="col">failed</th></tr></thead>
       <tbody>${history.filter((each) => each.chunks || each.dead_chunks || each.documents || each.failed_documents).reverse().map((each) => html`<tr><th scope="row">${clockTime(each.minute)}</th>
         <td class="number">${count(each.chunks)}</td><td class="number">${count(each.dead_chunks)}</td><td class="number">${count(each.documents)}</td><td class="number">${count(each.failed_documents)}</td></tr>`)}</tbody></table></div></details></figure>`;
@@ -126,31 +126,31 @@ function lately() {
 
 /** @param {Api["LimitView"][] | null} all */
 function limits(all) {
-  if (!all) return html`<p class="soft">Unknown: the broker does not answer.</p>`;
+  if (!all) return html`<p class="soft">Unknown: the broker is unavailable.</p>`;
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Limits"><table><thead><tr><th>limit</th><th>used</th><th></th><th>in flight</th><th>provider</th></tr></thead>
     <tbody>${all.map((each) => html`<tr><th scope="row">${each.name}</th>
-      <td class="number">${each.per_minute ? `${count(each.used)} of ${count(each.per_minute)} a minute` : `${count(each.used)} in the last minute`}</td>
+      <td class="number">${each.per_minute ? `${count(each.used)} of ${count(each.per_minute)} per minute` : `${count(each.used)} in the last minute`}</td>
       <td>${each.per_minute ? bar(each.used / each.per_minute, each.used > each.per_minute * 0.9 ? "degraded" : "working") : nothing}</td>
       <td class="number">${count(each.in_flight)}${each.in_flight_limit ? ` of ${count(each.in_flight_limit)}` : ""}</td>
-      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? `asked for a pause of ${duration(each.cooldown_seconds)}` : "answers") : html`<span class="bad">left alone: it fails</span>`}</td></tr>`)}</tbody></table></div>`;
+      <td>${each.breaker === "closed" ? (each.cooldown_seconds ? `rate-limited for ${duration(each.cooldown_seconds)}` : "available") : html`<span class="bad">paused after failures</span>`}</td></tr>`)}</tbody></table></div>`;
 }
 
 function failures() {
-  if (!work.reasons.length) return html`<p class="soft">Nothing has failed.</p>`;
+  if (!work.reasons.length) return html`<p class="soft">No failures.</p>`;
   return html`<ul class="reasons" role="list">${work.reasons.map((each) => {
     const many = each.documents + each.chunks;
     return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
       ${may("write") ? html`<button @click=${() => resolve("retry", each.reason)}>Try again</button>
-        <button class="quiet" @click=${() => confirm(`Give up ${counted(many, "failure")}?`) && resolve("discard", each.reason)}>Give up</button>` : nothing}</li>`;
+        <button class="quiet" @click=${() => confirm(`Discard ${counted(many, "failure")}?`) && resolve("discard", each.reason)}>Discard</button>` : nothing}</li>`;
   })}</ul>`;
 }
 
 /** @param {Api["StatusView"]["usage"]} all */
 function usage(all) {
-  if (!all.length) return html`<p class="soft">Nothing yet.</p>`;
+  if (!all.length) return html`<p class="soft">No usage yet.</p>`;
   const words = { generate: "questions", embed: "embedding" };
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Paid for"><table><thead><tr><th>collection</th><th>for</th><th>model</th><th>calls</th><th>tokens</th><th>cost</th></tr></thead>
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Usage"><table><thead><tr><th>collection</th><th>purpose</th><th>model</th><th>calls</th><th>tokens</th><th>cost</th></tr></thead>
     <tbody>${all.map((each) => html`<tr><th scope="row" dir="auto">${each.collection ? html`<a href=${`${ROOT}/collections/${encodeURIComponent(each.collection)}`}>${each.collection}</a>` : "deleted"}</th><td>${words[each.kind]}</td><td>${each.model}</td>
       <td class="number">${count(each.calls)}</td><td class="number">${count(each.prompt_tokens + each.completion_tokens)}</td>
-      <td class="number">${each.cost === null ? html`<span class="soft">no price is set</span>` : money(each.cost)}</td></tr>`)}</tbody></table></div>`;
+      <td class="number">${each.cost === null ? html`<span class="soft">price not set</span>` : money(each.cost)}</td></tr>`)}</tbody></table></div>`;
 }
