@@ -38,10 +38,10 @@ def work(page: Page) -> None:
 
 
 def try_(page: Page) -> None:
-    page.get_by_role("button", name="Write questions").click()
+    page.get_by_role("button", name="Generate questions").click()
     page.locator(".card .questions li").first.wait_for()
     for question in ("How many people live in Berlin?", "Which state is around it?"):
-        page.get_by_label("Ask it").fill(question)
+        page.get_by_label("Question", exact=True).fill(question)
         page.keyboard.press("Enter")
         page.get_by_role("columnheader", name=question).first.wait_for()
     page.locator(".heat").first.evaluate("table => table.scrollIntoView({block: 'end'})")

@@ -38,19 +38,19 @@ async def test_an_answer_comes_with_its_sources_and_their_place_in_the_document(
     await expect(page.locator("#source-title")).to_be_focused()
     await expect(page.locator(".detail .marked")).to_contain_text("thirty days of leave")
     await expect(page.locator(".channels tr")).to_have_count(3)
-    await page.get_by_role("link", name="Open in its document").click()
+    await page.get_by_role("link", name="Open in document").click()
     await expect(page).to_have_url(re.compile(r"/documents/[0-9a-f-]{36}\?chunk="))
     await expect(page.locator(".questions li").first).to_be_visible()
 
 
 async def test_a_question_that_was_answered_becomes_one_of_the_passage_and_can_be_taken_back(visit, deployment):
     await ask(visit, "What are my holidays, please?")
-    await visit.page.get_by_role("button", name="This answered it").click()
-    await expect(visit.page.locator(".notice")).to_contain_text("Your question is now one of this passage")
+    await visit.page.get_by_role("button", name="\u2713 Helpful").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("Your question now finds this passage")
     accepted = deployment.client.get("/v1/collections/default/accepted").json()["items"]
     assert [each["question"] for each in accepted] == ["What are my holidays, please?"]
     await visit.page.get_by_role("button", name="Undo").click()
-    await expect(visit.page.locator(".notice")).to_contain_text("taken back")
+    await expect(visit.page.locator(".notice")).to_contain_text("Your question was removed")
     assert deployment.client.get("/v1/collections/default/accepted").json()["items"] == []
 
 
@@ -68,7 +68,7 @@ async def test_what_strangers_wrote_is_shown_as_text(visit, deployment):
 async def test_uploads_end_as_the_ledger_says(visit, deployment, files):
     await visit.go("/documents")
     await visit.page.locator("input[type=file]").set_input_files(files)
-    await expect(visit.page.locator(".uploads")).to_contain_text("13 files sent")
+    await expect(visit.page.locator(".uploads")).to_contain_text("13 files uploaded")
     documents = deployment.wait_until_settled(18)
     await visit.page.fill("#search", "note")
     await expect(visit.page.locator(".row")).to_have_count(12)
@@ -89,17 +89,17 @@ async def test_a_text_is_tried_and_nothing_is_stored(visit, deployment):
     before = deployment.client.get("/v1/status").json()["documents"]
     await visit.go("/lab/try")
     await visit.page.get_by_label("Text").fill("# Leave\n\nEverybody has thirty days of leave a year.")
-    await visit.page.get_by_role("button", name="Write questions").click()
+    await visit.page.get_by_role("button", name="Generate questions").click()
     await expect(visit.page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
     await expect(visit.page.locator(".card .questions li").first).to_be_visible()
     for number, asked in enumerate(("How many days of leave are there?", "Who signs?"), 1):
-        await visit.page.get_by_label("Ask it").fill(asked)
+        await visit.page.get_by_label("Question", exact=True).fill(asked)
         await visit.page.keyboard.press("Enter")
         await expect(visit.page.locator(".heat thead th")).to_have_count(1 + number)
     await expect(visit.page.locator(".heat .best").first).to_be_visible()
     assert deployment.client.get("/v1/status").json()["documents"] == before
-    await visit.page.get_by_role("button", name="Keep as a document").click()
-    await expect(visit.page.locator(".notice")).to_contain_text("It is a document of")
+    await visit.page.get_by_role("button", name="Save as document").click()
+    await expect(visit.page.locator(".notice")).to_contain_text("Saved as a document in")
 
 
 async def test_an_explanation_moves_rows_and_accepts_a_question(visit, deployment):
@@ -110,8 +110,8 @@ async def test_an_explanation_moves_rows_and_accepts_a_question(visit, deploymen
     for slider in await visit.page.locator("input[type=range]").all():
         await slider.fill("0.3")
     await expect(visit.page.locator(".weight .number").first).to_have_text("0.3")
-    await visit.page.get_by_role("button", name="Accept into it").first.click()
-    await expect(visit.page.locator(".notice")).to_contain_text("The question is one of this passage now")
+    await visit.page.get_by_role("button", name="Add question").first.click()
+    await expect(visit.page.locator(".notice")).to_contain_text("Question added.")
     accepted = deployment.client.get("/v1/collections/default/accepted").json()["items"]
     assert "Who signs the travel form?" in [each["question"] for each in accepted]
 
@@ -121,22 +121,22 @@ async def test_what_should_have_been_found_shows_its_place_and_its_remedy(visit,
     await visit.go("/lab/explain")
     await page.fill("#question", question)
     await page.keyboard.press("Enter")
-    await page.get_by_label("Its document").fill("urlaub")
+    await page.get_by_label("Document", exact=True).fill("urlaub")
     await page.get_by_role("button", name="Urlaub", exact=True).click()
     await page.locator(".missing .passages button").first.click()
     await expect(page.locator(".missing .card")).to_contain_text("of all")
-    await page.get_by_role("button", name="Accept this question into it").click()
-    await expect(page.locator(".notice")).to_contain_text("The question is one of this passage now")
+    await page.get_by_role("button", name="Add this question to the passage").click()
+    await expect(page.locator(".notice")).to_contain_text("Question added.")
 
     async def first_of_all():
-        await page.get_by_role("button", name="Look again").click()
-        return "It is 1st of all" in await page.locator(".missing .card").inner_text()
+        await page.get_by_role("button", name="Refresh").click()
+        return "Rank 1 of all passages" in await page.locator(".missing .card").inner_text()
 
     await until(first_of_all)
     await expect(page.locator(".missing .card q")).to_have_text(question)
-    await page.get_by_role("button", name="How near its questions are").click()
+    await page.get_by_role("button", name="Compare with its questions").click()
     nearest = page.locator(".missing .nearest tr").first
-    await expect(nearest).to_contain_text(f"a user asked {question}")
+    await expect(nearest).to_contain_text(f"from a user {question}")
     await expect(nearest.locator(".number")).to_have_text("1.00")
     await page.set_viewport_size({"width": 360, "height": 740})
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -209,7 +209,7 @@ async def test_files_of_one_name_in_two_folders_are_two_documents(visit, deploym
     for kind in ("dragEnter", "dragOver", "drop"):
         event = {"type": kind, "x": 600, "y": 400, "data": dropped}
         await browser_session.send("Input.dispatchDragEvent", event)
-    await expect(visit.page.locator(".uploads")).to_contain_text("2 files sent")
+    await expect(visit.page.locator(".uploads")).to_contain_text("2 files uploaded")
     documents = deployment.wait_until_settled(3, collection="folders")
     assert sorted(each["external_id"] for each in documents) == ["first", "notes/a/readme.md", "notes/b/readme.md"]
 

@@ -26,13 +26,13 @@ async def test_a_run_shows_the_numbers_of_the_command_line_and_survives_a_reload
     page = visit.page
     await visit.go("/lab/compare")
     await page.locator("input[type=file]").set_input_files(lines)
-    await expect(page.locator(".notice")).to_contain_text("4 questions of help desk.jsonl are the set help-desk.")
+    await expect(page.locator(".notice")).to_contain_text("Saved 4 questions from help desk.jsonl as set help-desk.")
     await page.get_by_role("button", name="Run").click()
     await expect(page.locator(".compared tbody tr")).to_have_count(4)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await page.reload()
     await expect(page.locator(".compared tbody tr")).to_have_count(4)
-    await expect(page.locator(".warning")).to_contain_text("4 questions cannot tell small differences from chance")
+    await expect(page.locator(".warning")).to_contain_text("4 questions is too few to detect small differences")
     assert (await AXE.run(page, options=RULES)).violations_count == 0
 
     address = f"http://127.0.0.1:{deployment.port}"
@@ -83,7 +83,7 @@ async def test_what_was_asked_is_labelled_by_keys(visit, deployment):
     await visit.go("/lab/compare")
     deployment.client.delete("/v1/collections/default/labelled/asked")
     await visit.page.reload()
-    await visit.page.get_by_role("button", name="Label what was asked").click()
+    await visit.page.get_by_role("button", name="Label user questions").click()
     await expect(visit.page.locator(".candidates li").first).to_be_visible()
     while await visit.page.locator(".labelling h2").inner_text() != "When is leave pro rata?":
         await visit.page.keyboard.press("Space")

@@ -61,7 +61,7 @@ async def test_what_went_wrong_names_its_request(visit):
 
 async def test_the_request_behind_an_answer_can_be_sent_as_it_stands(visit, deployment):
     await ask(visit, "What's a day of leave?")
-    await visit.page.get_by_text("As a request").click()
+    await visit.page.get_by_text("Show raw request").click()
     command = shlex.split(await visit.page.locator(".request pre").inner_text())
     assert command[0] == "curl"
     assert command[-1] == f"{visit.base}/v1/query"
@@ -91,7 +91,7 @@ async def test_a_screen_reader_hears_an_answer_once_and_whole(visit):
     heard = await visit.page.evaluate("window.heard")
     assert heard[0] == "Searching."
     assert heard[-1] == "The documents say so [1]."
-    assert set(heard[1:-1]) <= {"An answer is being written."}  # no word by itself
+    assert set(heard[1:-1]) <= {"Writing the answer."}  # no word by itself
 
 
 async def test_files_that_cost_something_are_sent_when_their_price_was_seen(visit, deployment, tmp_path):
@@ -107,15 +107,15 @@ async def test_files_that_cost_something_are_sent_when_their_price_was_seen(visi
     for number, path in enumerate(notes):
         path.write_text(f"What is priced {number} times is paid for once.")
     await page.locator("input[type=file]").set_input_files(notes)
-    offered = page.get_by_label("What it costs")
+    offered = page.get_by_label("Cost estimate")
     await expect(offered).to_contain_text("3 files")
     await expect(offered).to_contain_text("about 3 calls")
     assert len(deployment.documents()) == before
     await offered.get_by_role("button", name="Cancel").click()
     await expect(offered).to_have_count(0)
     await page.locator("input[type=file]").set_input_files(notes)
-    await offered.get_by_role("button", name="Send").click()
-    await expect(page.locator(".uploads")).to_contain_text("3 files sent")
+    await offered.get_by_role("button", name="Upload").click()
+    await expect(page.locator(".uploads")).to_contain_text("3 files uploaded")
     assert len(deployment.documents()) == before + 3
 
 
@@ -124,19 +124,19 @@ async def test_whoever_wants_it_sees_the_tokens_of_each_file_first_and_no_reload
     files[0].write_text("Nobody wrote questions for this sentence yet.")
     leaving = "() => !dispatchEvent(new Event('beforeunload', {cancelable: true}))"
     await visit.go("/documents")
-    await page.get_by_label("Always say what files will cost").check()
+    await page.get_by_label("Always show the cost before uploading").check()
     await page.reload()
     assert not await page.evaluate(leaving)
     await page.locator("input[type=file]").set_input_files(files[:1])
-    offered = page.get_by_label("What it costs")
-    await expect(offered).to_contain_text(re.compile(r"about 1 call · \d+ tokens · [^$]+Nothing is sent yet"))
+    offered = page.get_by_label("Cost estimate")
+    await expect(offered).to_contain_text(re.compile(r"about 1 call · \d+ tokens · [^$]+Nothing has been uploaded yet"))
     assert await page.evaluate(leaving)
     await page.route("**/v1/documents", lambda route: None, times=1)
-    await offered.get_by_role("button", name="Send").click()
-    await expect(page.locator(".uploads")).to_contain_text("a reload forgets the files")
+    await offered.get_by_role("button", name="Upload").click()
+    await expect(page.locator(".uploads")).to_contain_text("Keep this page open until the upload finishes")
     assert await page.evaluate(leaving)
     await page.locator(".uploads").get_by_role("button", name="Stop").click()
-    await expect(page.locator(".uploads")).to_contain_text("stopped")
+    await expect(page.locator(".uploads")).to_contain_text("cancelled")
     assert not await page.evaluate(leaving)
 
 
@@ -178,9 +178,9 @@ async def test_a_webhook_is_made_in_the_page_and_its_messages_can_be_sent_again(
     address, told = receiver
     page = visit.page
     await visit.go("/work")
-    await page.get_by_text("Tell an address").click()
-    await page.get_by_label("Address", exact=True).fill(address)
-    await page.get_by_role("button", name="Make it").click()
+    await page.get_by_text("Add a webhook").click()
+    await page.get_by_label("URL", exact=True).fill(address)
+    await page.get_by_role("button", name="Add", exact=True).click()
     await expect(page.locator(".webhook .warning code")).to_contain_text("whsec_")
     deployment.ingest({"told.md": "Who is told of this is told once."})
 
@@ -191,7 +191,7 @@ async def test_a_webhook_is_made_in_the_page_and_its_messages_can_be_sent_again(
         return len(told) > before
 
     await until(told_of_the_document)
-    await page.get_by_text("What was sent").click()
+    await page.get_by_text("Recent deliveries").click()
     await expect(page.locator(".webhook tbody tr", has_text="document.ready")).to_contain_text("delivered")
     found = await AXE.run(page, options=RULES)
     assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found.response["violations"]] == []

@@ -59,5 +59,5 @@ async def test_an_explanation_is_fused_in_another_way(visit, many):
     first = visit.page.locator(".explained tbody tr").first
     await expect(first).to_be_visible()
     before = await first.inner_text()
-    await visit.page.get_by_label("fused").select_option("rrf")
+    await visit.page.get_by_label(re.compile("^Fusion")).select_option("rrf")
     await expect(first).not_to_have_text(before)

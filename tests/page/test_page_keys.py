@@ -56,7 +56,7 @@ async def test_a_key_is_in_no_address_no_source_and_no_log(browser, keyed, deplo
         visit.page.on("request", lambda each: addresses.append(each.url))
         await visit.go("/ask")
         await enter(visit.page, "a-wrong-key-0123456789")
-        await expect(visit.page.get_by_text("does not take this key")).to_be_visible()
+        await expect(visit.page.get_by_text("no longer accepts this key")).to_be_visible()
         await enter(visit.page, OURS)
         for path in SCREENS:
             await visit.go(path)
@@ -73,7 +73,7 @@ async def test_a_key_that_is_revoked_in_mid_work_loses_nothing_that_was_typed(br
         visit.allowed = ("401", "403")
         await visit.go("/ask")
         await enter(visit.page, first["key"])
-        await expect(visit.page.get_by_role("heading", name="For example")).to_be_visible()
+        await expect(visit.page.get_by_role("heading", name="Try one of these")).to_be_visible()
         await visit.page.fill("#question", "How many days of leave")
         keyed.delete(f"/v1/keys/{first['id']}").raise_for_status()
         await visit.page.locator("#question").press_sequentially(" does everybody have?")

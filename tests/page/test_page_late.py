@@ -70,11 +70,11 @@ async def test_undo_takes_back_the_passage_that_was_accepted(visit, deployment):
     sources = page.locator(".sources button")
     await expect(sources).to_have_count(2)
     await sources.nth(0).click()
-    await page.get_by_role("button", name="This answered it").click()
+    await page.get_by_role("button", name="\u2713 Helpful").click()
     await expect(page.get_by_role("button", name="Undo")).to_be_visible()
     await sources.nth(1).click()
     await page.get_by_role("button", name="Undo").click()
-    await expect(page.locator(".notice")).to_contain_text("taken back")
+    await expect(page.locator(".notice")).to_contain_text("Your question was removed")
     assert [each["helpful"] for each in sent] == [True, False]
     assert sent[0]["chunk_id"] == sent[1]["chunk_id"]
 
@@ -107,7 +107,7 @@ async def test_an_answer_that_replaces_another_was_not_stopped(visit):
         await page.fill("#question", "How many days of leave does everybody have?")
         await page.keyboard.press("Enter")
         await expect(page.locator(".facts")).to_be_visible()
-        await expect(page.get_by_text("You stopped it here.")).to_have_count(0)
+        await expect(page.get_by_text("Stopped.")).to_have_count(0)
 
 
 async def test_a_late_explanation_does_not_replace_a_newer_one(visit):
@@ -129,24 +129,24 @@ async def test_a_price_of_one_collection_is_never_shown_at_another(visit, beside
     page = visit.page
     await visit.go("/collections/default")
     async with held(page, "**/v1/estimates") as late:
-        await page.get_by_role("button", name="What would a rebuild cost?").click()
+        await page.get_by_role("button", name="Estimate a rebuild").click()
         await late.taken()
         await page.evaluate(
             "history.pushState(null, '', '/collections/beside'); dispatchEvent(new PopStateEvent('popstate'))"
         )
         await expect(page.get_by_role("heading", name="beside")).to_be_visible()
         await late.let_go()
-        await expect(page.get_by_role("button", name="Rebuild beside the live one")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Start the rebuild")).to_have_count(0)
 
 
 async def test_a_number_that_cannot_be_read_is_refused_and_stays(visit, deployment):
     page = visit.page
     before = deployment.client.get("/v1/collections/default").json()["options"]
     await visit.go("/collections/default")
-    await page.get_by_label("Longest chunk").fill("2,000")
-    await page.get_by_role("button", name="Save for new documents").click()
-    await expect(page.get_by_role("alert")).to_contain_text("2,000\u201d is no whole number")
-    await expect(page.get_by_label("Longest chunk")).to_have_value("2,000")
+    await page.get_by_label("Maximum chunk length").fill("2,000")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("2,000\u201d is not a whole number")
+    await expect(page.get_by_label("Maximum chunk length")).to_have_value("2,000")
     assert deployment.client.get("/v1/collections/default").json()["options"] == before
 
 
@@ -171,7 +171,7 @@ async def test_a_screen_that_was_left_asks_no_more(visit):
         await visit.go("/work")
         await late.taken()
         await page.get_by_role("link", name="Try").click()
-        await expect(page.get_by_role("button", name="Write questions")).to_be_visible()
+        await expect(page.get_by_role("button", name="Generate questions")).to_be_visible()
         await late.let_go()
     await page.wait_for_timeout(2_500)
     assert len(asked) == 1
@@ -214,7 +214,7 @@ async def test_a_second_key_skips_no_question_that_nobody_saw(visit, deployment)
     for question in ("How many days of leave does everybody have?", "Wie viele Tage Urlaub haben alle?"):
         deployment.client.post("/v1/retrieve", json={"question": question, "collection": "default"}).raise_for_status()
     await visit.go("/lab/compare")
-    await page.get_by_role("button", name="Label what was asked").click()
+    await page.get_by_role("button", name="Label user questions").click()
     await expect(page.locator(".candidates li").first).to_be_visible()
     before = await _left(page)
     async with held(page, re.compile(r"/labelled/[^/]+/questions$")) as late:
@@ -238,15 +238,15 @@ async def test_files_that_wait_for_their_price_wait_for_more_files(visit, tmp_pa
     for file in files:
         file.write_text(f"The file {file.name} is about prices.")
     await visit.go("/documents")
-    await page.get_by_label("Always say what files will cost").check()
+    await page.get_by_label("Always show the cost before uploading").check()
     await page.locator("input[type=file]").set_input_files(files[:3])
-    card = page.get_by_role("status", name="What it costs")
+    card = page.get_by_role("status", name="Cost estimate")
     await expect(card).to_contain_text("3 files")
     await page.locator("input[type=file]").set_input_files(files[3:])
     await expect(card).to_contain_text("5 files")
-    await card.get_by_role("button", name="Send").click()
-    await expect(page.locator(".uploads")).to_contain_text("5 files sent")
-    await page.get_by_label("Always say what files will cost").uncheck()
+    await card.get_by_role("button", name="Upload").click()
+    await expect(page.locator(".uploads")).to_contain_text("5 files uploaded")
+    await page.get_by_label("Always show the cost before uploading").uncheck()
 
 
 @pytest.mark.parametrize("path", [*SCREENS, "/collections/default"])
@@ -272,8 +272,8 @@ async def test_a_proxy_that_finds_no_server_loses_no_file(visit, tmp_path):
     await visit.go("/documents")
     await page.route("**/v1/documents", lambda route: route.fulfill(status=502, body="<p>Bad gateway</p>"), times=1)
     await page.locator("input[type=file]").set_input_files(file)
-    await expect(page.locator(".uploads")).to_contain_text("The server did not answer.")
-    await expect(page.locator(".uploads")).to_contain_text("1 file sent")
+    await expect(page.locator(".uploads")).to_contain_text("The server did not respond.")
+    await expect(page.locator(".uploads")).to_contain_text("1 file uploaded")
 
 
 async def test_stopped_uploads_make_room_for_others(visit, deployment, tmp_path):
@@ -292,7 +292,7 @@ async def test_stopped_uploads_make_room_for_others(visit, deployment, tmp_path)
     await page.locator("input[type=file]").set_input_files(files[:4])
     await expect(page.locator(".uploads")).to_contain_text("Enough for today.")
     await page.locator(".uploads").get_by_role("button", name="Stop").click()
-    await expect(page.locator(".uploads")).to_contain_text("0 files sent, 4 stopped")
+    await expect(page.locator(".uploads")).to_contain_text("0 files uploaded, 4 cancelled")
     await page.unroute("**/v1/documents")
     await page.locator("input[type=file]").set_input_files(files[4])
     await expect(page.locator(".row", has_text="stop-4.txt")).to_be_visible()

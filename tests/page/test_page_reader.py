@@ -28,9 +28,9 @@ async def test_chunks_are_shown_by_their_state_and_along_the_document(visit, dep
     chunks = deployment.client.get(f"/v1/documents/{parts}/chunks").json()["items"]
     with_questions = [each for each in chunks if any(question["passed"] for question in each["questions"])]
     await expect(page.locator(".columns .good-part")).to_have_count(len(with_questions))
-    await page.get_by_label("Which chunks").select_option("dead")
-    await expect(page.get_by_text("No chunk is like that.")).to_be_visible()
-    await page.get_by_label("Which chunks").select_option("")
+    await page.get_by_label("Filter chunks").select_option("dead")
+    await expect(page.get_by_text("No matching chunks.")).to_be_visible()
+    await page.get_by_label("Filter chunks").select_option("")
     await expect(page.locator(".row")).to_have_count(6)
 
 
@@ -40,7 +40,7 @@ async def test_a_chunk_is_tried(visit, parts):
     await page.locator(".row button").nth(2).click()
     await page.get_by_role("link", name="Try this chunk").click()
     await expect(page.get_by_label("Text")).to_have_value(re.compile("Part 2 speaks of subject2"))
-    await page.get_by_role("button", name="Write questions").click()
+    await page.get_by_role("button", name="Generate questions").click()
     await expect(page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
 
 
@@ -82,8 +82,8 @@ async def test_selected_documents_are_tried_again_and_deleted_together(visit, de
         await page.get_by_label(f"Select {name}").check()
     chosen = page.get_by_role("group", name="Selected documents")
     await expect(chosen).to_contain_text("3 documents selected")
-    await chosen.get_by_role("button", name="Try 1 again").click()
-    await expect(page.locator(".notice")).to_contain_text("has another round of attempts")
+    await chosen.get_by_role("button", name="Retry 1").click()
+    await expect(page.locator(".notice")).to_contain_text("Retrying")
     await expect(chosen).to_have_count(0)
     deployment.wait_until_settled(4, collection="picked")
 

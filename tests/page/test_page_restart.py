@@ -29,18 +29,18 @@ async def test_files_are_taken_once_though_the_api_is_killed_meanwhile(visit, de
     await _drop(page, folder)
     await expect(page.locator(".row").nth(10)).to_be_visible()
     _kill_api(deployment)
-    await expect(page.get_by_text("not connected")).to_be_visible()
-    await expect(page.locator(".uploads")).to_contain_text("The server cannot be reached.")
+    await expect(page.get_by_text("Not connected")).to_be_visible()
+    await expect(page.locator(".uploads")).to_contain_text("The server is unreachable.")
     deployment.run("api", [sys.executable, "-m", "api"])
 
-    await expect(page.locator(".uploads")).to_contain_text(f"{FILES} files sent", timeout=90_000)
-    await expect(page.locator(".uploads")).to_contain_text("the same content is there already")
+    await expect(page.locator(".uploads")).to_contain_text(f"{FILES} files uploaded", timeout=90_000)
+    await expect(page.locator(".uploads")).to_contain_text("already uploaded")
     assert await page.locator(".uploads .bad").count() == 0
     documents = deployment.wait_until_settled(FILES, collection="restart")
     assert sorted(each["state"] for each in documents) == ["failed"] * FAILING + ["ready"] * (FILES - FAILING)
     await expect(page.locator(".counts")).to_contain_text(f"{FILES - FAILING} ready")
     await expect(page.locator(".counts")).to_contain_text(f"{FAILING} failed")
-    await expect(page.get_by_text("not connected")).to_have_count(0)
+    await expect(page.get_by_text("Not connected")).to_have_count(0)
     expected = sorted((each["filename"], each["state"]) for each in documents)
     for _ in range(5):  # what settled last is told within a second
         if await _rows(page) == expected:

@@ -39,7 +39,7 @@ async def test_escape_ends_the_call_of_an_answer(visit, provider):
     await expect(visit.page.locator(".sources li").first).to_be_visible()  # sources come before words
     await visit.page.keyboard.press("Escape")
     await under_way(provider, 0)
-    await expect(visit.page.get_by_text("You stopped it here.")).to_be_visible()
+    await expect(visit.page.get_by_text("Stopped.")).to_be_visible()
     provider.restore()
     await ask(visit, "How many days of leave does everybody have?")
 
@@ -48,12 +48,12 @@ async def test_stop_ends_the_calls_of_a_trial(visit, provider):
     await visit.go("/lab/try")
     provider.script(latency_seconds=60)
     await visit.page.get_by_label("Text").fill(BERLIN)
-    await visit.page.get_by_role("button", name="Write questions").click()
+    await visit.page.get_by_role("button", name="Generate questions").click()
     await expect(visit.page.locator("article.card").first).to_be_visible()
     await under_way(provider, len(await visit.page.locator("article.card").all()))
     await visit.page.get_by_role("button", name="Stop").click()
     await under_way(provider, 0)
-    await expect(visit.page.get_by_text("You stopped it here.")).to_be_visible()
+    await expect(visit.page.get_by_text("Stopped.")).to_be_visible()
 
 
 async def test_the_numbers_of_a_trial_are_the_servers_and_nothing_is_stored(visit, deployment):
@@ -63,10 +63,10 @@ async def test_the_numbers_of_a_trial_are_the_servers_and_nothing_is_stored(visi
     visit.page.on("response", lambda each: each.url.endswith("/v1/similarity") and replies.append(each))
     await visit.go("/lab/try")
     await visit.page.get_by_label("Text").fill(BERLIN)
-    await visit.page.get_by_role("button", name="Write questions").click()
+    await visit.page.get_by_role("button", name="Generate questions").click()
     await expect(visit.page.locator("[role=status]").filter(has_text="kept")).to_be_visible()
     for number, question in enumerate(asked, 1):
-        await visit.page.get_by_label("Ask it").fill(question)
+        await visit.page.get_by_label("Question", exact=True).fill(question)
         await visit.page.keyboard.press("Enter")
         await expect(visit.page.locator(".heat").first.locator("thead th")).to_have_count(1 + number)
     body = replies[-1].request.post_data_json
@@ -99,11 +99,11 @@ async def test_two_prompts_are_tried_side_by_side_and_compared(visit, deployment
     await visit.go("/lab/try")
     await page.get_by_label("Text").fill(BERLIN)
     await page.get_by_text("Another prompt").click()
-    await page.get_by_role("button", name="Two prompts side by side").click()
-    await page.get_by_role("group", name="B").get_by_label("Questions a chunk").fill("2")
+    await page.get_by_role("button", name="Compare two prompts").click()
+    await page.get_by_role("group", name="B").get_by_label("Questions per chunk").fill("2")
     await page.get_by_role("group", name="B").get_by_label("Prompt").fill("Write {count} short questions about: {text}")
     async with page.expect_request(lambda each: each.url.endswith("/v1/try") and "short" in each.post_data) as asked:
-        await page.get_by_role("button", name="Write questions").click()
+        await page.get_by_role("button", name="Generate questions").click()
     body = (await asked.value).post_data_json
     assert (body["questions_per_chunk"], body["prompt"]) == (2, "Write {count} short questions about: {text}")
     await expect(page.locator("[role=status]").filter(has_text="kept")).to_have_count(2)
@@ -111,9 +111,9 @@ async def test_two_prompts_are_tried_side_by_side_and_compared(visit, deployment
     own = {name: first.get_by_role("region", name=name).locator("li") for name in ("A", "B")}
     assert await own["A"].count() > 0 < await own["B"].count()
     rows = await own["A"].count() + await own["B"].count()
-    await first.get_by_label("A question of your own").fill("Which capital is Berlin?")
+    await first.get_by_label("Your own question about").fill("Which capital is Berlin?")
     await page.keyboard.press("Enter")
-    await page.get_by_label("Ask it").fill("What is Berlin the capital of?")
+    await page.get_by_label("Question", exact=True).fill("What is Berlin the capital of?")
     await page.keyboard.press("Enter")
     await expect(first.locator(".heat tbody tr")).to_have_count(rows + 1 + 2)  # and the chunk's text, and its words
     await expect(first.get_by_role("row", name="B kept")).not_to_have_count(0)

@@ -76,7 +76,7 @@ async def test_eight_tabs_share_one_stream_and_miss_nothing_when_its_tab_is_clos
         assert await streams.of_one_tab() in pages
         for page in pages:
             await expect(page.locator(".row .state.ready")).to_have_count(3)
-            assert await page.get_by_text("not connected").count() == 0
+            assert await page.get_by_text("Not connected").count() == 0
 
 
 async def _has(streams, page):

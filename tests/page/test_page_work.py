@@ -46,7 +46,7 @@ async def test_work_says_why_it_is_not_faster(browser, slow, provider):
             await expect(why).to_have_text("Qdrant does not answer.")
         with _frozen(slow, "valkey"):
             await expect(why).to_contain_text("The broker does not answer.")
-            await expect(visit.page.get_by_text("Unknown: the broker does not answer.")).to_be_visible()
+            await expect(visit.page.get_by_text("Unknown: the broker is unavailable.")).to_be_visible()
 
 
 async def test_work_draws_the_last_hour(visit, deployment):
@@ -58,7 +58,7 @@ async def test_work_draws_the_last_hour(visit, deployment):
     ended = sum(each["chunks"] for each in minutes)
     assert ended > 0
     await expect(figure).to_contain_text(f"{ended:,} chunks of ")
-    await figure.get_by_text("As a table").click()
+    await figure.get_by_text("Show as table").click()
     rows = await figure.locator("tbody tr").all()
     drawn = [await row.locator("td").first.inner_text() for row in rows]
     assert sum(int(each.replace(",", "")) for each in drawn) == ended
