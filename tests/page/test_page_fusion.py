@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 
 import pytest
 from playwright.async_api import expect
