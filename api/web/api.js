@@ -1,13 +1,13 @@
-// Requests to the API: JSON, streams of events, and uploads that tell their progress.
+// Requests to the API: JSON, event streams, and uploads with progress.
 
-/** Where the API is: a proxy may have put it under a path. */
+/** The path of the API, which a proxy may serve below a prefix. */
 export const ROOT = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
 
 const KEY = "foreask.key";
 /** @type {() => Promise<void>} */
-let askForKey = () => Promise.reject(new Problem({ status: 401, detail: "An API key is required." }));
+let requestKey = () => Promise.reject(new Problem({ status: 401, detail: "An API key is required." }));
 
-/** An answer of the API that says what is wrong, or that it could not be reached. */
+/** An error response of the API, or a failure to reach it. */
 export class Problem extends Error {
   /** @param {Partial<Api["ProblemDetails"]>} facts @param {(name: string) => string | null} [header] of the reply */
   constructor(facts, header = () => null) {
@@ -16,7 +16,7 @@ export class Problem extends Error {
     this.component = facts.component ?? null;
     this.requestId = header("x-request-id");
     const retryAfter = Number(header("retry-after")) || 0;
-    this.again = retryAfter ? Date.now() + 1000 * retryAfter : 0; // when it is worth another try
+    this.again = retryAfter ? Date.now() + 1000 * retryAfter : 0; // time of the next useful attempt, in milliseconds
   }
 }
 
@@ -24,8 +24,8 @@ export function key() {
   return sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY) ?? "";
 }
 
-/** @param {string} value @param {boolean} remember whether this browser keeps it when it is closed */
-export function keepKey(value, remember) {
+/** @param {string} value @param {boolean} remember whether the browser stores the key beyond this session */
+export function storeKey(value, remember) {
   forgetKey();
   (remember ? localStorage : sessionStorage).setItem(KEY, value);
 }
@@ -35,21 +35,21 @@ export function forgetKey() {
   localStorage.removeItem(KEY);
 }
 
-/** @param {() => Promise<void>} ask shows the dialog; it ends when a key was given */
-export function whenKeyIsNeeded(ask) {
-  let asking = null;
-  askForKey = () => (asking ??= ask().finally(() => (asking = null)));
+/** @param {() => Promise<void>} ask shows the dialog and resolves when a key was entered */
+export function onKeyRequired(ask) {
+  let dialog = null;
+  requestKey = () => (dialog ??= ask().finally(() => (dialog = null)));
 }
 
-let refused = () => {};
+let forbidden = () => {};
 
-/** @param {() => void} told is called when the key may not do what was asked for */
-export function whenRefused(told) {
-  refused = told;
+/** @param {() => void} handler called when the key lacks the scope of a request */
+export function onForbidden(handler) {
+  forbidden = handler;
 }
 
 /**
- * Send a request and return its reply, whose type follows from the address.
+ * Send a request and return its reply. The type of the reply follows from the path.
  * @template {string} const Path
  * @template {string} Method
  * @param {Method} method
@@ -58,12 +58,12 @@ export function whenRefused(told) {
  * @returns {Promise<Http.Reply<Path, Method>>}
  */
 export async function send(method, path, options = {}) {
-  const reply = await sent(method, path, options);
+  const reply = await request(method, path, options);
   return reply.status === 204 ? /** @type {any} */ (null) : reply.json();
 }
 
-/** The bytes behind a path: a link cannot carry a key. @param {string} path */
-export const bytes = async (path) => (await sent("GET", path, {})).blob();
+/** Fetch the bytes of a path. A link cannot be used because it carries no key. @param {string} path */
+export const bytes = async (path) => (await request("GET", path, {})).blob();
 
 /** @template {string} const Path @param {Path & Http.Known<Path, "GET">} path @param {AbortSignal} [signal] */
 export const get = (path, signal) => send("GET", path, { signal });
@@ -75,34 +75,34 @@ export const get = (path, signal) => send("GET", path, { signal });
 export const post = (path, body, signal) => send("POST", path, { body, signal });
 
 /** @param {string} method @param {string} path @param {{body?: any, signal?: AbortSignal, headers?: Record<string, string>}} options */
-async function sent(method, path, { body, signal, headers = {} }) {
+async function request(method, path, { body, signal, headers = {} }) {
   for (;;) {
-    const given = key();
-    const reply = await fetched(ROOT + path, {
+    const usedKey = key();
+    const reply = await fetchOrThrow(ROOT + path, {
       method,
       signal,
       headers: {
         ...headers,
         ...(body === undefined || body instanceof FormData ? {} : { "content-type": "application/json" }),
-        ...(given ? { authorization: `Bearer ${given}` } : {}),
+        ...(usedKey ? { authorization: `Bearer ${usedKey}` } : {}),
       },
       body: body === undefined || body instanceof FormData ? body : JSON.stringify(body),
       cache: "no-store",
       credentials: "omit",
     });
     if (reply.ok) return reply;
-    if (reply.status === 403) refused();
+    if (reply.status === 403) forbidden();
     if (reply.status !== 401) throw await problemOf(reply);
-    if (given === key()) await askForKey();
+    if (usedKey === key()) await requestKey();
   }
 }
 
-/** @param {string} address @param {RequestInit} request */
-async function fetched(address, request) {
+/** @param {string} address @param {RequestInit} init */
+async function fetchOrThrow(address, init) {
   try {
-    return await fetch(address, request);
+    return await fetch(address, init);
   } catch (error) {
-    if (request.signal?.aborted) throw error;
+    if (init.signal?.aborted) throw error;
     throw new Problem({ detail: "The server is unreachable. This page may be out of date." });
   }
 }
@@ -119,28 +119,28 @@ async function problemOf(reply) {
 }
 
 /**
- * Follow a stream of server-sent events until it ends.
+ * Read a stream of server-sent events until it closes.
  * @param {string} method
  * @param {string} path
- * @param {(name: string, data: any, id: string) => void} told
+ * @param {(name: string, data: any, id: string) => void} onEvent
  * @param {{body?: unknown, signal?: AbortSignal, headers?: Record<string, string>}} [options]
  */
-export async function follow(method, path, told, options = {}) {
-  const reply = await sent(method, path, options);
+export async function follow(method, path, onEvent, options = {}) {
+  const reply = await request(method, path, options);
   if (!reply.body) return;
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-  let left = "";
+  let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    const blocks = (left + value).split("\n\n");
-    left = blocks.pop() ?? "";
-    for (const block of blocks) tell(block, told);
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop() ?? "";
+    for (const block of blocks) dispatch(block, onEvent);
   }
 }
 
-/** @param {string} block @param {(name: string, data: any, id: string) => void} told */
-function tell(block, told) {
+/** @param {string} block @param {(name: string, data: any, id: string) => void} onEvent */
+function dispatch(block, onEvent) {
   let name = "message";
   let id = "";
   const data = [];
@@ -149,34 +149,34 @@ function tell(block, told) {
     else if (line.startsWith("data: ")) data.push(line.slice(6));
     else if (line.startsWith("id: ")) id = line.slice(4);
   }
-  if (data.length) told(name, JSON.parse(data.join("\n")), id);
+  if (data.length) onEvent(name, JSON.parse(data.join("\n")), id);
 }
 
 /**
- * Upload a file as a form; `fetch` tells no progress.
+ * Upload a file as a form. XMLHttpRequest is used because `fetch` reports no progress.
  * @param {File} file
  * @param {Record<string, string>} fields
- * @param {(share: number) => void} progressed
+ * @param {(share: number) => void} onProgress
  * @param {AbortSignal} signal
  */
-export async function upload(file, fields, progressed, signal) {
+export async function upload(file, fields, onProgress, signal) {
   for (;;) {
     signal.throwIfAborted();
-    const given = key();
+    const usedKey = key();
     try {
-      return await uploaded(file, fields, progressed, signal);
+      return await uploadOnce(file, fields, onProgress, signal);
     } catch (problem) {
       if (problem.status !== 401) throw problem;
-      if (given === key()) await askForKey();
+      if (usedKey === key()) await requestKey();
     }
   }
 }
 
 /**
- * @param {File} file @param {Record<string, string>} fields @param {(share: number) => void} progressed @param {AbortSignal} signal
+ * @param {File} file @param {Record<string, string>} fields @param {(share: number) => void} onProgress @param {AbortSignal} signal
  * @returns {Promise<Http.Reply<"/v1/documents", "POST"> & {unchanged: boolean}>}
  */
-function uploaded(file, fields, progressed, signal) {
+function uploadOnce(file, fields, onProgress, signal) {
   return new Promise((resolve, reject) => {
     const form = new FormData();
     for (const [name, value] of Object.entries(fields)) form.append(name, value);
@@ -185,7 +185,7 @@ function uploaded(file, fields, progressed, signal) {
     request.open("POST", `${ROOT}/v1/documents`);
     if (key()) request.setRequestHeader("authorization", `Bearer ${key()}`);
     request.responseType = "json";
-    request.upload.addEventListener("progress", (event) => progressed(event.loaded / event.total));
+    request.upload.addEventListener("progress", (event) => onProgress(event.loaded / event.total));
     request.addEventListener("load", () => {
       if (request.status < 300) resolve({ ...request.response, unchanged: request.status === 200 });
       else reject(new Problem({ status: request.status, ...request.response }, (name) => request.getResponseHeader(name)));

@@ -1,13 +1,13 @@
-// The frame: where one is, how one gets elsewhere, and the screen of this address.
+// The frame: navigation, keyboard shortcuts, and the screen of the current address.
 
 import { html, nothing, render } from "./vendor/lit-html.js";
 import { ROOT, forgetKey, key } from "./api.js";
-import { changed, drawnBy, drawnNow } from "./store.js";
+import { redraw, setRenderer, redrawNow } from "./store.js";
 import { keyDialog } from "./parts/key.js";
-import { loadMe, may } from "./parts/me.js";
+import { loadPermissions, may } from "./parts/permissions.js";
 import { notice } from "./parts/notice.js";
 
-// A screen's module is loaded when one goes there; the first one's came with the document.
+// A screen's module is loaded on the first visit. The module of the first screen is part of the document.
 /** @type {[RegExp, () => Promise<any>][]} */
 const ROUTES = [
   [/^\/(?:ask)?$/, () => import("./routes/ask.js")],
@@ -21,7 +21,7 @@ const ROUTES = [
   [/^\/work$/, () => import("./routes/work.js")],
   [/^\/api$/, () => import("./routes/api.js")],
 ];
-const PLACES = /** @type {const} */ ([
+const SCREENS = /** @type {const} */ ([
   ["/ask", "Ask", "a", "ask"],
   ["/documents", "Documents", "d", "read"],
   ["/questions", "Questions", "q", "manage"],
@@ -30,16 +30,16 @@ const PLACES = /** @type {const} */ ([
   ["/lab/try", "Try", "t", "write"],
   ["/lab/compare", "Compare", "c", "manage"],
 ]);
-const KEYS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
+const SHORTCUTS = [["/", "Go to the question or search field"], ["g a", "Ask"], ["g d", "Documents"], ["g q", "Questions"], ["g w", "Work"], ["g e", "Explain"], ["g t", "Try"], ["g c", "Compare"], ["Esc", "Stop an answer or close a panel"], ["?", "Show keyboard shortcuts"]];
 
-const TYPED = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // what takes letters itself
+const TEXT_FIELDS = "input:not([type=file], [type=checkbox]), textarea, select, dialog"; // elements that handle key presses themselves
 
-/** @type {any} the module of the screen, with its address */
+/** @type {any} the module of the current screen, with its address */
 let current = null;
 let help = false;
-let going = false;
+let goPressed = false;
 
-/** The screen of an address, which is loaded by then. @param {string} path */
+/** Load the screen of an address. @param {string} path */
 async function screenOf(path) {
   for (const [pattern, load] of ROUTES) {
     const match = pattern.exec(path);
@@ -48,36 +48,36 @@ async function screenOf(path) {
   return { route: await ROUTES[0][1](), path: "/", id: "" };
 }
 
-let goings = 0;
+let navigations = 0;
 
-/** @param {string} address within the page @param {() => void} [then] when its screen is there */
-async function arrive(address, then) {
-  const going = ++goings;
+/** @param {string} address within the page @param {() => void} [then] called when the screen is loaded */
+async function open(address, then) {
+  const navigation = ++navigations;
   const { pathname, search } = new URL(address, location.origin);
   const screen = await screenOf(pathname.slice(ROOT.length) || "/").catch((error) => {
     if (!current) throw error;
-    location.assign(address); // the server has another page by now
+    location.assign(address); // the server has a newer version of the page
     return null;
   });
-  if (!screen || going !== goings) return; // one has gone elsewhere meanwhile
+  if (!screen || navigation !== navigations) return; // the user has opened another screen by then
   then?.();
-  current?.route.leave();
+  current?.route.unload();
   current = screen;
   document.title = `${current.route.title} \u00b7 foreask`;
   current.route.load({ id: current.id, query: new URLSearchParams(search) });
-  drawnNow();
+  redrawNow();
 }
 
 /** @param {string} path */
 function go(path) {
-  arrive(ROOT + path, () => {
+  open(ROOT + path, () => {
     history.pushState(null, "", ROOT + path);
     document.getElementById("main")?.focus();
   });
 }
 
-/** Links within the page change the screen, not the document. @param {MouseEvent} event */
-function followed(event) {
+/** Open links within the page without loading the document again. @param {MouseEvent} event */
+function onClick(event) {
   const link = event.target instanceof Element && event.target.closest("a[href]");
   if (!(link instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const address = new URL(link.href);
@@ -88,22 +88,22 @@ function followed(event) {
 }
 
 /** @param {KeyboardEvent} event */
-function pressed(event) {
-  if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof Element && event.target.closest(TYPED))) return;
-  if (going) {
-    const place = PLACES.find(([, , key]) => key === event.key);
-    going = false;
-    if (place) go(place[0]);
-  } else if (event.key === "g") going = true;
+function onKey(event) {
+  if (event.metaKey || event.ctrlKey || event.altKey || (event.target instanceof Element && event.target.closest(TEXT_FIELDS))) return;
+  if (goPressed) {
+    const screen = SCREENS.find(([, , key]) => key === event.key);
+    goPressed = false;
+    if (screen) go(screen[0]);
+  } else if (event.key === "g") goPressed = true;
   else if (event.key === "/") {
     event.preventDefault();
     /** @type {HTMLElement | null} */ (document.querySelector("#question, #search"))?.focus();
   } else if (event.key === "?") {
     help = !help;
-    changed();
+    redraw();
   } else if (event.key === "Escape" && help) {
     help = false;
-    changed();
+    redraw();
   }
 }
 
@@ -113,32 +113,32 @@ function frame() {
   return html`<a class="skip" href="#main" @click=${skip}>Skip to content</a>
     <nav class="rail" aria-label="Main">
       <span class="mark" aria-hidden="true">foreask</span>
-      ${PLACES.filter(([, , , scope]) => may(scope)).map(([path, words]) => html`<a href=${ROOT + path}
+      ${SCREENS.filter(([, , , scope]) => may(scope)).map(([path, words]) => html`<a href=${ROOT + path}
         aria-current=${current.path.startsWith(path) || (path === "/ask" && current.path === "/") ? "page" : "false"}>${words}</a>`)}
       <a class="last" href=${`${ROOT}/api`} aria-current=${current.path === "/api" ? "page" : "false"}>API</a>
       ${key() ? html`<button class="quiet" @click=${() => (forgetKey(), location.assign(`${ROOT}/`))}>Remove key</button>` : nothing}
     </nav>
     <main id="main" tabindex="-1"><h1 class="hidden">${current.route.title}</h1>${current.route.view()}</main>
-    ${notice()} ${keyDialog()} ${help ? keys() : nothing}`;
+    ${notice()} ${keyDialog()} ${help ? shortcuts() : nothing}`;
 }
 
-function keys() {
+function shortcuts() {
   return html`<aside class="help" aria-label="Keyboard shortcuts"><h2>Keyboard shortcuts</h2>
-    <dl>${KEYS.map(([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl></aside>`;
+    <dl>${SHORTCUTS.map(([key, words]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${words}</dd></div>`)}</dl></aside>`;
 }
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
-let begun = false;
-drawnBy(() => {
+let drawn = false;
+setRenderer(() => {
   if (!current) return;
-  if (!begun) app.replaceChildren(); // the rail that the document came with, to be seen before any module runs
-  begun = true;
+  if (!drawn) app.replaceChildren(); // the static navigation, which is visible before any module runs
+  drawn = true;
   render(frame(), app);
 });
-addEventListener("popstate", () => arrive(location.href));
-document.addEventListener("click", followed);
-document.addEventListener("keydown", pressed);
-loadMe();
-arrive(location.href);
-// The other screens are at hand when one goes there.
+addEventListener("popstate", () => open(location.href));
+document.addEventListener("click", onClick);
+document.addEventListener("keydown", onKey);
+loadPermissions();
+open(location.href);
+// Load the other screens in the background, so that they open at once.
 addEventListener("load", () => window.setTimeout(() => ROUTES.map(([, load]) => load().catch(() => {})), 1000));

@@ -1,120 +1,120 @@
-// The progress of documents as it happens: one stream for all tabs of a browser that have the same key.
-// A browser has six connections to a server for all its tabs, so one visible tab follows the events and tells the others.
+// Live progress of documents: one event stream for all tabs of a browser that use the same key.
+// A browser opens at most six connections to a server, so one visible tab reads the stream and broadcasts the events.
 
 import { ROOT, follow, key } from "./api.js";
 
-const PAUSE = 2000; // milliseconds before another try
+const PAUSE = 2000; // milliseconds before the next attempt
 
 const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE));
 
-/** @typedef {{hello?: boolean, after?: string, up?: boolean, name?: string, data?: any, id?: string}} Message what tabs tell each other */
+/** @typedef {{hello?: boolean, after?: string, up?: boolean, name?: string, data?: any, id?: string}} Message message between tabs */
 
 /**
- * Follow the events until the returned function is called.
- * What happened while the connection was away is told when it is back; `reset` where that is not known.
- * @param {(name: string, data: any) => void} told
- * @param {(connected: boolean) => void} connected
+ * Receive events until the returned function is called.
+ * After a lost connection the missed events are delivered, or one `reset` event if they are unknown.
+ * @param {(name: string, data: any) => void} onEvent
+ * @param {(connected: boolean) => void} onConnection
  */
-export function listen(told, connected) {
-  let control = new AbortController(); // ends this tab's stream, or its wait for the lock
-  let ended = false;
+export function listen(onEvent, onConnection) {
+  let control = new AbortController(); // aborts this tab's stream, or its wait for the lock
+  let closed = false;
   let running = false;
   let leading = false;
   let last = ""; // the id of the last event
-  let missed = document.hidden; // whether something happened that this tab was not told
+  let missed = document.hidden; // whether this tab may have missed events
   /** @type {BroadcastChannel | null} */
   let channel = null;
-  let named = "";
+  let channelName = "";
 
   /** @param {Message} message */
-  function hear(message) {
+  function receive(message) {
     if (message.hello) {
       if (leading) channel?.postMessage({ after: last });
       return;
     }
     if (message.after !== undefined) {
-      missed ||= Boolean(last) && message.after !== last; // the stream begins behind another event
+      missed ||= Boolean(last) && message.after !== last; // the stream starts after another event
       last = message.after;
     }
-    if (message.up !== undefined) connected(message.up);
+    if (message.up !== undefined) onConnection(message.up);
     if (message.id) last = message.id;
     if (message.name && document.hidden) missed = true;
-    else if (message.name) told(message.name, message.data);
+    else if (message.name) onEvent(message.name, message.data);
     catchUp();
   }
 
   function catchUp() {
     if (!missed || document.hidden) return;
     missed = false;
-    told("reset", {});
+    onEvent("reset", {});
   }
 
   /** @param {Message} message */
-  function share(message) {
+  function broadcast(message) {
     channel?.postMessage(message);
-    hear(message);
+    receive(message);
   }
 
-  /** @param {string} given the key */
-  async function join(given) {
-    const name = await groupOf(given);
-    if (ended || !name || name === named) return;
+  /** @param {string} usedKey */
+  async function join(usedKey) {
+    const name = await groupOf(usedKey);
+    if (closed || !name || name === channelName) return;
     channel?.close();
     channel = new BroadcastChannel(name);
-    channel.addEventListener("message", (event) => hear(event.data));
+    channel.addEventListener("message", (event) => receive(event.data));
     channel.postMessage({ hello: true });
-    named = name;
+    channelName = name;
   }
 
-  /** @param {string} given the key @param {AbortSignal} signal */
-  async function lead(given, signal) {
+  /** @param {string} usedKey @param {AbortSignal} signal */
+  async function lead(usedKey, signal) {
     leading = true;
     channel?.postMessage({ after: last });
     /** @param {string} name @param {any} data @param {string} id */
-    const heard = (name, data, id) => (key() === given ? share({ name, data, id, up: true }) : control.abort());
+    const forward = (name, data, id) => (key() === usedKey ? broadcast({ name, data, id, up: true }) : control.abort());
     while (!signal.aborted) {
       /** @type {Record<string, string>} */
       const headers = last ? { "last-event-id": last } : {};
-      await follow("GET", "/v1/events", heard, { headers, signal }).catch(() => {});
+      await follow("GET", "/v1/events", forward, { headers, signal }).catch(() => {});
       if (signal.aborted) break;
-      share({ up: false });
+      broadcast({ up: false });
       await pause();
     }
     leading = false;
   }
 
   async function run() {
-    if (running) return; // a tab that is hidden and shown again has one connection all the same
+    if (running) return; // a tab that is hidden and shown again keeps one connection
     running = true;
-    while (!ended && !document.hidden) {
+    while (!closed && !document.hidden) {
       control = new AbortController();
       const { signal } = control;
-      const given = key();
-      await join(given);
-      if (named) await navigator.locks.request(named, { signal }, () => lead(given, signal)).catch(() => signal.aborted || pause());
-      else await lead(given, signal);
+      const usedKey = key();
+      await join(usedKey);
+      if (channelName) await navigator.locks.request(channelName, { signal }, () => lead(usedKey, signal)).catch(() => signal.aborted || pause());
+      else await lead(usedKey, signal);
     }
     running = false;
   }
 
-  function seen() {
+  function onVisibility() {
     if (document.hidden) return control.abort();
     catchUp();
     run();
   }
-  document.addEventListener("visibilitychange", seen);
+  document.addEventListener("visibilitychange", onVisibility);
   join(key()).then(run);
   return () => {
-    ended = true;
+    closed = true;
     control.abort();
     channel?.close();
-    document.removeEventListener("visibilitychange", seen);
+    document.removeEventListener("visibilitychange", onVisibility);
   };
 }
 
-/** What tabs of one key share, and no others; empty where the browser has no locks, as without HTTPS. @param {string} given the key */
-async function groupOf(given) {
+/** Return the channel name shared by the tabs of one key, or an empty string if the browser has no locks, as without HTTPS. @param {string} usedKey */
+async function groupOf(usedKey) {
   if (!navigator.locks) return "";
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${ROOT} ${given}`));
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(`${ROOT} ${usedKey}`));
   return `foreask.events.${new Uint8Array(digest).join("-")}`;
 }

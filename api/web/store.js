@@ -1,34 +1,34 @@
-// When something has changed the screen is drawn again, once a frame.
+// Redraws the screen at most once per animation frame, after the state has changed.
 
-let draw = () => {};
-let waits = false;
+let render = () => {};
+let scheduled = false;
 
-/** @param {() => void} how draws the whole screen from what is known */
-export function drawnBy(how) {
-  draw = how;
+/** @param {() => void} renderer draws the whole screen from the current state */
+export function setRenderer(renderer) {
+  render = renderer;
 }
 
-/** Have the screen drawn again soon. */
-export function changed() {
-  if (waits) return;
-  waits = true;
+/** Redraw the screen in the next animation frame. */
+export function redraw() {
+  if (scheduled) return;
+  scheduled = true;
   requestAnimationFrame(() => {
-    waits = false;
-    draw();
+    scheduled = false;
+    render();
   });
 }
 
-/** Have it drawn at once: who presses the next key means what is there by then. */
-export function drawnNow() {
-  draw();
+/** Redraw at once, so that the next key press acts on the new screen. */
+export function redrawNow() {
+  render();
 }
 
-/** Keep a choice for the next visit. @param {string} name @param {string} value */
+/** Store a choice for the next visit. @param {string} name @param {string} value */
 export function remember(name, value) {
   localStorage.setItem(`foreask.${name}`, value);
 }
 
-/** @param {string} name @param {string} [otherwise] */
-export function remembered(name, otherwise = "") {
-  return localStorage.getItem(`foreask.${name}`) ?? otherwise;
+/** @param {string} name @param {string} [fallback] */
+export function remembered(name, fallback = "") {
+  return localStorage.getItem(`foreask.${name}`) ?? fallback;
 }

@@ -37,8 +37,8 @@ def test_each_module_is_told_to_the_browser_at_once_by_the_screen_that_runs_it()
     modules = {name for name in page.files if name.endswith(".js")}
     told = {name for screen in ADDRESSES.values() for name in page.modules(screen)}
     # What takes files comes when the list of documents stands.
-    assert modules - told == {"parts/intake.js", "parts/price.js", "parts/uploads.js"}
-    assert 'import("../parts/intake.js")' in page.files["routes/documents.js"].content.decode()
+    assert modules - told == {"parts/submission.js", "parts/estimate.js", "parts/uploads.js"}
+    assert 'import("../parts/submission.js")' in page.files["routes/documents.js"].content.decode()
     assert "routes/work.js" not in page.modules("ask")
     assert "parts/prose.js" in page.modules("ask")
     app = page.files["app.js"].content.decode()

@@ -61,7 +61,7 @@ async def test_what_strangers_wrote_is_shown_as_text(visit, deployment):
     await visit.go(f"/documents/{hostile['id']}")
     await expect(visit.page.locator(".detail .marked")).to_contain_text(HOSTILE)
     await ask(visit, f"Who wrote {HOSTILE}?")
-    await expect(visit.page.locator(".asked")).to_contain_text(HOSTILE)
+    await expect(visit.page.locator(".question-title")).to_contain_text(HOSTILE)
     assert await visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -1,4 +1,4 @@
-// Bars on one scale from 0 to 1: the scores of channels, shares of limits.
+// Bar charts: scores and rate-limit usage on a scale from 0 to 1.
 
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { score } from "./format.js";
@@ -17,8 +17,8 @@ export function bar(share, kind) {
 }
 
 /**
- * A mean and its 95 % interval, on a scale that ends at 1.
- * @param {{mean: number, low: number, high: number}} measured @param {number} from where the scale begins @param {boolean} [main]
+ * Draw a mean with its 95 % confidence interval, on a scale that ends at 1.
+ * @param {{mean: number, low: number, high: number}} measured @param {number} from start of the scale @param {boolean} [main]
  */
 export function whisker({ mean, low, high }, from, main = false) {
   /** @param {number} value */
@@ -30,47 +30,41 @@ export function whisker({ mean, low, high }, from, main = false) {
 }
 
 /**
- * Numbers in their order, on a scale that ends at the greatest; what was lost stands on top.
- * @param {{good: number, bad: number}[]} values @param {"bad-part" | "other-part"} [lost] @param {(place: number) => void} [chosen] is told where somebody clicked
+ * Draw a column per value, scaled to the largest. The second value is stacked on top of the first.
+ * @param {{good: number, bad: number}[]} values @param {"bad-part" | "other-part"} [lost] @param {(index: number) => void} [chosen] called with the index of the clicked column
  */
 export function columns(values, lost = "bad-part", chosen) {
   /** @param {MouseEvent & {currentTarget: Element}} event */
   const clicked = (event) => chosen?.(Math.floor((event.offsetX / event.currentTarget.clientWidth) * values.length));
   const most = Math.max(1, ...values.map((each) => each.good + each.bad));
   const width = 100 / values.length;
-  /** @param {string} kind @param {number} place @param {number} value @param {number} from */
-  const column = (kind, place, value, from) => value ? svg`<rect class=${kind} x=${place * width} width=${width * 0.8} y=${32 - ((from + value) / most) * 32} height=${(value / most) * 32}></rect>` : nothing;
+  /** @param {string} kind @param {number} index @param {number} value @param {number} from */
+  const column = (kind, index, value, from) => value ? svg`<rect class=${kind} x=${index * width} width=${width * 0.8} y=${32 - ((from + value) / most) * 32} height=${(value / most) * 32}></rect>` : nothing;
   return svg`<svg class="columns ${chosen ? "along" : ""}" @click=${clicked} viewBox="0 0 100 32" preserveAspectRatio="none" aria-hidden="true">
     <line class="track" x1="0" x2="100" y1="32" y2="32"></line>
-    ${values.map(({ good, bad }, place) => svg`${column("good-part", place, good, 0)}${column(lost, place, bad, good)}`)}</svg>`;
+    ${values.map(({ good, bad }, index) => svg`${column("good-part", index, good, 0)}${column(lost, index, bad, good)}`)}</svg>`;
 }
 
 /**
- * What each channel says of a chunk.
- * @param {Record<string, {rank: number, score: number}> | null | undefined} places
- * @param {string | null} question that matched
+ * Draw a chunk's score and rank in each channel.
+ * @param {Record<string, {rank: number, score: number}> | null | undefined} ranks by channel
+ * @param {string | null} question matched question
  */
-export function channelBars(places, question) {
-  if (!places) return nothing;
+export function channelBars(ranks, question) {
+  if (!ranks) return nothing;
   return html`<table class="channels">
     <caption class="hidden">Scores of the channels</caption>
     <tbody>
       ${CHANNELS.map(([channel, name]) => {
-        const place = places[channel];
+        const match = ranks[channel];
         return html`<tr>
           <th scope="row">${name}</th>
-          <td>${bar(place?.score ?? 0, channel)}</td>
-          <td class="number">${place ? score(place.score) : "\u2013"}</td>
-          <td class="soft">${place ? `rank ${place.rank}` : "not found"}</td>
+          <td>${bar(match?.score ?? 0, channel)}</td>
+          <td class="number">${match ? score(match.score) : "\u2013"}</td>
+          <td class="soft">${match ? `rank ${match.rank}` : "not found"}</td>
         </tr>`;
       })}
     </tbody>
   </table>
   ${question ? html`<p class="soft small">Closest question: <q dir="auto">${question}</q></p>` : nothing}`;
 }
-
-const ordinals = new Intl.PluralRules("en", { type: "ordinal" }); // to make one takes as long as to draw a row
-const ENDS = { zero: "th", one: "st", two: "nd", few: "rd", many: "th", other: "th" };
-
-/** @param {number} place */
-export const ordinal = (place) => `${place}${ENDS[ordinals.select(place)]}`;

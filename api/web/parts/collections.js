@@ -1,36 +1,36 @@
-// The collections that one can choose, and which is chosen.
+// The list of collections and the selected one.
 
 import { html } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { get } from "../api.js";
-import { changed, remember, remembered } from "../store.js";
+import { redraw, remember, remembered } from "../store.js";
 
 /** @type {{items: {name: string, documents: Record<string, number>, points: number | null, notice?: string | null}[], chosen: string}} */
 export const collections = { items: [], chosen: named() ?? remembered("collection", "default") };
 
-const MANY = 50; // a list of more is not looked through
+const MANY = 50; // longer lists get a search field
 const PAGES = 25;
 
-/** The collection that the address names: nothing is sent to another one, however early. */
+/** Return the collection named in the URL. It is used from the first request on. */
 function named() {
   return new URLSearchParams(location.search).get("collection");
 }
 
-/** Read what there is; the address says which is chosen, where it names one. */
+/** Load the collections. A collection named in the URL is selected. */
 export async function loadCollections() {
-  collections.items = await known();
+  collections.items = await fetchCollections();
   const names = collections.items.map((each) => each.name);
-  const wanted = named();
-  if (wanted && names.includes(wanted)) collections.chosen = wanted;
+  const requested = named();
+  if (requested && names.includes(requested)) collections.chosen = requested;
   if (names.length && !names.includes(collections.chosen)) {
     const before = remembered("collection");
     collections.chosen = names.includes(before) ? before : names[0];
   }
   inAddress();
-  changed();
+  redraw();
 }
 
-/** Whoever gets a link sees the same collection. Where there is one alone, links need not name it. */
+/** Put the collection into the URL, so that links open it. Not needed if there is only one. */
 function inAddress() {
   const query = new URLSearchParams(location.search);
   if (collections.items.length < 2 || query.get("collection") === collections.chosen) return;
@@ -39,8 +39,8 @@ function inAddress() {
   history.replaceState(null, "", `${location.pathname}?${query}${location.hash}`);
 }
 
-/** The collections; a key that may only ask is told their names. */
-async function known() {
+/** Return the collections. A key with only the `ask` scope gets their names alone. */
+async function fetchCollections() {
   try {
     const found = [];
     let cursor = "";
@@ -57,7 +57,7 @@ async function known() {
   }
 }
 
-/** @param {() => void} chosen is told of another choice */
+/** @param {() => void} chosen called after the selection has changed */
 export function collectionPicker(chosen) {
   const names = collections.items.map((each) => each.name);
   /** @param {On<HTMLInputElement | HTMLSelectElement>} event */
@@ -66,20 +66,20 @@ export function collectionPicker(chosen) {
     remember("collection", collections.chosen);
     inAddress();
     chosen();
-    changed();
+    redraw();
   };
-  const known = names.includes(collections.chosen) ? names : [collections.chosen, ...names];
-  if (known.length > MANY) {
+  const options = names.includes(collections.chosen) ? names : [collections.chosen, ...names];
+  if (options.length > MANY) {
     /** @param {On<HTMLInputElement>} event */
     const typed = (event) => (names.includes(event.target.value) ? choose(event) : (event.target.value = collections.chosen));
     /** @param {On<HTMLInputElement>} event */
     const entered = (event) => event.target.select();
     return html`<label class="picker"><span class="hidden">Collection</span>
       <input list="collections" .value=${live(collections.chosen)} @focus=${entered} @change=${typed}>
-      <datalist id="collections">${known.map((name) => html`<option value=${name}></option>`)}</datalist></label>`;
+      <datalist id="collections">${options.map((name) => html`<option value=${name}></option>`)}</datalist></label>`;
   }
   return html`<label class="picker"><span class="hidden">Collection</span>
     <select .value=${live(collections.chosen)} @change=${choose}>
-      ${known.map((name) => html`<option value=${name} ?selected=${name === collections.chosen}>${name}</option>`)}
+      ${options.map((name) => html`<option value=${name} ?selected=${name === collections.chosen}>${name}</option>`)}
     </select></label>`;
 }

@@ -11,7 +11,7 @@ export const count = (value) => numbers.format(value);
 export const score = (value) => value.toFixed(2);
 
 /** @param {number} value @param {string} one @param {string} [many] */
-export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
 /** @param {string} time as the API gives it */
 export function ago(time) {

@@ -1,18 +1,18 @@
-// The dialog that asks for a key where the API does.
+// The dialog for the API key, opened when the API requires one.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { key, keepKey, whenKeyIsNeeded } from "../api.js";
-import { changed } from "../store.js";
-import { loadMe } from "./me.js";
+import { key, storeKey, onKeyRequired } from "../api.js";
+import { redraw } from "../store.js";
+import { loadPermissions } from "./permissions.js";
 
 /** @type {{resolve: () => void, refused: boolean} | null} */
-let wanted = null;
+let pending = null;
 
-whenKeyIsNeeded(
+onKeyRequired(
   () =>
     new Promise((resolve) => {
-      wanted = { resolve, refused: key() !== "" };
-      changed();
+pending = { resolve, refused: key() !== "" };
+      redraw();
     }),
 );
 
@@ -22,35 +22,35 @@ function given(event) {
   const fields = new FormData(event.target);
   const value = String(fields.get("key") ?? "").trim();
   if (!value) return;
-  keepKey(value, fields.has("remember"));
-  const asked = wanted; // null: it was answered already, and the dialog goes with the next frame
-  wanted = null;
-  changed();
-  asked?.resolve();
-  loadMe(); // another key may do other things
+  storeKey(value, fields.has("remember"));
+  const request = pending; // null: the form was submitted twice
+  pending = null;
+  redraw();
+  request?.resolve();
+  loadPermissions(); // another key may have other scopes
 }
 
 const PAUSE = 1000; // milliseconds
 let typedAt = -PAUSE;
 document.addEventListener("keydown", (event) => (typedAt = event.key === "Enter" ? -PAUSE : performance.now()), true);
 
-/** Open the dialog, but not under the fingers of somebody who types: the rest would go into the field of the key. @param {HTMLDialogElement | null} element */
+/** Open the dialog, but not while the user types: the rest of the text would go into the key field. @param {HTMLDialogElement | null} element */
 function opened(element) {
   if (!element || element.open) return;
   const types = performance.now() - typedAt < PAUSE && document.activeElement?.matches("input, textarea");
-  if (types) window.setTimeout(changed, PAUSE);
+  if (types) window.setTimeout(redraw, PAUSE);
   else element.showModal();
 }
 
 export function keyDialog() {
-  if (!wanted) return nothing;
+  if (!pending) return nothing;
   queueMicrotask(() => opened(document.querySelector("#key-dialog")));
   /** @param {Event} event */
   const cancelled = (event) => event.preventDefault();
-  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled} @close=${() => wanted && changed()}>
+  return html`<dialog id="key-dialog" aria-labelledby="key-title" @cancel=${cancelled} @close=${() => pending && redraw()}>
     <form @submit=${given}>
       <h2 id="key-title">API key required</h2>
-      <p>${wanted.refused ? "The server no longer accepts this key." : "This server requires an API key."}
+      <p>${pending.refused ? "The server no longer accepts this key." : "This server requires an API key."}
         The operator creates keys with <code>foreask keys make</code>.</p>
       <label>Key <input name="key" type="password" autocomplete="off" required autofocus></label>
       <label class="check"><input name="remember" type="checkbox"> Remember on this device</label>

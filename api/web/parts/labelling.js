@@ -1,12 +1,12 @@
-// Labelling: a question that users asked on one side, the documents that were found on the other; who knows ticks what answers.
+// Labelling: for a question that users asked, select the documents that answer it.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, post } from "../api.js";
-import { changed } from "../store.js";
-import { ago, counted, nameOf } from "./format.js";
-import { trouble } from "./notice.js";
+import { redraw } from "../store.js";
+import { ago, plural, nameOf } from "./format.js";
+import { problemCard } from "./notice.js";
 
-const CANDIDATES = 9; // a key for each
+const CANDIDATES = 9; // one digit key each
 
 /**
  * @typedef {{collection: string, set: string, waiting: Api["AskedQuestionView"][], found: Api["RetrievedChunkView"][] | null,
@@ -18,120 +18,120 @@ let open = null;
 let saved = () => {};
 
 /**
- * Begin with what users have asked and nobody has labelled.
- * @param {string} collection @param {string} set @param {Set<string>} known questions of the set @param {() => void} told of each that is saved
+ * Start with the users' questions that are not labelled yet.
+ * @param {string} collection @param {string} set @param {Set<string>} labelled questions of the set @param {() => void} onSaved called after each saved question
  */
-export async function label(collection, set, known, told) {
-  saved = told;
+export async function label(collection, set, labelled, onSaved) {
+  saved = onSaved;
   /** @type {Labelling} */
-  const begun = (open = { collection, set, waiting: [], found: null, ticked: new Set(), done: 0, problem: null, loaded: false, saving: false, again: async () => {} });
-  changed();
-  begun.again = async () => {
+  const session = (open = { collection, set, waiting: [], found: null, ticked: new Set(), done: 0, problem: null, loaded: false, saving: false, again: async () => {} });
+  redraw();
+  session.again = async () => {
     try {
       /** @type {Api["AskedQuestionPage"]} */
-      const asked = await get(`/v1/collections/${encodeURIComponent(collection)}/queries?limit=200`);
-      Object.assign(begun, { waiting: asked.items.filter((each) => !known.has(each.question)), loaded: true, problem: null });
-      begun.again = () => next(begun);
-      await begun.again();
+      const page = await get(`/v1/collections/${encodeURIComponent(collection)}/queries?limit=200`);
+      Object.assign(session, { waiting: page.items.filter((each) => !labelled.has(each.question)), loaded: true, problem: null });
+      session.again = () => next(session);
+      await session.again();
     } catch (problem) {
-      begun.problem = problem;
+      session.problem = problem;
     }
-    changed();
+    redraw();
   };
-  await begun.again();
+  await session.again();
 }
 
 export const isLabelling = () => open !== null;
-export const stopLabelling = () => ((open = null), changed());
+export const stopLabelling = () => ((open = null), redraw());
 
-/** @param {Labelling} begun */
-async function next(begun) {
-  begun.found = null;
-  begun.ticked = new Set();
-  changed();
+/** @param {Labelling} session */
+async function next(session) {
+  session.found = null;
+  session.ticked = new Set();
+  redraw();
   try {
-    await candidates(begun);
-    begun.problem = null;
+    await candidates(session);
+    session.problem = null;
   } catch (problem) {
-    begun.problem = problem;
+    session.problem = problem;
   }
-  changed();
+  redraw();
   document.getElementById("labelling")?.focus();
 }
 
-/** @param {Labelling} begun */
-async function candidates(begun) {
-  const [question] = begun.waiting;
+/** @param {Labelling} session */
+async function candidates(session) {
+  const [question] = session.waiting;
   if (question) {
-    const body = { question: question.question, collection: begun.collection, top_k: 20, record: false };
+    const body = { question: question.question, collection: session.collection, top_k: 20, record: false };
     /** @type {Api["RetrieveReply"]} */
     const { chunks } = await post("/v1/retrieve", body);
     const documents = new Map(chunks.map((chunk) => /** @type {const} */ ([chunk.external_id, chunk])).reverse());
-    begun.found = [...documents.values()].reverse().slice(0, CANDIDATES);
+    session.found = [...documents.values()].reverse().slice(0, CANDIDATES);
   }
 }
 
-/** @param {Labelling} begun */
-async function settle(begun) {
-  const [question] = begun.waiting;
-  if (!question || begun.saving) return;
-  begun.saving = true;
+/** @param {Labelling} session */
+async function settle(session) {
+  const [question] = session.waiting;
+  if (!question || session.saving) return;
+  session.saving = true;
   try {
-    if (begun.ticked.size) {
-      const questions = [{ question: question.question, external_ids: [...begun.ticked] }];
-      await post(`/v1/collections/${encodeURIComponent(begun.collection)}/labelled/${begun.set}/questions`, { questions });
-      begun.done += 1;
+    if (session.ticked.size) {
+      const questions = [{ question: question.question, external_ids: [...session.ticked] }];
+      await post(`/v1/collections/${encodeURIComponent(session.collection)}/labelled/${session.set}/questions`, { questions });
+      session.done += 1;
       saved();
     }
-    begun.waiting.shift();
-    begun.problem = null;
-    await next(begun);
+    session.waiting.shift();
+    session.problem = null;
+    await next(session);
   } catch (problem) {
-    begun.problem = problem;
-    changed();
+    session.problem = problem;
+    redraw();
   } finally {
-    begun.saving = false;
+    session.saving = false;
   }
 }
 
-/** @param {Labelling} begun @param {string} name */
-function tick(begun, name) {
-  if (!begun.ticked.delete(name)) begun.ticked.add(name);
-  changed();
+/** @param {Labelling} session @param {string} name */
+function tick(session, name) {
+  if (!session.ticked.delete(name)) session.ticked.add(name);
+  redraw();
 }
 
-/** @param {Labelling} begun @param {KeyboardEvent} event */
-function pressed(begun, event) {
-  const chunk = begun.found?.[Number(event.key) - 1];
-  if (event.repeat || /** @type {Element} */ (event.target).closest("button, input")) return; // a key that is held means one question
-  if (chunk) tick(begun, chunk.external_id);
-  else if (event.key === " " && begun.found) settle(begun);
+/** @param {Labelling} session @param {KeyboardEvent} event */
+function pressed(session, event) {
+  const chunk = session.found?.[Number(event.key) - 1];
+  if (event.repeat || /** @type {Element} */ (event.target).closest("button, input")) return; // a held key counts once
+  if (chunk) tick(session, chunk.external_id);
+  else if (event.key === " " && session.found) settle(session);
   else return;
   event.preventDefault();
 }
 
 export function labelling() {
   if (!open) return nothing;
-  const begun = open;
-  const [question] = begun.waiting;
+  const session = open;
+  const [question] = session.waiting;
   /** @param {KeyboardEvent} event */
-  const keyed = (event) => pressed(begun, event);
+  const keyed = (event) => pressed(session, event);
   return html`<section class="labelling" id="labelling" tabindex="-1" aria-label="Label questions" @keydown=${keyed}>
-    ${trouble(begun.problem, begun.again)}
-    ${question ? one(begun, question) : !begun.loaded ? nothing : html`<p class="empty soft">${begun.done ? `${counted(begun.done, "question")} labelled. ` : ""}No more questions to label. Recent questions are kept for a few days.</p>`}
+    ${problemCard(session.problem, session.again)}
+    ${question ? one(session, question) : !session.loaded ? nothing : html`<p class="empty soft">${session.done ? `${plural(session.done, "question")} labelled. ` : ""}No more questions to label. Recent questions are kept for a few days.</p>`}
     <div class="tools"><button @click=${stopLabelling}>Done</button>
-      <span class="soft small">${counted(begun.waiting.length, "question")} left \u00b7 ${begun.done} labelled \u00b7 press 1–9 to select, Space for the next question</span></div>
+      <span class="soft small">${plural(session.waiting.length, "question")} left \u00b7 ${session.done} labelled \u00b7 press 1–9 to select, Space for the next question</span></div>
   </section>`;
 }
 
-/** @param {Labelling} begun @param {Api["AskedQuestionView"]} question */
-function one(begun, question) {
-  const { found, ticked } = begun;
-  return html`<h2 dir="auto">${question.question}</h2><p class="soft small">${counted(question.times, "time")} \u00b7 ${ago(question.last_at)}</p>
+/** @param {Labelling} session @param {Api["AskedQuestionView"]} question */
+function one(session, question) {
+  const { found, ticked } = session;
+  return html`<h2 dir="auto">${question.question}</h2><p class="soft small">${plural(question.times, "time")} \u00b7 ${ago(question.last_at)}</p>
     ${found === null ? html`<p class="soft">Searching\u2026</p>` : nothing}
-    <ul role="list" class="candidates">${(found ?? []).map((chunk, place) => html`<li><label>
-      <input type="checkbox" .checked=${ticked.has(chunk.external_id)} @change=${() => tick(begun, chunk.external_id)}>
-      <span class="number soft">${place + 1}</span>
+    <ul role="list" class="candidates">${(found ?? []).map((chunk, index) => html`<li><label>
+      <input type="checkbox" .checked=${ticked.has(chunk.external_id)} @change=${() => tick(session, chunk.external_id)}>
+      <span class="number soft">${index + 1}</span>
       <span class="grow"><span class="name" dir="auto">${nameOf(chunk)}</span><span class="soft small" dir="auto">${chunk.text.slice(0, 220)}</span></span></label></li>`)}</ul>
-    <button class="main" ?disabled=${found === null} @click=${() => settle(begun)}>${ticked.size ? "Save and continue" : "None of these: skip"}</button>`;
+    <button class="main" ?disabled=${found === null} @click=${() => settle(session)}>${ticked.size ? "Save and continue" : "None of these: skip"}</button>`;
 }

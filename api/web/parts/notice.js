@@ -1,22 +1,22 @@
-// What went wrong, and what has just been done.
+// Notices about completed actions, and the display of problems.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 
 /** @type {{text: string, undo?: () => void, then?: () => void} | null} */
 let shown = null;
 let clock = 0;
 
 /**
- * Say what was done; with `undo` it can be taken back while it is shown.
+ * Show a notice. With `undo` the action can be reverted while the notice is visible.
  * @param {string} text
  * @param {{undo?: () => void, seconds?: number, then?: () => void}} [options]
  */
-export function say(text, { undo, seconds = 6, then } = {}) {
+export function notify(text, { undo, seconds = 6, then } = {}) {
   end();
   shown = { text, undo, then };
   clock = window.setTimeout(end, seconds * 1000);
-  changed();
+  redraw();
 }
 
 function end() {
@@ -24,11 +24,11 @@ function end() {
   const last = shown;
   shown = null;
   last?.then?.();
-  changed();
+  redraw();
 }
 
 function undo() {
-  if (!shown?.undo) return; // it has just ended
+  if (!shown?.undo) return; // the notice has just closed
   const { undo: back } = shown;
   shown = { ...shown, then: undefined };
   end();
@@ -50,10 +50,10 @@ export function notice() {
 let ticking = 0;
 
 /** @param {{message: string, component?: string | null, requestId?: string | null, again?: number} | null} problem @param {(event: Event) => void} [again] */
-export function trouble(problem, again) {
+export function problemCard(problem, again) {
   if (!problem) return nothing;
   const seconds = Math.ceil(Math.max(0, (problem.again ?? 0) - Date.now()) / 1000);
-  if (seconds && !ticking) ticking = window.setTimeout(() => ((ticking = 0), changed()), 1000);
+  if (seconds && !ticking) ticking = window.setTimeout(() => ((ticking = 0), redraw()), 1000);
   return html`<div class="trouble">
     <p role="alert">${problem.message}</p>
     <p class="soft small">

@@ -1,13 +1,13 @@
-// Text of documents and answers as templates: text stays text, and links lead to http alone.
+// Answers as templates. Document text is never interpreted as HTML.
 
 import { html, nothing } from "../vendor/lit-html.js";
 
 const INLINE = /\*\*(.+?)\*\*|`([^`]+)`|\[(\d{1,3})\]/g;
 
 /**
- * An answer: paragraphs, quotations, lists, bold, code, and citations as buttons.
+ * Render an answer: paragraphs, quotations, lists, bold, code, and citations as buttons.
  * @param {string} text
- * @param {(number: number) => unknown} cite draws a citation
+ * @param {(number: number) => unknown} cite renders a citation
  */
 export function prose(text, cite) {
   const blocks = text.split(/\n{2,}/).filter((block) => block.trim());
@@ -19,7 +19,7 @@ export function prose(text, cite) {
     if (lines.every((line) => /^\s*([-*]|\d+\.)\s/.test(line))) {
       return html`<ul>${lines.map((line) => html`<li>${inline(line.replace(/^\s*([-*]|\d+\.)\s/, ""), cite)}</li>`)}</ul>`;
     }
-    return html`<p dir="auto">${lines.map((line, place) => [place ? html`<br>` : nothing, inline(line, cite)])}</p>`;
+    return html`<p dir="auto">${lines.map((line, index) => [index ? html`<br>` : nothing, inline(line, cite)])}</p>`;
   });
 }
 
@@ -39,5 +39,5 @@ function inline(text, cite) {
   return parts;
 }
 
-/** A passage of a document, its lines kept. @param {string} text */
+/** Render a passage with its line breaks. @param {string} text */
 export const passage = (text) => html`<div class="passage" dir="auto">${text}</div>`;

@@ -1,20 +1,20 @@
-// The report of an evaluation: what each strategy finds, with intervals, and what parts two of them question by question.
+// An evaluation report: the scores of each strategy with confidence intervals, and the differences by question.
 
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { ROOT } from "../api.js";
 import { whisker } from "./bars.js";
-import { counted, score } from "./format.js";
+import { plural, score } from "./format.js";
 
 const METRICS = /** @type {const} */ ([["mrr@10", "MRR"], ["recall@1", "R@1"], ["recall@10", "R@10"]]);
 const FEW = 30;
 const SHOWN = 10;
-// What Explain is to move its weights to, to rank as the strategy does.
+// Weights that make Explain rank as the strategy does.
 /** @type {Record<string, string>} */
-const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // others search by the collection's own
+const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // the other strategies use the collection's weights
 
 /**
- * @typedef {Record<string, any>} Row of the results, one of each strategy
- * @typedef {{question: string, now: number, before: number}} Parting
+ * @typedef {Record<string, any>} Row results of one strategy
+ * @typedef {{question: string, now: number, before: number}} Difference
  * @typedef {{queries: number, baseline: string | null, default: string, rows: Row[], notes: string[],
  *   left_out: {strategy: string, why: string}[], per_query: Record<string, Record<string, number>>}} Results
  */
@@ -22,7 +22,7 @@ const WEIGHTS = { questions: "1,0,0", text: "0,1,0", bm25: "0,0,1" }; // others 
 /** @param {Results} results @param {string} chosen strategy whose questions are shown @param {(strategy: string) => void} choose */
 export function report(results, chosen, choose) {
   const low = Math.min(0.9, Math.floor(Math.min(...results.rows.map((row) => row["ndcg@10_low"])) * 10) / 10);
-  return html`${results.queries < FEW ? html`<p class="warning">${counted(results.queries, "question")} is too few to detect small differences. Label at least ${FEW}.</p>` : nothing}
+  return html`${results.queries < FEW ? html`<p class="warning">${plural(results.queries, "question")} is too few to detect small differences. Label at least ${FEW}.</p>` : nothing}
     <div class="scrolls" tabindex="0" role="region" aria-label="Strategies"><table class="compared">
       <caption class="hidden">Results of each strategy, and the difference from ${results.baseline}</caption>
       <thead><tr><th scope="col">strategy</th><th scope="col">nDCG@10 with its 95\u00a0% interval</th><th scope="col"><span class="hidden">nDCG@10</span></th>
@@ -53,37 +53,37 @@ export const probability = (/** @type {number | null | undefined} */ value) => (
 /** @param {Results} results @param {string} chosen @param {string} baseline */
 function questions(results, chosen, baseline) {
   const [own, other] = [results.per_query[chosen], results.per_query[baseline]];
-  const parted = Object.keys(own).map((question) => ({ question, now: own[question], before: other[question] ?? 0 }));
-  parted.sort((one, two) => two.now - two.before - (one.now - one.before));
-  const better = parted.filter((each) => each.now > each.before);
-  const worse = parted.filter((each) => each.now < each.before).reverse();
-  const equal = parted.length - better.length - worse.length;
+  const changes = Object.keys(own).map((question) => ({ question, now: own[question], before: other[question] ?? 0 }));
+  changes.sort((one, two) => two.now - two.before - (one.now - one.before));
+  const better = changes.filter((each) => each.now > each.before);
+  const worse = changes.filter((each) => each.now < each.before).reverse();
+  const equal = changes.length - better.length - worse.length;
   return html`<h2>${chosen} vs. ${baseline}, by question</h2>
-    ${differences(parted)}
+    ${differences(changes)}
     <p><span class="good">${better.length} better</span> \u00b7 ${equal} equal \u00b7 <span class="bad">${worse.length} worse</span></p>
     ${listed("Worse", worse, chosen, baseline)} ${listed("Better", better, chosen, baseline)}`;
 }
 
-/** Each question's difference as a bar, the best first; its twin in words is the count below and the lists. @param {Parting[]} parted */
-function differences(parted) {
-  const width = 100 / parted.length;
-  const most = Math.max(0.1, ...parted.map(({ now, before }) => Math.abs(now - before)));
+/** Draw each question's difference as a bar, best first. The lists below show the same in text. @param {Difference[]} changes */
+function differences(changes) {
+  const width = 100 / changes.length;
+  const most = Math.max(0.1, ...changes.map(({ now, before }) => Math.abs(now - before)));
   return svg`<svg class="differences" viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label="Difference per question, best first">
     <line class="track" x1="0" x2="100" y1="20" y2="20"></line>
-    ${parted.map(({ now, before }, place) => svg`<rect class=${now < before ? "worse" : "better"} x=${place * width} width=${width * 0.85}
+    ${changes.map(({ now, before }, index) => svg`<rect class=${now < before ? "worse" : "better"} x=${index * width} width=${width * 0.85}
       y=${now < before ? 20 : 20 - ((now - before) / most) * 20} height=${Math.max(0.4, (Math.abs(now - before) / most) * 20)}></rect>`)}</svg>`;
 }
 
-/** @param {string} words @param {Parting[]} parted @param {string} chosen @param {string} baseline */
-function listed(words, parted, chosen, baseline) {
-  if (!parted.length) return nothing;
+/** @param {string} words @param {Difference[]} changes @param {string} chosen @param {string} baseline */
+function listed(words, changes, chosen, baseline) {
+  if (!changes.length) return nothing;
   const explain = (/** @type {string} */ question, /** @type {string} */ strategy) => (strategy in WEIGHTS
     ? html`<a href=${`${ROOT}/lab/explain#q=${encodeURIComponent(question)}&weights=${WEIGHTS[strategy]}`}>as ${strategy}</a>` : nothing);
-  return html`<details ?open=${words === "Worse"}><summary>${words}: ${counted(parted.length, "question")}</summary>
-    <ul class="questions parting" role="list">${parted.slice(0, SHOWN).map(({ question, now, before }) => html`<li>
+  return html`<details ?open=${words === "Worse"}><summary>${words}: ${plural(changes.length, "question")}</summary>
+    <ul class="questions wrapping" role="list">${changes.slice(0, SHOWN).map(({ question, now, before }) => html`<li>
       <span class="grow" dir="auto">${question}</span><span class="number">${score(before)} \u2192 ${score(now)}</span>
       <span class="small">Explain ${explain(question, chosen)} ${explain(question, baseline)}</span></li>`)}</ul>
-    ${parted.length > SHOWN ? html`<p class="soft small">and ${parted.length - SHOWN} more with smaller differences</p>` : nothing}</details>`;
+    ${changes.length > SHOWN ? html`<p class="soft small">and ${changes.length - SHOWN} more with smaller differences</p>` : nothing}</details>`;
 }
 
 /** @param {Api["DifferenceView"][]} items */

@@ -1,18 +1,18 @@
-// The request behind a screen; who writes it down is loaded when somebody wants to see it.
+// The raw request of a screen. The module that formats it is loaded when it is opened.
 
 import { html, nothing } from "../vendor/lit-html.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 
-/** @type {typeof import("./written.js").written | null} */
+/** @type {typeof import("./snippet.js").written | null} */
 let write = null;
-let opened = false; // who wants to see requests sees them on each screen
+let opened = false; // stays open across screens
 
 /** @param {boolean} open */
 async function toggled(open) {
   if (open === opened) return;
   opened = open;
-  write ??= (await import("./written.js")).written;
-  changed();
+  write ??= (await import("./snippet.js")).written;
+  redraw();
 }
 
 /** @param {string} method @param {string} path @param {unknown} [body] */

@@ -1,8 +1,8 @@
-// What a JSON schema says, as a table of fields and as an example.
+// A JSON schema as a table of fields and as an example.
 
 import { html, nothing } from "../vendor/lit-html.js";
 
-const DEEPEST = 4; // examples of schemas within schemas
+const DEEPEST = 4; // maximum nesting of examples
 const NAMED = /^#\/components\/schemas\/(.+)$/;
 
 /**
@@ -12,22 +12,22 @@ const NAMED = /^#\/components\/schemas\/(.+)$/;
  * @typedef {{[name: string]: Schema}} Schemas
  */
 
-/** What a reference names, and what may be null without it. @param {Schema} schema @param {Schemas} schemas @returns {Schema} */
-export function meant(schema, schemas) {
+/** Resolve a reference, and a nullable schema to its other type. @param {Schema} schema @param {Schemas} schemas @returns {Schema} */
+export function resolve(schema, schemas) {
   const name = NAMED.exec(schema.$ref ?? "")?.[1];
-  if (name) return meant(schemas[name] ?? {}, schemas);
+  if (name) return resolve(schemas[name] ?? {}, schemas);
   const others = (schema.anyOf ?? schema.allOf ?? []).filter((each) => each.type !== "null");
   if (others.length !== 1) return schema;
-  const only = meant(others[0], schemas);
+  const only = resolve(others[0], schemas);
   return { ...only, description: schema.description ?? only.description };
 }
 
-/** The type in a few words. @param {Schema} schema @param {Schemas} schemas @returns {string} */
+/** Describe the type in a few words. @param {Schema} schema @param {Schemas} schemas @returns {string} */
 export function typeOf(schema, schemas) {
   const choices = schema.anyOf ?? schema.oneOf ?? schema.allOf;
   if (choices) return choices.map((each) => typeOf(each, schemas)).join(" or ");
   if (schema.$ref) {
-    const named = meant(schema, schemas);
+    const named = resolve(schema, schemas);
     return named.enum ? typeOf(named, schemas) : NAMED.exec(schema.$ref)?.[1] ?? "";
   }
   if (schema.const !== undefined) return JSON.stringify(schema.const);
@@ -45,9 +45,9 @@ function limits(schema) {
   return schema.format ?? ((least ?? 0) > 0 && !unit ? `at least ${least}` : "");
 }
 
-/** A value that the schema takes. @param {Schema} given @param {Schemas} schemas @param {number} [depth] @returns {any} */
+/** Return an example value of the schema. @param {Schema} given @param {Schemas} schemas @param {number} [depth] @returns {any} */
 export function exampleOf(given, schemas, depth = 0) {
-  const schema = meant(given, schemas);
+  const schema = resolve(given, schemas);
   if (schema.example !== undefined) return schema.example;
   if (schema.examples?.length) return schema.examples[0];
   if (schema.const !== undefined) return schema.const;
@@ -57,27 +57,27 @@ export function exampleOf(given, schemas, depth = 0) {
   if (schema.default !== undefined) return schema.default;
   if (schema.type === "array") return depth < DEEPEST ? [exampleOf(schema.items ?? {}, schemas, depth + 1)] : [];
   if (schema.properties) {
-    const wanted = Object.entries(schema.properties).filter(([name]) => depth < DEEPEST && (schema.required ?? []).includes(name));
-    return Object.fromEntries(wanted.map(([name, each]) => [name, exampleOf(each, schemas, depth + 1)]));
+    const required = Object.entries(schema.properties).filter(([name]) => depth < DEEPEST && (schema.required ?? []).includes(name));
+    return Object.fromEntries(required.map(([name, each]) => [name, exampleOf(each, schemas, depth + 1)]));
   }
   /** @type {Record<string, unknown>} */
   const usual = { string: schema.format === "uuid" ? "ID" : "text", integer: schema.minimum ?? 1, number: 1, boolean: true, object: {} };
   return usual[schema.type ?? ""] ?? null;
 }
 
-/** Words of which some are code. @param {string} text */
-export const words = (text) => text.split("`").map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
+/** Render text with code in backticks. @param {string} text */
+export const words = (text) => text.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
 
 /**
- * The fields of an object, those of its objects below it when they are opened.
+ * Render the fields of an object. Fields of nested objects are expandable.
  * @param {Schema} given @param {Schemas} schemas @param {string} label @param {number} [depth] @returns {unknown}
  */
 export function fields(given, schemas, label, depth = 0) {
-  const schema = meant(given, schemas);
-  const listed = schema.type === "array" ? meant(schema.items ?? {}, schemas) : schema;
+  const schema = resolve(given, schemas);
+  const listed = schema.type === "array" ? resolve(schema.items ?? {}, schemas) : schema;
   const entries = Object.entries(listed.properties ?? {});
   if (!entries.length) return nothing;
-  const rows = entries.map(([name, each]) => ({ name, schema: each, required: (listed.required ?? []).includes(name), description: meant(each, schemas).description }));
+  const rows = entries.map(([name, each]) => ({ name, schema: each, required: (listed.required ?? []).includes(name), description: resolve(each, schemas).description }));
   const below = depth < 2 ? entries.map(([name, each]) => [name, fields(each, schemas, `Fields of ${name}`, depth + 1)]) : [];
   return html`${table(rows, schemas, label)}${below.map(([name, inner]) => (inner === nothing ? nothing
     : html`<details class="inner"><summary class="small"><code>${name}</code></summary>${inner}</details>`))}`;

@@ -1,8 +1,8 @@
-// A passage beside the answer: in its place in the document, and why it was found.
+// The source panel: a passage with its neighbours in the document, and its scores.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get } from "../api.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 import { channelBars } from "./bars.js";
 import { path, score } from "./format.js";
 
@@ -18,10 +18,10 @@ function neighbours(chunkId) {
     get(`/v1/chunks/${chunkId}?before=1&after=1`).then(
       (read) => {
         around.set(chunkId, read);
-        changed();
-        requestAnimationFrame(() => requestAnimationFrame(toPassage)); // what stands before it has pushed it down
+        redraw();
+        requestAnimationFrame(() => requestAnimationFrame(toPassage)); // the preceding chunk has moved the passage down
       },
-      () => {},  // the passage itself is shown all the same
+      () => {}, // the passage is shown without its neighbours
     );
   }
   return around.get(chunkId);
@@ -35,9 +35,9 @@ function toPassage() {
 
 /**
  * @param {{number: number, chunk: Api["RetrievedChunkView"]}} source
- * @param {number} many @param {number} place @param {(place: number) => void} show @param {() => void} close
+ * @param {number} many number of sources @param {number} index @param {(index: number) => void} show @param {() => void} close
  */
-export function sourcePanel({ number, chunk }, many, place, show, close) {
+export function sourcePanel({ number, chunk }, many, index, show, close) {
   const read = neighbours(chunk.chunk_id);
   const where = path(chunk.heading_path);
   /** @param {KeyboardEvent} event */
@@ -45,9 +45,9 @@ export function sourcePanel({ number, chunk }, many, place, show, close) {
   return html`<aside class="detail" aria-labelledby="source-title" @keydown=${pressed}>
     <header class="bar-line">
       <h2 id="source-title" tabindex="-1">Source ${number}</h2>
-      <span class="grow soft small">${place + 1} of ${many}</span>
-      <button class="quiet" aria-label="Previous source" ?disabled=${place === 0} @click=${() => show(place - 1)}>\u25c2</button>
-      <button class="quiet" aria-label="Next source" ?disabled=${place === many - 1} @click=${() => show(place + 1)}>\u25b8</button>
+      <span class="grow soft small">${index + 1} of ${many}</span>
+      <button class="quiet" aria-label="Previous source" ?disabled=${index === 0} @click=${() => show(index - 1)}>\u25c2</button>
+      <button class="quiet" aria-label="Next source" ?disabled=${index === many - 1} @click=${() => show(index + 1)}>\u25b8</button>
       <button class="quiet" aria-label="Close" @click=${close}>\u2715</button>
     </header>
     <p class="name" dir="auto">${where || chunk.title || chunk.external_id}</p>

@@ -1,4 +1,4 @@
-// The state of a document as a shape, a word and a colour.
+// A document's state as a symbol, a word and a colour.
 
 import { html } from "../vendor/lit-html.js";
 
@@ -12,7 +12,7 @@ export function stateMark(state) {
   return html`<span class="state ${kind}"><span aria-hidden="true">${SHAPES[state] ?? "\u25d0"}</span> ${state}</span>`;
 }
 
-/** How far the chunks of a document are. @param {Api["DocumentView"]} document */
+/** Describe the progress of a document's chunks. @param {Api["DocumentView"]} document */
 export function progressOf(document) {
   const { total, indexed, searchable } = document.chunks;
   if (!OPEN.includes(document.state) || !total) return "";

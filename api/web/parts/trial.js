@@ -1,66 +1,66 @@
-// One try of a text with one prompt: its calls, the questions that they wrote, and what became of each.
+// One trial: the questions that the model writes for a text with one prompt, and the result of the question filter.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { Problem, follow } from "../api.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 import { bar } from "./bars.js";
-import { counted, duration, money, score } from "./format.js";
-import { trouble } from "./notice.js";
+import { plural, duration, money, score } from "./format.js";
+import { problemCard } from "./notice.js";
 
 /**
  * @typedef {{text: string, passed: boolean | null, reason: string | null, similarity: number | null, typed?: boolean}} Written
- * @typedef {Api["TrialChunkEvent"] & {questions: Written[], judged: boolean, error: string | null}} Tried
- * @typedef {{prompt: string, count: string, chunks: Tried[], done: Api["TrialDoneEvent"] | null, problem: any, stopped: boolean, running: AbortController | null}} Side
+ * @typedef {Api["TrialChunkEvent"] & {questions: Written[], checked: boolean, error: string | null}} TriedChunk
+ * @typedef {{prompt: string, count: string, chunks: TriedChunk[], done: Api["TrialDoneEvent"] | null, problem: any, stopped: boolean, running: AbortController | null}} Side
  */
 
-/** A text that another screen wants to be tried. @type {{text: string | null}} */
-export const handed = { text: null };
+/** A text passed on by another screen. @type {{text: string | null}} */
+export const pendingText = { text: null };
 
 /** @returns {Side} */
 export const newSide = () => ({ prompt: "", count: "", chunks: [], done: null, problem: null, stopped: false, running: null });
 
 /**
- * Try a text with the prompt of a side. Whatever it tried before is given up.
+ * Generate questions for a text with the prompt of a side. An earlier trial of the side is cancelled.
  * @param {Side} side @param {{text: string, collection?: string}} text
  */
 export async function write(side, text) {
   side.running?.abort();
   const control = (side.running = new AbortController());
   Object.assign(side, { chunks: [], done: null, problem: null, stopped: false });
-  changed();
+  redraw();
   /** @type {Record<string, any>} */
   const body = { ...text };
   if (side.prompt.trim()) body.prompt = side.prompt;
   if (side.count) body.questions_per_chunk = Number(side.count);
   try {
-    await follow("POST", "/v1/try", (name, data) => side.running === control && heard(side, name, data), { body, signal: control.signal });
+    await follow("POST", "/v1/try", (name, data) => side.running === control && onEvent(side, name, data), { body, signal: control.signal });
   } catch (problem) {
     if (side.running !== control) return;
     if (control.signal.aborted) side.stopped = true;
     else side.problem = problem;
   }
   if (side.running === control) side.running = null;
-  changed();
+  redraw();
 }
 
 /** @param {Side} side @param {string} name @param {any} data */
-function heard(side, name, data) {
-  if (name === "chunk") side.chunks[data.chunk] = { ...data, questions: [], judged: false, error: null };
-  else if (name === "question") side.chunks[data.chunk].questions.push(unjudged(data.text));
+function onEvent(side, name, data) {
+  if (name === "chunk") side.chunks[data.chunk] = { ...data, questions: [], checked: false, error: null };
+  else if (name === "question") side.chunks[data.chunk].questions.push(unchecked(data.text));
   else if (name === "screened") {
     const chunk = side.chunks[data.chunk];
     const typed = chunk.questions.filter((each) => each.typed);
-    Object.assign(chunk, { questions: [...data.questions, ...typed], judged: true, error: data.error });
+    Object.assign(chunk, { questions: [...data.questions, ...typed], checked: true, error: data.error });
   } else if (name === "done") side.done = data;
   else if (name === "error") side.problem = new Problem(data);
-  changed();
+  redraw();
 }
 
 /** @param {string} text @returns {Written} */
-export const unjudged = (text, typed = false) => ({ text, passed: null, reason: null, similarity: null, typed });
+export const unchecked = (text, typed = false) => ({ text, passed: null, reason: null, similarity: null, typed });
 
-/** The prompt of a side. @param {Side} side */
+/** Render the form fields of a side. @param {Side} side */
 export function fields(side) {
   /** @param {On<HTMLTextAreaElement>} event */
   const prompted = (event) => (side.prompt = event.target.value);
@@ -73,36 +73,36 @@ export function fields(side) {
       placeholder="auto" @input=${numbered}></label>`;
 }
 
-/** What a side came to. @param {Side} side @param {string} name of it, where there are two @param {() => void} again */
+/** Render the summary of a side. @param {Side} side @param {string} name name of the side, or empty if there is only one @param {() => void} again */
 export function outcome(side, name, again) {
   const { done } = side;
   const marked = name ? html`<b class="side-name">${name}</b>` : nothing;
-  if (side.problem) return html`${marked}${trouble(side.problem, again)}`;
+  if (side.problem) return html`${marked}${problemCard(side.problem, again)}`;
   if (side.stopped) return html`<p class="soft">${marked} Stopped.</p>`;
   if (!done) return nothing;
   const tokens = done.usage.prompt_tokens + done.usage.completion_tokens;
-  const parts = [`${done.passed} of ${counted(done.questions, "question")} kept`, counted(done.calls, "call"), counted(tokens, "token")];
+  const parts = [`${done.passed} of ${plural(done.questions, "question")} kept`, plural(done.calls, "call"), plural(tokens, "token")];
   if (done.cost !== null) parts.push(money(done.cost));
   parts.push(duration(done.milliseconds / 1000));
-  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 only the first ${counted(done.characters, "character")} were used` : ""}</p>`;
+  return html`<p class="soft small" role="status">${marked} ${parts.join(" \u00b7 ")}${done.cut ? ` \u00b7 only the first ${plural(done.characters, "character")} were used` : ""}</p>`;
 }
 
-/** The questions of a chunk. @param {Tried | undefined} chunk @param {Side} side */
+/** Render the questions of a chunk. @param {TriedChunk | undefined} chunk @param {Side} side */
 export function written(chunk, side) {
   if (!chunk) return html`<p class="soft">${side.running ? "Generating\u2026" : "No questions yet."}</p>`;
-  return html`<ul class="questions" role="list" aria-busy=${String(!chunk.judged && !!side.running)}>${chunk.questions.map(question)}</ul>
+  return html`<ul class="questions" role="list" aria-busy=${String(!chunk.checked && !!side.running)}>${chunk.questions.map(question)}</ul>
     ${chunk.error ? html`<p class="bad">${chunk.error}</p>` : !chunk.questions.length && side.running ? html`<p class="soft">Generating\u2026</p>` : nothing}`;
 }
 
 /** @param {Written} each */
 function question(each) {
-  return html`<li class=${each.passed === false ? "dropped" : ""}>${verdict(each)}
+  return html`<li class=${each.passed === false ? "dropped" : ""}>${checkMark(each)}
     <span class="grow"><span dir="auto">${each.text}</span>${each.reason ? html`<span class="soft small">${each.reason}</span>` : nothing}</span>
     ${each.similarity === null ? nothing : html`<span class="similarity">${bar(each.similarity, "questions")}</span><span class="small number">${score(each.similarity)}</span>`}</li>`;
 }
 
 /** @param {Written} each */
-export function verdict(each) {
+export function checkMark(each) {
   if (each.typed) return html`<span class="soft" role="img" aria-label="yours">\u270e</span>`;
   if (each.passed === null) return html`<span class="soft" role="img" aria-label="not checked yet">\u25d0</span>`;
   return each.passed ? html`<span class="good" role="img" aria-label="kept">\u2713</span>` : html`<span class="bad" role="img" aria-label="dropped">\u2715</span>`;

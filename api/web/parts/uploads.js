@@ -1,16 +1,16 @@
-// Files on their way to the server, three at a time, each with its own bar.
+// The upload queue: three files at a time, each with a progress bar.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { upload } from "../api.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 import { bar } from "./bars.js";
-import { count, counted, size } from "./format.js";
+import { count, plural, size } from "./format.js";
 
 const AT_ONCE = 3;
-const KEPT = 200; // of those that are done
+const MAX_FINISHED = 200; // finished uploads that stay in the list
 const SHOWN = 40;
-const AWAY = [0, 408, 429, 502, 503, 504]; // statuses of a server, or its proxy, that takes the file later: a file that it has is not taken twice
-const PAUSE = 2000; // milliseconds before another try
+const RETRIED = [0, 408, 429, 502, 503, 504]; // statuses after which the upload is retried; a file that arrived is not stored twice
+const PAUSE = 2000; // milliseconds before the next attempt
 
 /** @typedef {{name: string, bytes: number, share: number, state: keyof typeof WORDS, problem: string | null, control: AbortController, file: File, fields: Record<string, string>}} Upload */
 
@@ -21,16 +21,16 @@ let running = 0;
 const isOpen = (each) => each.state === "waiting" || each.state === "sending";
 let finished = () => {};
 
-// A reload loses the files that are not sent yet: the browser asks first.
+// Reloading the page discards the files that are not uploaded yet, so the browser asks first.
 addEventListener("beforeunload", (event) => files.some(isOpen) && event.preventDefault());
 
 /**
- * @param {Iterable<{file: File, path: string}>} chosen @param {Record<string, string>} fields of the form @param {number} most bytes of a file
- * @param {() => void} taken is called when a file was taken
+ * @param {Iterable<{file: File, path: string}>} chosen @param {Record<string, string>} fields form fields @param {number} most maximum size of a file, in bytes; 0: no limit
+ * @param {() => void} uploaded called after each uploaded file
  */
-export function send(chosen, fields, most, taken) {
-  finished = taken;
-  files = [...files.filter((each) => !isOpen(each)).slice(-KEPT), ...files.filter(isOpen)];
+export function send(chosen, fields, most, uploaded) {
+  finished = uploaded;
+  files = [...files.filter((each) => !isOpen(each)).slice(-MAX_FINISHED), ...files.filter(isOpen)];
   for (const { file, path: name } of chosen) {
     const large = most && file.size > most;
     files.push({ name, bytes: file.size, share: 0, file, control: new AbortController(),
@@ -38,7 +38,7 @@ export function send(chosen, fields, most, taken) {
       problem: large ? `The file has ${size(file.size)}. The server accepts at most ${size(most)}.` : null });
   }
   next();
-  changed();
+  redraw();
 }
 
 function next() {
@@ -49,7 +49,7 @@ function next() {
     run(file).finally(() => {
       running -= 1;
       next();
-      changed();
+      redraw();
     });
   }
 }
@@ -60,8 +60,8 @@ async function run(each) {
   for (;;) {
     try {
       /** @param {number} share */
-      const progressed = (share) => (Object.assign(each, { share, problem: null }), changed());
-      const taken = await upload(each.file, each.fields, progressed, each.control.signal);
+      const onProgress = (share) => (Object.assign(each, { share, problem: null }), redraw());
+      const taken = await upload(each.file, each.fields, onProgress, each.control.signal);
       Object.assign(each, { state: taken.unchanged ? "unchanged" : "taken", problem: null });
       return finished();
     } catch (problem) {
@@ -71,11 +71,11 @@ async function run(each) {
         return;
       }
       Object.assign(each, { share: 0, problem: stopped ? null : problem.message });
-      if (stopped || !AWAY.includes(problem.status)) {
+      if (stopped || !RETRIED.includes(problem.status)) {
         each.state = stopped ? "stopped" : "refused";
         return;
       }
-      changed();
+      redraw();
       await new Promise((resolve) => {
         const clock = setTimeout(resolve, Math.max(PAUSE, problem.again - Date.now()));
         each.control.signal.addEventListener("abort", () => (clearTimeout(clock), resolve(null)), { once: true });
@@ -93,7 +93,7 @@ export function uploads() {
   const of = (...states) => files.filter((each) => states.includes(each.state));
   const refused = of("refused");
   const shown = [...refused, ...of("sending", "waiting", "stopped", "unchanged")].slice(0, SHOWN);
-  const ended = [`${counted(of("taken", "unchanged").length, "file")} uploaded`];
+  const ended = [`${plural(of("taken", "unchanged").length, "file")} uploaded`];
   if (refused.length) ended.push(`${count(refused.length)} rejected`);
   if (of("stopped").length) ended.push(`${count(of("stopped").length)} cancelled`);
   const stop = () => {
@@ -103,9 +103,9 @@ export function uploads() {
     }
   };
   return html`<section class="uploads" aria-label="Uploads">
-    <p class="bar-line"><span class="grow">${open.length ? `${counted(open.length, "file")} uploading${refused.length ? `, ${count(refused.length)} rejected` : ""}` : ended.join(", ")}</span>
-      ${open.length ? html`<button class="quiet" @click=${() => (stop(), changed())}>Stop</button>`
-        : html`<button class="quiet" @click=${() => ((files = []), changed())}>Close</button>`}</p>
+    <p class="bar-line"><span class="grow">${open.length ? `${plural(open.length, "file")} uploading${refused.length ? `, ${count(refused.length)} rejected` : ""}` : ended.join(", ")}</span>
+      ${open.length ? html`<button class="quiet" @click=${() => (stop(), redraw())}>Stop</button>`
+        : html`<button class="quiet" @click=${() => ((files = []), redraw())}>Close</button>`}</p>
     ${open.length ? html`<p class="soft small">Keep this page open until the upload finishes.</p>` : nothing}
     <ul role="list">${shown.map((each) => html`<li class="bar-line small">
       <span class="grow clip" dir="auto">${each.name}</span>

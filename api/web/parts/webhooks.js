@@ -1,10 +1,10 @@
-// Who is told of events, and what became of each message.
+// Webhooks and their recent deliveries.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { get, post, send } from "../api.js";
-import { changed } from "../store.js";
-import { ago, counted, until } from "./format.js";
-import { say } from "./notice.js";
+import { redraw } from "../store.js";
+import { ago, plural, until } from "./format.js";
+import { notify } from "./notice.js";
 
 const SHOWN = 20;
 const MARKS = { delivered: "good", failed: "bad", waiting: "soft" };
@@ -14,7 +14,7 @@ const seen = { hooks: null, secret: null, log: new Map() };
 
 export async function loadWebhooks() {
   seen.hooks = await get("/v1/webhooks").then((reply) => reply.items, () => null);
-  changed();
+  redraw();
 }
 
 /** @param {() => Promise<unknown>} what */
@@ -23,7 +23,7 @@ async function attempt(what) {
     await what();
     await loadWebhooks();
   } catch (problem) {
-    say(problem.message, { seconds: 10 });
+    notify(problem.message, { seconds: 10 });
   }
 }
 
@@ -41,7 +41,7 @@ const make = (event) => {
 /** @param {string} id */
 async function read(id) {
   seen.log.set(id, (await get(`/v1/webhooks/${id}/deliveries?limit=${SHOWN}`)).items);
-  changed();
+  redraw();
 }
 
 export function webhooks() {
@@ -56,7 +56,7 @@ export function webhooks() {
 function one(hook) {
   const { secret } = seen;
   /** @param {On<HTMLDetailsElement>} event */
-  const opened = (event) => event.target.open && read(hook.id).catch((problem) => say(problem.message));
+  const opened = (event) => event.target.open && read(hook.id).catch((problem) => notify(problem.message));
   return html`<li class="webhook"><p class="bar-line"><span class="grow"><span class="name" dir="ltr">${hook.url}</span>
       <span class="soft small">${hook.events.length ? hook.events.join(", ") : "all events"}${hook.disabled_at ? html` \u00b7 <span class="bad">disabled ${ago(hook.disabled_at)}</span>` : hook.failing_since ? html` \u00b7 <span class="bad">failing since ${ago(hook.failing_since)}</span>` : nothing}</span></span>
       ${hook.disabled_at ? html`<button @click=${() => attempt(() => post(`/v1/webhooks/${hook.id}/resume`))}>Enable</button>` : nothing}
@@ -73,7 +73,7 @@ function log(hook) {
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Recent deliveries"><table><caption class="hidden">The last ${SHOWN} deliveries</caption>
     <thead><tr><th scope="col">event</th><th scope="col">subject</th><th scope="col">state</th><th scope="col">response</th><th scope="col">time</th><th scope="col"><span class="hidden">actions</span></th></tr></thead>
     <tbody>${items.map((each) => html`<tr><td>${each.type}</td><td dir="auto">${each.data.external_id ?? each.data.collection ?? ""}</td>
-      <td class=${MARKS[each.state] ?? ""}>${each.state}${each.attempts > 1 ? `, ${counted(each.attempts, "attempt")}` : ""}${each.next_attempt_at && each.attempts ? `, next ${until(each.next_attempt_at)}` : ""}</td>
+      <td class=${MARKS[each.state] ?? ""}>${each.state}${each.attempts > 1 ? `, ${plural(each.attempts, "attempt")}` : ""}${each.next_attempt_at && each.attempts ? `, next ${until(each.next_attempt_at)}` : ""}</td>
       <td dir="auto">${each.status ?? ""} ${each.error ?? ""}</td><td>${ago(each.created_at)}</td>
       <td><button class="quiet" @click=${() => attempt(async () => (await post(`/v1/webhooks/${hook.id}/deliveries/${each.id}/retry`), read(hook.id)))}>Send again</button></td></tr>`)}</tbody></table></div>`;
 }

@@ -1,29 +1,29 @@
-// A long list of which only the visible rows are in the document.
+// A virtual list: only the visible rows of a long list are in the document.
 
 import { html } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 
 export const MARGIN = 8; // rows above and below what is visible
 
 export class WindowedList {
-  /** @param {number} rowHeight in pixels @param {() => void} more is called when the end comes near */
+  /** @param {number} rowHeight in pixels @param {() => void} more called when the end of the loaded rows is near */
   constructor(rowHeight, more) {
     this.rowHeight = rowHeight;
     this.more = more;
     this.top = 0;
     this.height = 800;
-    this.above = 0; // rows that came above since it was drawn
-    /** @type {Map<string, number>} the element of each row in sight, by number */
+    this.above = 0; // rows inserted above the viewport since the last rendering
+    /** @type {Map<string, number>} element number of each visible row */
     this.elements = new Map();
     this.made = 0;
     this.scrolled = this.scrolled.bind(this);
   }
 
-  /** Rows that come into sight take the elements of those that have left it: making new ones is what scrolling costs. @param {{id: string}[]} shown */
+  /** Assign elements to rows. Rows that become visible reuse the elements of rows that do not, because creating elements makes scrolling slow. @param {{id: string}[]} shown */
   assign(shown) {
     const ids = new Set(shown.map((row) => row.id));
-    const focused = document.activeElement?.closest(".row")?.getAttribute("data-element"); // it is not to become another row's
+    const focused = document.activeElement?.closest(".row")?.getAttribute("data-element"); // must not be reused for another row
     const free = [];
     for (const [id, element] of this.elements) {
       if (ids.has(id)) continue;
@@ -35,25 +35,25 @@ export class WindowedList {
     }
   }
 
-  /** Begin at the first row: other rows come, or the list is drawn anew. */
+  /** Scroll to the first row, after the list was replaced. */
   toTop() {
     this.top = 0;
     document.querySelector(".window")?.scrollTo(0, 0);
   }
 
-  /** Have a row in sight. @param {number} place */
-  show(place) {
-    document.querySelector(".window")?.scrollTo({ top: Math.max(0, (place - 2) * this.rowHeight) });
+  /** Scroll to a row. @param {number} index */
+  show(index) {
+    document.querySelector(".window")?.scrollTo({ top: Math.max(0, (index - 2) * this.rowHeight) });
   }
 
-  /** A row came at a place: what is read below it, or has the focus, stays where it is. @param {number} place */
-  grewAt(place) {
-    const first = this.top / this.rowHeight + this.above; // that is seen
-    if (place > first) return;
+  /** Record an inserted row, so that visible and focused rows below it do not move. @param {number} index */
+  grewAt(index) {
+    const first = this.top / this.rowHeight + this.above; // first visible row
+    if (index > first) return;
     if (first > 0 || document.querySelector(".window")?.contains(document.activeElement)) this.above += 1;
   }
 
-  /** Have as many rows above what is seen as came there. */
+  /** Scroll by the height of the rows inserted above the viewport. */
   settle() {
     const added = this.above * this.rowHeight;
     this.above = 0;
@@ -66,14 +66,14 @@ export class WindowedList {
     const box = event.currentTarget;
     this.top = box.scrollTop;
     this.height = box.clientHeight;
-    changed();
+    redraw();
   }
 
   /**
-   * Each row has a place of its own, so that those that stay in sight are not laid out again.
+   * Render the visible rows. Each row is positioned absolutely, so that rows that stay visible are not laid out again.
    * @template {{id: string}} Row
-   * @param {Row[]} rows those that are loaded @param {number} total how many there are
-   * @param {(row: Row, place: number) => unknown} draw @param {string} label
+   * @param {Row[]} rows loaded rows @param {number} total number of rows, loaded or not
+   * @param {(row: Row, index: number) => unknown} draw @param {string} label
    */
   view(rows, total, draw, label) {
     this.settle();
@@ -84,13 +84,13 @@ export class WindowedList {
     this.assign(shown);
     /** @param {Row} row */
     const elementOf = (row) => this.elements.get(row.id);
-    /** @param {Row} row @param {number} place */
-    const placed = (row, place) => html`<li class="row" data-element=${elementOf(row)} .style=${`height:${this.rowHeight}px;transform:translateY(${(first + place) * this.rowHeight}px)`}
-      aria-setsize=${total} aria-posinset=${first + place + 1}>${draw(row, first + place)}</li>`;
+    /** @param {Row} row @param {number} index */
+    const positioned = (row, index) => html`<li class="row" data-element=${elementOf(row)} .style=${`height:${this.rowHeight}px;transform:translateY(${(first + index) * this.rowHeight}px)`}
+      aria-setsize=${total} aria-posinset=${first + index + 1}>${draw(row, first + index)}</li>`;
     return html`<div class="window" tabindex="0" role="region" aria-label=${label} @scroll=${this.scrolled}>
       <div class="window-all" .style=${`height:${rows.length * this.rowHeight}px`}>
         <ul role="list" class="rows">
-          ${repeat(shown, elementOf, placed)}
+          ${repeat(shown, elementOf, positioned)}
         </ul>
       </div>
     </div>`;

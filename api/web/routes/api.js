@@ -1,18 +1,18 @@
-// The reference of the API, drawn from what the server says of itself.
+// The API reference, rendered from the server's OpenAPI description.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { live } from "../vendor/directives/live.js";
 import { ROOT, bytes } from "../api.js";
-import { changed } from "../store.js";
-import { counted } from "../parts/format.js";
-import { trouble } from "../parts/notice.js";
-import { written } from "../parts/written.js";
-import { exampleOf, fields, meant, table, words } from "../parts/schema.js";
+import { redraw } from "../store.js";
+import { plural } from "../parts/format.js";
+import { problemCard } from "../parts/notice.js";
+import { written } from "../parts/snippet.js";
+import { exampleOf, fields, resolve, table, words } from "../parts/schema.js";
 
 export const title = "API";
 const JSON_KIND = "application/json";
-const UNSAID = "Successful Response"; // where nothing is said of a reply
+const GENERIC = "Successful Response"; // FastAPI's default description
 
 /**
  * @typedef {import("../parts/schema.js").Schema} Schema
@@ -28,30 +28,30 @@ const UNSAID = "Successful Response"; // where nothing is said of a reply
 
 /** @type {{described: Described | null, operations: Operation[], search: string, problem: any}} */
 const seen = { described: null, operations: [], search: "", problem: null };
-/** @type {Set<string>} those that are opened */
+/** @type {Set<string>} ids of expanded operations */
 const opened = new Set();
 
-/** An operation that the address names is opened: a link can be sent. */
+/** Load the description and open the operation named in the URL. */
 export async function load() {
   try {
-    if (!seen.described) begin(JSON.parse(await (await bytes("/openapi.json")).text()));
+    if (!seen.described) show(JSON.parse(await (await bytes("/openapi.json")).text()));
     seen.problem = null;
   } catch (problem) {
     seen.problem = problem;
   }
-  const wanted = decodeURIComponent(location.hash.slice(1));
-  if (seen.operations.some(({ id }) => id === wanted)) {
-    opened.add(wanted);
+  const target = decodeURIComponent(location.hash.slice(1));
+  if (seen.operations.some(({ id }) => id === target)) {
+    opened.add(target);
     seen.search = "";
-    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(wanted)?.scrollIntoView()));
+    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(target)?.scrollIntoView()));
   }
-  changed();
+  redraw();
 }
 
-export function leave() {}
+export function unload() {}
 
 /** @param {Described} described */
-function begin(described) {
+function show(described) {
   seen.described = described;
   seen.operations = Object.entries(described.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, about]) => ({
     id: about.operationId, method: method.toUpperCase(), path, tag: about.tags[0], about,
@@ -59,19 +59,19 @@ function begin(described) {
   })));
 }
 
-/** Those that have all words of the search. */
+/** Return the operations that contain all words of the search. */
 function found() {
-  const wanted = seen.search.toLowerCase().split(/\s+/).filter(Boolean);
-  return seen.operations.filter(({ text }) => wanted.every((word) => text.includes(word)));
+  const terms = seen.search.toLowerCase().split(/\s+/).filter(Boolean);
+  return seen.operations.filter(({ text }) => terms.every((word) => text.includes(word)));
 }
 
 export function view() {
   const { described } = seen;
-  if (!described) return html`<section class="column wide">${trouble(seen.problem, load)}</section>`;
+  if (!described) return html`<section class="column wide">${problemCard(seen.problem, load)}</section>`;
   const shown = found();
   const tags = described.tags.filter(({ name }) => shown.some(({ tag }) => tag === name));
   /** @param {On<HTMLInputElement>} event */
-  const typed = (event) => ((seen.search = event.target.value), changed());
+  const typed = (event) => ((seen.search = event.target.value), redraw());
   /** @param {Tag} tag */
   const group = ({ name, description }) => html`<section><h2>${name}</h2><p class="soft">${words(description)}</p>
     ${repeat(shown.filter(({ tag }) => tag === name), idOf, operation)}</section>`;
@@ -81,7 +81,7 @@ export function view() {
       <a href=${`${ROOT}/openapi.json`}>openapi.json</a>. Try requests in <a href=${`${ROOT}/docs`}>Swagger UI</a>.</p>
     <div class="tools"><input id="search" type="search" placeholder="Search the API" aria-label="Search the reference" .value=${live(seen.search)}
       @input=${typed}>
-      <span class="soft small" role="status">${counted(shown.length, "operation")}</span></div>
+      <span class="soft small" role="status">${plural(shown.length, "operation")}</span></div>
     ${repeat(tags, nameOf, group)}
   </section>`;
 }
@@ -99,7 +99,7 @@ function operation(each) {
     if (event.target !== event.currentTarget || event.target.open === opened.has(each.id)) return;
     opened[event.target.open ? "add" : "delete"](each.id);
     if (event.target.open) history.replaceState(null, "", `${location.pathname}#${each.id}`);
-    changed();
+    redraw();
   };
   return html`<details class="operation" id=${each.id} .open=${open} @toggle=${toggled}>
     <summary><span class="method">${each.method}</span> <code class="name">${each.path}</code> <span class="soft small">${each.about.summary ?? ""}</span></summary>
@@ -112,7 +112,7 @@ function described({ about, method, path }) {
   const parameters = (about.parameters ?? []).map((each) => ({ ...each, where: each.in, description: each.description ?? each.schema.description }));
   const bodies = Object.entries(about.requestBody?.content ?? {});
   /** @type {[string, {schema?: Schema}][]} */
-  const asked = bodies.length ? bodies : [[JSON_KIND, {}]];
+  const samples = bodies.length ? bodies : [[JSON_KIND, {}]];
   return html`<div class="card">
     ${about.description ? about.description.split("\n\n").map((part) => html`<p>${words(part)}</p>`) : nothing}
     ${parameters.length ? html`<h3>Parameters</h3>${table(parameters, schemas, "Parameters")}` : nothing}
@@ -121,20 +121,20 @@ function described({ about, method, path }) {
       ${kind.startsWith("multipart/") ? nothing : html`<p class="soft small">Example</p><pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre>`}`)}
     ${replies(about.responses, schemas)}
     <h3>Request</h3>
-    ${asked.map(([kind, { schema }]) => written(method, addressed(path, parameters, schemas), schema && sample(kind, schema, schemas), kind))}
+    ${samples.map(([kind, { schema }]) => written(method, addressed(path, parameters, schemas), schema && sample(kind, schema, schemas), kind))}
   </div>`;
 }
 
-/** What a form needs at least; any other body whole. @param {string} kind @param {Schema} schema @param {Schemas} schemas */
+/** Return an example body; for a form only its required fields. @param {string} kind @param {Schema} schema @param {Schemas} schemas */
 function sample(kind, schema, schemas) {
   if (!kind.startsWith("multipart/")) return exampleOf(schema, schemas);
-  return { file: "@leave.md", ...(meant(schema, schemas).properties?.collection ? { collection: "default" } : {}) };
+  return { file: "@leave.md", ...(resolve(schema, schemas).properties?.collection ? { collection: "default" } : {}) };
 }
 
-/** The path with examples; what has none is a name in capitals. @param {string} path @param {Parameter[]} parameters @param {Schemas} schemas */
+/** Return the path with example values. A parameter without an example appears as its name in capitals. @param {string} path @param {Parameter[]} parameters @param {Schemas} schemas */
 function addressed(path, parameters, schemas) {
   /** @param {{name: string, schema: Schema, example?: string}} each */
-  const value = (each) => each.example ?? meant(each.schema, schemas).examples?.[0] ?? each.name.toUpperCase();
+  const value = (each) => each.example ?? resolve(each.schema, schemas).examples?.[0] ?? each.name.toUpperCase();
   const query = parameters.filter((each) => each.in === "query" && each.required).map((each) => `${each.name}=${encodeURIComponent(value(each))}`);
   const filled = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(value(parameters.find((each) => each.name === name) ?? { name, schema: {} })));
   return filled + (query.length ? `?${query.join("&")}` : "");
@@ -145,7 +145,7 @@ function replies(responses, schemas) {
   const entries = Object.entries(responses);
   const fine = entries.filter(([status]) => status < "400");
   const refused = entries.filter(([status]) => status >= "400");
-  return html`${fine.map(([status, reply]) => html`<h3>Response <span class="soft small">${status}</span></h3>${reply.description === UNSAID ? nothing : html`<p>${words(reply.description)}</p>`}
+  return html`${fine.map(([status, reply]) => html`<h3>Response <span class="soft small">${status}</span></h3>${reply.description === GENERIC ? nothing : html`<p>${words(reply.description)}</p>`}
       ${Object.entries(reply.content ?? {}).map(([kind, { schema }]) => (kind === JSON_KIND && schema ? html`<details class="inner"><summary class="small">Fields and example</summary>
         ${fields(schema, schemas, "Fields of the response")}<pre dir="ltr">${JSON.stringify(exampleOf(schema, schemas), null, 2)}</pre></details>`
         : html`<p class="soft small"><code>${kind}</code></p>`))}`)}

@@ -1,12 +1,12 @@
-// Ask: a question, its answer as it is written, and the passages that it cites.
+// Ask: a question, its streamed answer, and the cited passages.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { Problem, ROOT, follow, get, post } from "../api.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { counted, duration, path } from "../parts/format.js";
-import { say, trouble } from "../parts/notice.js";
+import { plural, duration, path } from "../parts/format.js";
+import { notify, problemCard } from "../parts/notice.js";
 import { prose } from "../parts/prose.js";
 import { asRequest } from "../parts/request.js";
 import { sourcePanel } from "../parts/source.js";
@@ -14,49 +14,49 @@ import { sourcePanel } from "../parts/source.js";
 export const title = "Ask";
 
 /**
- * @typedef {{question: string, asked: string, phase: string, answer: string, chunks: Api["RetrievedChunkView"][],
+ * @typedef {{question: string, submitted: string, phase: string, answer: string, chunks: Api["RetrievedChunkView"][],
  *   reply: Api["QueryReply"] | null, queryId: string | null, problem: any, open: number | null,
  *   helpful: Map<string, boolean>, stopped: boolean, collection: string}} Asking
  */
 
 /** @returns {Asking} */
-const fresh = () => ({
-  question: "", asked: "", phase: "idle", answer: "", chunks: [], reply: null, queryId: null, problem: null, open: null,
+const newState = () => ({
+  question: "", submitted: "", phase: "idle", answer: "", chunks: [], reply: null, queryId: null, problem: null, open: null,
   helpful: new Map(), stopped: false, collection: "",
 });
-let ask = fresh();
+let ask = newState();
 /** @type {{of: string, questions: string[]}} of a collection */
 let examples = { of: "", questions: [] };
 let loaded = false;
 /** @type {AbortController | null} */
 let running = null;
 /** @type {HTMLElement | null} */
-let opener = null; // what has the focus again when the passage is closed
+let opener = null; // element that gets the focus when the passage is closed
 
 export async function load() {
   try {
     await loadCollections();
     loaded = true;
-    if (!ask.asked) ask.problem = null;
+    if (!ask.submitted) ask.problem = null;
     await findExamples();
   } catch (problem) {
     ask.problem = problem;
   }
-  changed();
+  redraw();
 }
 
-export function leave() {
+export function unload() {
   running?.abort();
 }
 
-/** Three questions of the collection's own; a key that may only ask reads none. */
+/** Load three generated questions as examples. A key with only the `ask` scope gets none. */
 async function findExamples() {
   const of = collections.chosen;
   if (examples.of === of) return;
   examples = { of, questions: [] };
   const questions = await written(of).catch(() => []);
   if (examples.of === of) examples.questions = questions;
-  changed();
+  redraw();
 }
 
 /** @param {string} collection @returns {Promise<string[]>} */
@@ -79,93 +79,93 @@ async function submit(question) {
   if (!question.trim()) return;
   running?.abort();
   const control = (running = new AbortController());
-  ask = { ...fresh(), question, asked: question, collection: collections.chosen, phase: "searching" };
-  changed();
+  ask = { ...newState(), question, submitted: question, collection: collections.chosen, phase: "searching" };
+  redraw();
   const body = { question, collection: collections.chosen, top_k: 8, explain: true, stream: true };
   try {
-    await follow("POST", "/v1/query", (name, data) => running === control && heard(name, data), { body, signal: control.signal });
+    await follow("POST", "/v1/query", (name, data) => running === control && onEvent(name, data), { body, signal: control.signal });
     if (ask.phase !== "done" && !ask.problem) throw new Problem({ detail: "The answer was interrupted." });
   } catch (problem) {
-    if (running !== control) return; // another question was asked meanwhile
+    if (running !== control) return; // a newer question replaced this one
     if (control.signal.aborted) ask.stopped = ask.phase !== "done";
     else ask.problem = problem;
   }
   if (running === control) {
     running = null;
     ask.phase = "done";
-    changed();
+    redraw();
   }
 }
 
 /** @param {string} name @param {any} data of an event of that name */
-function heard(name, data) {
+function onEvent(name, data) {
   if (name === "retrieved") {
     ask = { ...ask, phase: "writing", chunks: data.chunks, queryId: data.metadata.query_id };
   } else if (name === "token") {
     ask = { ...ask, answer: ask.answer + data.text };
   } else if (name === "done") {
-    const opened = sources()[ask.open ?? -1]?.chunk.chunk_id; // of all that was found; now the list is of what is cited
+    const opened = sources()[ask.open ?? -1]?.chunk.chunk_id; // the list changes from all results to the cited ones
     ask = { ...ask, phase: "done", answer: data.answer, reply: data, chunks: data.chunks };
-    const place = sources().findIndex((each) => each.chunk.chunk_id === opened);
-    ask.open = place < 0 ? null : place;
+    const index = sources().findIndex((each) => each.chunk.chunk_id === opened);
+    ask.open = index < 0 ? null : index;
     if (data.citations.length && ask.open === null && matchMedia("(min-width: 64rem)").matches) ask.open = 0;
   } else if (name === "error") {
     ask = { ...ask, problem: new Problem(data) };
   }
-  changed();
+  redraw();
 }
 
 /**
- * What is listed as sources: what the answer cites, until then all that was found.
+ * Return the listed sources: the cited chunks, or all results while the answer is incomplete.
  * @returns {{number: number, chunk: Api["RetrievedChunkView"]}[]}
  */
 function sources() {
   const { reply, chunks } = ask;
-  const known = new Map(chunks.map((chunk) => [chunk.chunk_id, chunk]));
-  if (!reply) return chunks.map((chunk, place) => ({ number: place + 1, chunk }));
+  const byId = new Map(chunks.map((chunk) => [chunk.chunk_id, chunk]));
+  if (!reply) return chunks.map((chunk, index) => ({ number: index + 1, chunk }));
   return reply.citations.flatMap(({ number, chunk_id: id }) => {
-    const chunk = known.get(id);
+    const chunk = byId.get(id);
     return chunk ? [{ number, chunk }] : [];
   });
 }
 
 /** @param {boolean} helpful */
-async function judge(helpful, id = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk.chunk_id, queryId = ask.queryId, judged = ask.helpful) {
+async function rate(helpful, id = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk.chunk_id, queryId = ask.queryId, ratings = ask.helpful) {
   if (!id || !queryId) return;
   try {
     const { outcome } = await post("/v1/feedback", { query_id: queryId, chunk_id: id, helpful });
-    judged.set(id, helpful);
-    const told = { accepted: "Thanks. Your question now finds this passage.",
+    ratings.set(id, helpful);
+    const messages = { accepted: "Thanks. Your question now finds this passage.",
       already_accepted: "Your question is already linked to this passage.", already_asked: "Your question is already linked to this passage.",
       taken_back: "Your question was removed from this passage.", not_accepted: "Thanks for your feedback." };
-    const undo = outcome === "accepted" ? () => judge(false, id, queryId, judged) : undefined;
-    say(told[outcome], { undo, seconds: 8 });
+    const undo = outcome === "accepted" ? () => rate(false, id, queryId, ratings) : undefined;
+    notify(messages[outcome], { undo, seconds: 8 });
   } catch (problem) {
-    say(problem.message);
+    notify(problem.message);
   }
-  changed();
+  redraw();
 }
 
 /** @param {number} number */
 function cite(number) {
-  const place = sources().findIndex((each) => each.number === number);
-  if (place < 0) return html`<span class="cited soft">[${number}]</span>`;
-  return html`<button class="cited" aria-label=${`Source ${number}`} aria-pressed=${String(place === ask.open)}
-    @click=${() => show(place)}>${number}</button>`;
+  const index = sources().findIndex((each) => each.number === number);
+  if (index < 0) return html`<span class="cited soft">[${number}]</span>`;
+  return html`<button class="cited" aria-label=${`Source ${number}`} aria-pressed=${String(index === ask.open)}
+    @click=${() => show(index)}>${number}</button>`;
 }
 
-/** @param {number} place */
-function show(place) {
+/** @param {number} index */
+function show(index) {
   const from = document.activeElement;
   if (from instanceof HTMLElement && !from.closest(".detail")) opener = from;
-  ask.open = place;
-  changed();
+  ask.open = index;
+  redraw();
   requestAnimationFrame(() => document.getElementById("source-title")?.focus());
 }
 
 function close() {
   ask.open = null;
-  changed();
+  redraw();
   requestAnimationFrame(() => opener?.focus());
 }
 
@@ -187,7 +187,7 @@ export function view() {
   const typed = (event) => (ask.question = event.target.value);
   return html`<div class="split ${open ? "with-detail" : ""}">
     <section class="column">
-      <form class="asking" role="search" @submit=${submitted}>
+      <form class="ask-form" role="search" @submit=${submitted}>
         ${collectionPicker(findExamples)}
         <textarea id="question" rows="2" maxlength="10000" placeholder="Ask your documents" aria-label="Question" dir="auto"
           .value=${live(ask.question)} @input=${typed} @keydown=${keys}></textarea>
@@ -195,7 +195,7 @@ export function view() {
           ? html`<button type="button" @click=${() => running?.abort()}>Stop</button>`
           : html`<button class="main" type="submit">Ask</button>`}
       </form>
-      ${ask.asked ? answered(busy) : beginning()}
+      ${ask.submitted ? answered(busy) : start()}
     </section>
     ${open && ask.open !== null
       ? sourcePanel(open, sources().length, ask.open, show, close)
@@ -203,8 +203,8 @@ export function view() {
   </div>`;
 }
 
-function beginning() {
-  if (ask.problem) return trouble(ask.problem, load);
+function start() {
+  if (ask.problem) return problemCard(ask.problem, load);
   if (!loaded) return nothing;
   if (!collections.items.length) {
     return html`<div class="empty"><h2>No documents yet</h2>
@@ -222,20 +222,20 @@ function beginning() {
 function answered(busy) {
   const { reply, phase } = ask;
   return html`<article class="answer" aria-busy=${String(busy)}>
-    <h2 class="asked" dir="auto">${ask.asked}</h2>
+    <h2 class="question-title" dir="auto">${ask.submitted}</h2>
     ${phase === "searching" ? html`<p class="soft">Searching\u2026</p>` : nothing}
     <p class="hidden" role="status">${spoken()}</p>
     <div class="written">${prose(ask.answer, cite)}</div>
     ${ask.stopped ? html`<p class="soft">Stopped.</p>` : nothing}
-    ${trouble(ask.problem, () => submit(ask.asked))}
+    ${problemCard(ask.problem, () => submit(ask.submitted))}
     ${reply ? facts(reply) : nothing}
     ${sourceList()}
-    ${reply?.citations.length && ask.queryId ? judging() : nothing}
-    ${reply ? asRequest("POST", "/v1/query", { question: ask.asked, collection: ask.collection, top_k: 8 }) : nothing}
+    ${reply?.citations.length && ask.queryId ? feedback() : nothing}
+    ${reply ? asRequest("POST", "/v1/query", { question: ask.submitted, collection: ask.collection, top_k: 8 }) : nothing}
   </article>`;
 }
 
-/** What a screen reader says: that it begins, and the answer when it is whole. */
+/** Return the announcement for screen readers: the phase, then the complete answer. */
 function spoken() {
   if (ask.phase === "done") return ask.answer;
   return ask.phase === "writing" ? "Writing the answer." : "Searching.";
@@ -246,22 +246,22 @@ function facts(reply) {
   const { usage, milliseconds } = reply.metadata;
   const who = reply.form === "extractive" ? "Quoted from documents" : "Written by a model";
   const tokens = usage.prompt_tokens + usage.completion_tokens;
-  const parts = [who, counted(reply.chunks.length, "passage"), duration(milliseconds.total / 1000)];
-  if (tokens) parts.push(counted(tokens, "token"));
-  if (reply.removed_citations.length) parts.push(`${counted(reply.removed_citations.length, "invalid citation")} removed`);
+  const parts = [who, plural(reply.chunks.length, "passage"), duration(milliseconds.total / 1000)];
+  if (tokens) parts.push(plural(tokens, "token"));
+  if (reply.removed_citations.length) parts.push(`${plural(reply.removed_citations.length, "invalid citation")} removed`);
   return html`<p class="facts soft small">${parts.join(" \u00b7 ")}</p>`;
 }
 
 function sourceList() {
   const list = sources();
   const nothingFound = ask.reply && !ask.reply.found;
-  const near = nothingFound ? ask.chunks.slice(0, 3).map((chunk, place) => ({ number: place + 1, chunk })) : list;
+  const near = nothingFound ? ask.chunks.slice(0, 3).map((chunk, index) => ({ number: index + 1, chunk })) : list;
   if (!near.length) return nothing;
   return html`<h3>${nothingFound ? "Closest passages" : ask.reply ? "Sources" : "Results"}</h3>
     <ol class="sources">
       ${near.map(
-        ({ number, chunk }, place) => html`<li><button class="source" aria-current=${String(place === ask.open && !nothingFound)}
-          @click=${() => show(place)} ?disabled=${nothingFound}>
+        ({ number, chunk }, index) => html`<li><button class="source" aria-current=${String(index === ask.open && !nothingFound)}
+          @click=${() => show(index)} ?disabled=${nothingFound}>
           <span class="cited" aria-hidden="true">${number}</span>
           <span><span class="name" dir="auto">${path(chunk.heading_path, chunk.title ?? chunk.external_id)}</span>
             <span class="soft small" dir="auto">${chunk.matched_question ?? "matched by text"}</span></span>
@@ -270,12 +270,12 @@ function sourceList() {
     </ol>`;
 }
 
-function judging() {
+function feedback() {
   const chunk = (sources()[ask.open ?? 0] ?? sources()[0])?.chunk;
   const helpful = chunk ? ask.helpful.get(chunk.chunk_id) : undefined;
-  return html`<p class="judging">
-    <button aria-pressed=${String(helpful === true)} @click=${() => judge(true)}>\u2713 Helpful</button>
-    <button aria-pressed=${String(helpful === false)} @click=${() => judge(false)}>\u2715 Not helpful</button>
-    <a href=${`${ROOT}/lab/explain?collection=${encodeURIComponent(ask.collection)}#q=${encodeURIComponent(ask.asked)}`}>Explain</a>
+  return html`<p class="feedback">
+    <button aria-pressed=${String(helpful === true)} @click=${() => rate(true)}>\u2713 Helpful</button>
+    <button aria-pressed=${String(helpful === false)} @click=${() => rate(false)}>\u2715 Not helpful</button>
+    <a href=${`${ROOT}/lab/explain?collection=${encodeURIComponent(ask.collection)}#q=${encodeURIComponent(ask.submitted)}`}>Explain</a>
   </p>`;
 }

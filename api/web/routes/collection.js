@@ -1,18 +1,18 @@
-// A collection: what is in it, how it was measured, its options and what another choice would cost, its builds, its points.
+// A collection: contents, calibration, options with the cost of a rebuild, builds, and verification.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, follow, get, post, send } from "../api.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 import { whisker } from "../parts/bars.js";
-import { ago, count, counted, duration, money, score } from "../parts/format.js";
-import { may } from "../parts/me.js";
-import { say, trouble } from "../parts/notice.js";
+import { ago, count, plural, duration, money, score } from "../parts/format.js";
+import { may } from "../parts/permissions.js";
+import { notify, problemCard } from "../parts/notice.js";
 
 export const title = "Collection";
 /** @type {Record<string, string>} */
 const NAMES = { questions: "questions", text: "text", bm25: "words" };
 const SOURCES = { labelled: "labelled questions", accepted: "accepted questions", generated: "generated questions", texts: "chunk texts" };
-// The numbers of a collection that people change, with what they mean.
+// The numeric options of a collection, with labels and hints.
 const NUMBERS = /** @type {const} */ ([
   ["questions_per_chunk", "Questions per chunk", "auto: 3 to 10, depending on length"],
   ["chunk_max_chars", "Maximum chunk length", "characters"],
@@ -27,22 +27,22 @@ const NUMBERS = /** @type {const} */ ([
  */
 
 /** @returns {Collected} */
-const fresh = (name = "") => ({ name, view: null, builds: [], sets: [], estimate: null, verified: null, findings: [], problem: null, busy: "" });
-let seen = fresh();
+const newState = (name = "") => ({ name, view: null, builds: [], sets: [], estimate: null, verified: null, findings: [], problem: null, busy: "" });
+let seen = newState();
 let running = new AbortController();
 
 /** @returns {`/v1/collections/${string}`} */
 const base = (now = seen) => `/v1/collections/${encodeURIComponent(now.name)}`;
 
-/** @param {{id: string}} place */
+/** @param {{id: string}} route */
 export async function load({ id }) {
-  seen = fresh(decodeURIComponent(id));
+  seen = newState(decodeURIComponent(id));
   await refresh();
 }
 
-export function leave() {
+export function unload() {
   running.abort();
-  seen = fresh(); // what is still under way writes into what is not shown any more
+  seen = newState(); // running requests write into the discarded state
 }
 
 async function refresh(now = seen) {
@@ -54,14 +54,14 @@ async function refresh(now = seen) {
   } catch (problem) {
     now.problem = problem;
   }
-  changed();
+  redraw();
 }
 
-/** Do something that takes a while, and read the collection again. @param {string} words @param {(now: Collected) => Promise<any>} what */
+/** Run a long action, then load the collection again. @param {string} words @param {(now: Collected) => Promise<any>} what */
 async function attempt(words, what) {
   const now = seen;
   now.busy = words;
-  changed();
+  redraw();
   try {
     await what(now);
     await refresh(now);
@@ -69,18 +69,18 @@ async function attempt(words, what) {
     now.problem = problem;
   }
   now.busy = "";
-  changed();
+  redraw();
 }
 
 /** @param {string} set */
 const calibrate = (set) => attempt("Calibrating\u2026", async (now) => {
   const questions = set ? (await get(`${base(now)}/labelled/${encodeURIComponent(set)}`)).questions : null;
   const { source } = await post(`${base(now)}/calibration`, { questions });
-  say(`Calibrated with ${SOURCES[source ?? "labelled"]}.`);
+  notify(`Calibrated with ${SOURCES[source ?? "labelled"]}.`);
 });
 const forget = () => attempt("Removing the calibration\u2026", () => send("DELETE", `${base()}/calibration`));
 
-/** The options of the form that differ from those of the collection. @param {HTMLFormElement} form */
+/** Return the options of the form that differ from the collection's. @param {HTMLFormElement} form */
 function differing(form) {
   const given = new FormData(form);
   /** @type {Record<string, any>} */
@@ -95,7 +95,7 @@ function differing(form) {
   return Object.fromEntries(entries.filter(([name, value]) => value !== plain(options[name])));
 }
 
-/** What an option is where none is given: a field that is empty, a box without its mark. @param {unknown} value */
+/** Normalize an option, so that an empty field and an unchecked box count as not set. @param {unknown} value */
 const plain = (value) => (value === false || value === "" ? null : value ?? null);
 
 /** @param {HTMLFormElement} form */
@@ -108,19 +108,19 @@ const estimate = (form) => attempt("Estimating\u2026", async (now) => {
 const save = (form) => attempt("Saving\u2026", async (now) => {
   await send("PUT", base(now), { body: { ...now.view?.options, ...differing(form) } });
   now.estimate = null;
-  say("Saved. New documents use these options. Existing documents keep theirs until they are uploaded or indexed again.");
+  notify("Saved. New documents use these options. Existing documents keep theirs until they are uploaded or indexed again.");
 });
 const rebuild = () => attempt("Starting\u2026", async (now) => {
   const { build } = await post(`${base(now)}/builds`, now.estimate?.change);
   now.estimate = null;
-  say(`Build ${build} is being filled. Queries still use the live build.`);
+  notify(`Build ${build} is being filled. Queries still use the live build.`);
 });
 
 /** @param {Api["BuildView"]} build @param {"drop" | "gate" | "switch" | "pause" | "resume"} action */
 const act = (build, action) => attempt("\u2026", async () => {
   const path = /** @type {const} */ (`${base()}/builds/${build.build}`);
   if (action === "drop") await send("DELETE", path);
-  else if (action === "gate") say((await post(`${path}/gate`, {})).reasons.join(" ") || "The build passed the gate.", { seconds: 15 });
+  else if (action === "gate") notify((await post(`${path}/gate`, {})).reasons.join(" ") || "The build passed the gate.", { seconds: 15 });
   else await post(`${path}/${action}`, action === "switch" ? {} : undefined);
 });
 
@@ -129,21 +129,21 @@ async function verify(repair) {
   const now = seen;
   const control = (running = new AbortController());
   Object.assign(now, { verified: null, findings: [], busy: repair ? "Repairing\u2026" : "Comparing\u2026" });
-  changed();
+  redraw();
   /** @param {string} name @param {any} data of an event of that name */
-  const heard = (name, data) => {
+  const onEvent = (name, data) => {
     if (name === "finding") now.findings.push(data);
     else if (name === "error") now.problem = { message: data.detail };
     else now.verified = { ...data, whole: name === "done" };
-    changed();
+    redraw();
   };
   try {
-    await follow("POST", `${base(now)}/verify`, heard, { body: { repair }, signal: control.signal, headers: { accept: "text/event-stream" } });
+    await follow("POST", `${base(now)}/verify`, onEvent, { body: { repair }, signal: control.signal, headers: { accept: "text/event-stream" } });
   } catch (problem) {
     if (!control.signal.aborted) now.problem = problem;
   }
   now.busy = "";
-  changed();
+  redraw();
 }
 
 /** @param {HTMLFormElement} form */
@@ -159,15 +159,15 @@ const submitted = (what) => (event) => (event.preventDefault(), what(event.targe
 
 export function view() {
   const { view: shown } = seen;
-  if (!shown) return html`<section class="column">${trouble(seen.problem, () => refresh())}</section>`;
+  if (!shown) return html`<section class="column">${problemCard(seen.problem, () => refresh())}</section>`;
   return html`<section class="column wide collection">
     <h2 dir="auto">${shown.name}</h2>
     <p class="counts soft small">${Object.entries(shown.documents).map(([state, many]) => html`<span><a href=${`${ROOT}/documents?collection=${encodeURIComponent(shown.name)}`}>${count(many)} ${state}</a></span>`)}
-      <span>${shown.points === null ? "points unknown: Qdrant is unavailable" : counted(shown.points, "point")}</span>
+      <span>${shown.points === null ? "points unknown: Qdrant is unavailable" : plural(shown.points, "point")}</span>
       <span>embedding model <code>${shown.embedding_model}</code></span>
       ${shown.languages.length ? html`<span>in ${shown.languages.join(", ")}</span>` : nothing}<span>created ${ago(shown.created_at)}</span></p>
     ${shown.notice ? html`<p class="warning">${shown.notice}</p>` : nothing}
-    ${trouble(seen.problem, () => refresh())} <p role="status" class="soft small busy">${seen.busy}</p>
+    ${problemCard(seen.problem, () => refresh())} <p role="status" class="soft small busy">${seen.busy}</p>
     ${calibration(shown.calibration)} ${may("manage") ? options(shown.options) : nothing} ${builds()}
     ${may("manage") ? [verification(), erasing()] : nothing}
   </section>`;
@@ -181,7 +181,7 @@ function calibration(measured) {
   if (measured?.equal) rows.push(["equal weights", measured.equal]);
   if (measured?.chosen) rows.push(["these weights", measured.chosen]);
   return html`<section><h3>Calibration</h3>
-    ${measured ? html`<p>Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${measured.weights[name].toFixed(1)}`).join(" \u00b7 ")}. Calibrated with ${SOURCES[measured.source ?? "labelled"]}${measured.questions ? ` (${count(measured.questions)})` : ""} on ${counted(measured.chunks ?? 0, "chunk")}.</p>
+    ${measured ? html`<p>Weights: ${Object.entries(NAMES).map(([name, words]) => `${words} ${measured.weights[name].toFixed(1)}`).join(" \u00b7 ")}. Calibrated with ${SOURCES[measured.source ?? "labelled"]}${measured.questions ? ` (${count(measured.questions)})` : ""} on ${plural(measured.chunks ?? 0, "chunk")}.</p>
       ${rows.length ? html`<table class="compared"><caption class="hidden">nDCG@10 with its 95 % interval</caption><tbody>${rows.map(([words, each]) => html`<tr><th scope="row">${words}</th><td class="interval">${whisker(each, low, words === "these weights")}</td><td class="number">${score(each.mean)} <span class="soft">[${score(each.low)}, ${score(each.high)}]</span></td></tr>`)}</tbody></table>` : nothing}`
     : html`<p class="soft">Not calibrated yet: all channels have equal weight. Calibration runs automatically once there are enough questions.</p>`}
     ${may("manage") ? html`<p class="tools"><button @click=${() => calibrate("")}>Calibrate with generated questions</button>
@@ -193,14 +193,14 @@ function calibration(measured) {
 /** @param {Api["CollectionOptionsView"]} given */
 function options(given) {
   /** @param {On<HTMLButtonElement & {form: HTMLFormElement}>} event */
-  const asked = (event) => estimate(event.target.form);
-  return html`<section><h3>Options</h3><form class="options" @submit=${submitted(save)} @input=${() => seen.estimate && ((seen.estimate = null), changed())}>
+  const estimateClicked = (event) => estimate(event.target.form);
+  return html`<section><h3>Options</h3><form class="options" @submit=${submitted(save)} @input=${() => seen.estimate && ((seen.estimate = null), redraw())}>
     ${NUMBERS.map(([name, words, meaning]) => html`<label>${words}<input name=${name} .value=${String(given[name] ?? "")} placeholder="server default" inputmode="numeric"><span class="soft small">${meaning}</span></label>`)}
     <label class="check"><input type="checkbox" name="prepend_questions" .checked=${given.prepend_questions === true}> Prepend questions to the chunk when embedding</label>
     <label class="whole">Prompt<textarea name="prompt" rows="3" dir="auto" placeholder="server default; {text} is replaced by the chunk" .value=${given.prompt ?? ""}></textarea></label>
     ${Object.keys(given.filterable).length ? html`<p class="soft small">Indexed metadata fields: ${Object.entries(given.filterable).map(([name, type]) => `${name} (${type})`).join(", ")}</p>` : nothing}
     <p class="tools"><button class="main" type="submit">Save</button>
-      <button type="button" @click=${asked}>Estimate a rebuild</button></p></form>
+      <button type="button" @click=${estimateClicked}>Estimate a rebuild</button></p></form>
     ${seen.estimate ? price(seen.estimate) : nothing}</section>`;
 }
 
@@ -208,7 +208,7 @@ function options(given) {
 function price({ change, estimated: each }) {
   const what = Object.keys(change).length ? `With new ${Object.keys(change).join(", ")}` : "With current options";
   const cost = [each.llm_cost, each.embedding_cost].filter((one) => one !== null).reduce((sum, one) => sum + one, 0);
-  const parts = [counted(each.documents, "document"), counted(each.calls, "call"), `${count(each.prompt_tokens + each.completion_tokens)} tokens`, counted(each.embeddings, "embedding")];
+  const parts = [plural(each.documents, "document"), plural(each.calls, "call"), `${count(each.prompt_tokens + each.completion_tokens)} tokens`, plural(each.embeddings, "embedding")];
   return html`<div class="card" role="status"><p>${what}: ${parts.join(" \u00b7 ")}${each.llm_cost === null && each.embedding_cost === null ? ", price unknown" : `, ${money(cost)}`}${each.seconds === null ? "" : `, ${duration(each.seconds)} at the rate limits`}.</p>
     <p class="soft small">Existing questions are reused at no cost. Queries use the live build until you switch.</p>
     <p><button class="main" @click=${rebuild}>Start the rebuild</button></p></div>`;
@@ -219,8 +219,8 @@ function builds() {
   /** @type {Partial<Record<Api["BuildState"], ("pause" | "resume" | "gate" | "switch")[]>>} */
   const actions = { filling: ["pause"], paused: ["resume"], following: ["gate", "switch"] };
   const words = { pause: "Pause", resume: "Resume", gate: "Run the gate", switch: "Make live" };
-  return html`<section><h3>Builds</h3><ul class="questions parting" role="list">${seen.builds.map((build) => html`<li>
-    <span class="grow">Build ${build.build}, ${build.state}<span class="soft small">${build.embedding_model} \u00b7 ${count(build.copied)} of ${counted(build.source_documents, "document")} copied \u00b7 ${Object.entries(build.documents).map(([state, many]) => `${count(many)} ${state}`).join(", ")}${build.gate ? ` \u00b7 gate ${build.gate.open ? "open" : "closed"}` : ""}</span></span>
+  return html`<section><h3>Builds</h3><ul class="questions wrapping" role="list">${seen.builds.map((build) => html`<li>
+    <span class="grow">Build ${build.build}, ${build.state}<span class="soft small">${build.embedding_model} \u00b7 ${count(build.copied)} of ${plural(build.source_documents, "document")} copied \u00b7 ${Object.entries(build.documents).map(([state, many]) => `${count(many)} ${state}`).join(", ")}${build.gate ? ` \u00b7 gate ${build.gate.open ? "open" : "closed"}` : ""}</span></span>
     ${may("manage") && build.state !== "live" ? html`${(actions[build.state] ?? []).map((action) => html`<button @click=${() => act(build, action)}>${words[action]}</button>`)}
       <button class="quiet" @click=${() => act(build, "drop")}>Delete</button>` : nothing}</li>`)}</ul>
     <button class="quiet" @click=${() => refresh()}>Refresh</button></section>`;
@@ -231,10 +231,10 @@ function verification() {
   const wrong = verified ? verified.missing + verified.stale + verified.orphaned - verified.repaired : 0;
   return html`<section><h3>Verification</h3>
     <p class="tools"><button ?disabled=${seen.busy !== ""} @click=${() => verify(false)}>Verify</button>
-      ${verified?.whole && wrong ? html`<button class="main" @click=${() => verify(true)}>Repair ${counted(wrong, "point")}</button>` : nothing}
+      ${verified?.whole && wrong ? html`<button class="main" @click=${() => verify(true)}>Repair ${plural(wrong, "point")}</button>` : nothing}
       ${seen.busy ? html`<button class="quiet" @click=${() => running.abort()}>Stop</button>` : nothing}</p>
-    ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${verified.whole ? (wrong ? "" : "No differences: ") : ""}${counted(verified.documents, "document")}, ${counted(verified.points, "point")}${wrong || verified.repaired ? `: ${count(verified.missing)} missing, ${count(verified.stale)} stale, ${count(verified.orphaned)} orphaned, ${count(verified.repaired)} repaired` : ""}.</p>` : html`<p class="soft">Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.</p>`}
-    ${findings.length ? html`<details><summary>${counted(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${each.kind}: ${each.why}</span>
+    ${verified ? html`<p class=${verified.whole && !wrong ? "good" : ""}>${verified.whole ? (wrong ? "" : "No differences: ") : ""}${plural(verified.documents, "document")}, ${plural(verified.points, "point")}${wrong || verified.repaired ? `: ${count(verified.missing)} missing, ${count(verified.stale)} stale, ${count(verified.orphaned)} orphaned, ${count(verified.repaired)} repaired` : ""}.</p>` : html`<p class="soft">Compares every point in Qdrant with the ledger. Neither verification nor repair calls a language model.</p>`}
+    ${findings.length ? html`<details><summary>${plural(findings.length, "finding")}</summary><ul class="questions" role="list">${findings.slice(0, 50).map((each) => html`<li><span class="grow">${each.kind}: ${each.why}</span>
       ${each.document_id ? html`<a href=${`${ROOT}/documents/${each.document_id}${each.chunk_id ? `?chunk=${each.chunk_id}` : ""}`}>Open document</a>` : nothing}<span class="soft small">${each.repaired ? "repaired" : ""}</span></li>`)}</ul></details>` : nothing}</section>`;
 }
 

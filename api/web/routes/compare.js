@@ -1,64 +1,64 @@
-// Lab, Compare: questions whose answers are known, runs that ask them in several ways, and what each way finds.
+// Compare: evaluations of search strategies with labelled questions.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post, send } from "../api.js";
-import { changed, remember, remembered } from "../store.js";
+import { redraw, remember, remembered } from "../store.js";
 import { bar } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { ago, count, counted, score } from "../parts/format.js";
+import { ago, count, plural, score } from "../parts/format.js";
 import { isLabelling, label, labelling, stopLabelling } from "../parts/labelling.js";
-import { say, trouble } from "../parts/notice.js";
+import { notify, problemCard } from "../parts/notice.js";
 import { report, runsCompared } from "../parts/report.js";
 
 export const title = "Compare";
-const EVERY = 1000; // milliseconds
+const INTERVAL = 1000; // milliseconds between two polls
 const MOST = 1000;
 const USUAL = ["default", "text", "bm25", "text+bm25 rrf"];
 
 /**
  * @typedef {import("../parts/report.js").Results} Results
- * @typedef {Omit<Api["EvaluationView"], "results"> & {results: Partial<Results> | null}} Run in a list it has the rows of its results alone
+ * @typedef {Omit<Api["EvaluationView"], "results"> & {results: Partial<Results> | null}} Run runs in a list have only the `rows` of their results
  * @typedef {{sets: Api["LabelledSetSizeView"][] | null, set: string, runs: Run[], strategies: string[], run: Run | null,
  *   file: {name: string, results: Results} | null, against: Api["DifferenceView"][] | null, chosen: string, problem: any, again?: () => void}} Comparing
  */
 
 /** @returns {Comparing} */
-const fresh = () => ({ sets: null, set: "", runs: [], strategies: [], run: null, file: null, against: null, chosen: "", problem: null });
-let seen = fresh();
+const newState = () => ({ sets: null, set: "", runs: [], strategies: [], run: null, file: null, against: null, chosen: "", problem: null });
+let seen = newState();
 const picked = new Set(USUAL);
 let clock = 0;
-let visit = 0; // what was begun before one went elsewhere shows nothing
-let beginning = false;
+let visit = 0; // number of the latest visit; replies to earlier ones are dropped
+let starting = false;
 
 /** @returns {`/v1/collections/${string}`} */
 const base = () => `/v1/collections/${encodeURIComponent(collections.chosen)}`;
 
-/** @param {{id: string, query: URLSearchParams}} place */
+/** @param {{id: string, query: URLSearchParams}} route */
 export async function load({ id, query }) {
-  begunAnew();
+  startVisit();
   const now = visit;
-  seen = { ...fresh(), sets: seen.sets, runs: seen.runs, strategies: seen.strategies, set: seen.set };
+  seen = { ...newState(), sets: seen.sets, runs: seen.runs, strategies: seen.strategies, set: seen.set };
   await loadCollections().catch((problem) => Object.assign(seen, { problem, again: listAgain }));
-  const wanted = query.get("collection");
+  const requested = query.get("collection");
   if (now !== visit) return;
-  if (wanted) collections.chosen = wanted;
-  await Promise.all([refresh(), id ? look(id) : null]);
+  if (requested) collections.chosen = requested;
+  await Promise.all([refresh(), id ? poll(id) : null]);
 }
 
-export function leave() {
-  begunAnew();
+export function unload() {
+  startVisit();
   stopLabelling();
 }
 
-function begunAnew() {
+function startVisit() {
   clearTimeout(clock);
   visit += 1;
 }
 
-/** Another collection has other sets and runs. */
-function elsewhere() {
-  begunAnew();
-  seen = fresh();
+/** Show the sets and runs of another collection. */
+function showCollection() {
+  startVisit();
+  seen = newState();
   history.replaceState(null, "", `${ROOT}/lab/compare?collection=${encodeURIComponent(collections.chosen)}`);
   refresh();
 }
@@ -76,13 +76,13 @@ async function refresh() {
     if (now !== visit) return;
     Object.assign(seen, { problem, sets: seen.sets ?? [], again: listAgain });
   }
-  changed();
+  redraw();
 }
 
 const listAgain = () => loadCollections().catch(() => {}).then(refresh);
 
-/** Follow a run until it has ended. It goes on when nobody looks. @param {string} id */
-async function look(id) {
+/** Poll a run until it has finished. The run does not depend on the polling. @param {string} id */
+async function poll(id) {
   const now = visit;
   clearTimeout(clock);
   let again = 0;
@@ -93,16 +93,16 @@ async function look(id) {
     if (seen.again !== listAgain) Object.assign(seen, { problem: null, again: undefined });
   } catch (problem) {
     if (now !== visit) return;
-    Object.assign(seen, { problem, again: () => look(id) });
+    Object.assign(seen, { problem, again: () => poll(id) });
     again = problem.again - Date.now();
   }
   const { run } = seen;
-  if (run?.state === "running") clock = window.setTimeout(look, Math.max(EVERY, again), id);
+  if (run?.state === "running") clock = window.setTimeout(poll, Math.max(INTERVAL, again), id);
   else {
     if (run?.results && !seen.chosen) seen.chosen = firstOf(run.results);
     if (seen.runs.some((each) => each.id === id && each.state === "running")) await refresh();
   }
-  changed();
+  redraw();
 }
 
 /** @param {Partial<Results>} results @returns {string} */
@@ -114,35 +114,35 @@ async function attempt(what) {
     await what();
     seen.problem = null;
   } catch (problem) {
-    Object.assign(seen, { problem, again: undefined }); // it is done again by the button that did it
+    Object.assign(seen, { problem, again: undefined }); // the user repeats the action with its button
   }
-  changed();
+  redraw();
 }
 
-const run = () => beginning || attempt(async () => {
+const run = () => starting || attempt(async () => {
   const now = visit;
-  beginning = true;
-  const begun = await post(`${base()}/evaluations`, { labelled_set: seen.set, strategies: seen.strategies.filter((name) => picked.has(name)) }).finally(() => (beginning = false));
-  if (now !== visit) return; // it goes on, and is listed
-  history.pushState(null, "", `${ROOT}/lab/compare/${begun.id}?collection=${encodeURIComponent(collections.chosen)}`);
-  Object.assign(seen, { run: begun, file: null, against: null, chosen: "", runs: [begun, ...seen.runs] });
+  starting = true;
+  const started = await post(`${base()}/evaluations`, { labelled_set: seen.set, strategies: seen.strategies.filter((name) => picked.has(name)) }).finally(() => (starting = false));
+  if (now !== visit) return; // the run continues and is listed
+  history.pushState(null, "", `${ROOT}/lab/compare/${started.id}?collection=${encodeURIComponent(collections.chosen)}`);
+  Object.assign(seen, { run: started, file: null, against: null, chosen: "", runs: [started, ...seen.runs] });
   clearTimeout(clock);
-  clock = window.setTimeout(look, EVERY / 4, begun.id);
+  clock = window.setTimeout(poll, INTERVAL / 4, started.id);
 });
 
 /** @param {Run} each */
 const forget = (each) => attempt(async () => {
   if (each.state === "running") {
     const run = await get(`${base()}/evaluations/${each.id}`);
-    if (run.state !== "running") { // its results are there: nobody meant to delete them
-      say("The run had already finished.");
-      if (seen.run?.id === each.id) await look(each.id);
+    if (run.state !== "running") { // it has finished: Stop must not delete its results
+      notify("The run had already finished.");
+      if (seen.run?.id === each.id) await poll(each.id);
       return refresh();
     }
   }
   await send("DELETE", `${base()}/evaluations/${each.id}`);
   if (seen.run?.id === each.id) seen.run = null;
-  say(each.state === "running" ? "Run stopped." : "Run deleted.");
+  notify(each.state === "running" ? "Run stopped." : "Run deleted.");
   await refresh();
 });
 
@@ -151,7 +151,7 @@ const compareWith = (id) => attempt(async () => {
   seen.against = id ? (await get(`${base()}/evaluations/${seen.run?.id}/against/${id}`)).items : null;
 });
 
-/** Questions as lines of JSON, the file of `foreask calibrate`; a `results.json` opens as a report. @param {File | undefined} file */
+/** Open a file: JSON lines with questions become a set, a `results.json` is shown as a report. @param {File | undefined} file */
 const open = (file) => attempt(async () => {
   if (!file) return;
   const text = await file.text();
@@ -162,11 +162,11 @@ const open = (file) => attempt(async () => {
   const name = file.name.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "-").slice(0, 64) || "questions";
   await send("PUT", `${base()}/labelled/${encodeURIComponent(name)}`, { body: { questions } });
   choose(name);
-  say(`Saved ${counted(questions.length, "question")} from ${file.name} as set ${name}.`);
+  notify(`Saved ${plural(questions.length, "question")} from ${file.name} as set ${name}.`);
   await refresh();
 });
 
-/** What a text of JSON says; null: it is none. @param {string} text @returns {any} */
+/** Parse JSON, or return null if the text is not JSON. @param {string} text @returns {any} */
 function read(text) {
   try {
     return JSON.parse(text);
@@ -184,21 +184,21 @@ function wrong(message) {
 function choose(name) {
   seen.set = name;
   remember("set", name);
-  changed();
+  redraw();
 }
 
-const begin = () => attempt(async () => {
+const startLabelling = () => attempt(async () => {
   const set = seen.set || "asked";
-  const known = seen.set ? (await get(`${base()}/labelled/${set}`)).questions.map((each) => each.question) : [];
-  await label(collections.chosen, set, new Set(known), () => ((seen.set = set), refresh()));
+  const labelled = seen.set ? (await get(`${base()}/labelled/${set}`)).questions.map((each) => each.question) : [];
+  await label(collections.chosen, set, new Set(labelled), () => ((seen.set = set), refresh()));
 });
 
 export function view() {
   if (isLabelling()) return html`<section class="column wide">${labelling()}</section>`;
   return html`<section class="column wide">
-    <div class="tools">${collectionPicker(elsewhere)}
+    <div class="tools">${collectionPicker(showCollection)}
       ${seen.sets && tools(seen.sets)}</div>
-    ${trouble(seen.problem, seen.again)}
+    ${problemCard(seen.problem, seen.again)}
     ${seen.sets === null ? nothing : seen.set ? form() : seen.file ? nothing : explanation()}
     ${seen.file ? html`<h2 dir="auto">${seen.file.name}</h2>${report(seen.file.results, seen.chosen, pick)}` : nothing}
     ${seen.run ? shown(seen.run) : nothing}
@@ -206,7 +206,7 @@ export function view() {
   </section>`;
 }
 
-/** They come together, so that none moves while one points at it. @param {Api["LabelledSetSizeView"][]} sets */
+/** Render the tools in one step, so that no button moves under the pointer. @param {Api["LabelledSetSizeView"][]} sets */
 function tools(sets) {
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => choose(event.target.value);
@@ -215,11 +215,11 @@ function tools(sets) {
   return html`${sets.length ? html`<label class="inline">Set <select @change=${chosen}>
       ${sets.map((each) => html`<option value=${each.set} ?selected=${each.set === seen.set}>${each.set} (${count(each.questions)})</option>`)}</select></label>` : nothing}
     <label class="button">Open file<input class="hidden" type="file" accept=".jsonl,.json,.ndjson" @change=${given}></label>
-    <button @click=${begin}>Label user questions</button>`;
+    <button @click=${startLabelling}>Label user questions</button>`;
 }
 
 /** @param {string} strategy */
-const pick = (strategy) => ((seen.chosen = strategy), changed());
+const pick = (strategy) => ((seen.chosen = strategy), redraw());
 
 function explanation() {
   return html`<div class="empty"><p>Measure whether question matching beats plain search on your documents. Thirty labelled questions show large differences; a few hundred show small ones.</p>
@@ -230,7 +230,7 @@ function explanation() {
 
 function form() {
   /** @param {string} name */
-  const toggle = (name) => ((picked.has(name) ? picked.delete(name) : picked.add(name)), changed());
+  const toggle = (name) => ((picked.has(name) ? picked.delete(name) : picked.add(name)), redraw());
   const some = seen.strategies.some((name) => picked.has(name));
   return html`<fieldset class="strategies"><legend>Strategies</legend>
     ${seen.strategies.map((name) => html`<label class="inline"><input type="checkbox" .checked=${picked.has(name)} @change=${() => toggle(name)}>${name}</label>`)}
@@ -239,7 +239,7 @@ function form() {
 
 /** @param {Run} each */
 function shown(each) {
-  const heading = html`<h2>${each.labelled_set ?? "Questions"} <span class="soft small">${counted(each.questions, "question")} \u00b7 ${ago(each.created_at)}</span></h2>`;
+  const heading = html`<h2>${each.labelled_set ?? "Questions"} <span class="soft small">${plural(each.questions, "question")} \u00b7 ${ago(each.created_at)}</span></h2>`;
   if (each.state === "running") {
     return html`${heading}<div class="bar-line" role="status">${bar(each.done / (each.total || 1), "")}
       <span class="number">${count(each.done)} of ${each.total ? count(each.total) : "\u2026"} queries${each.strategy ? `, ${each.strategy}` : ""}</span>
@@ -263,6 +263,6 @@ function earlier() {
   const best = (each) => [...(each.results?.rows ?? [])].sort((one, other) => other["ndcg@10"] - one["ndcg@10"])[0];
   return html`<h2>Runs</h2><ul class="questions" role="list">${seen.runs.map((each) => html`<li>
     <span class="grow"><a href=${address(each)}>${each.labelled_set ?? "Questions"}, ${ago(each.created_at)}</a>
-      <span class="soft small">${counted(each.questions, "question")} \u00b7 ${each.state}${best(each) ? html` \u00b7 best: ${best(each).strategy} ${score(best(each)["ndcg@10"])}` : nothing}</span></span>
+      <span class="soft small">${plural(each.questions, "question")} \u00b7 ${each.state}${best(each) ? html` \u00b7 best: ${best(each).strategy} ${score(best(each)["ndcg@10"])}` : nothing}</span></span>
     <button class="quiet" @click=${() => forget(each)} aria-label=${`${each.state === "running" ? "Stop" : "Delete"} the run of ${ago(each.created_at)}`}>${each.state === "running" ? "Stop" : "Delete"}</button></li>`)}</ul>`;
 }

@@ -1,15 +1,15 @@
-// Reader: a document's chunks, the questions that were written for each, and why some were dropped.
+// Reader: a document's chunks with their questions, kept and dropped.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, bytes, get, send } from "../api.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 import { listen } from "../events.js";
-import { ago, counted, money, nameOf, path, score } from "../parts/format.js";
+import { ago, plural, money, nameOf, path, score } from "../parts/format.js";
 import { columns } from "../parts/bars.js";
-import { may } from "../parts/me.js";
-import { say, trouble } from "../parts/notice.js";
+import { may } from "../parts/permissions.js";
+import { notify, problemCard } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
-import { handed } from "../parts/trial.js";
+import { pendingText } from "../parts/trial.js";
 import { MARGIN, WindowedList } from "../parts/window.js";
 
 export const title = "Document";
@@ -23,25 +23,25 @@ const ROW = 48;
  */
 
 /** @type {Reading} */
-let shown = fresh("");
+let shown = newState("");
 let stop = () => {};
 const windowed = new WindowedList(ROW, () => more());
 
 /** @param {string} id @returns {Reading} */
-function fresh(id) {
+function newState(id) {
   return { id, document: null, chunks: [], of: "", before: null, next: null, open: null, state: "", problem: null, loading: false, again: () => refresh(), stale: new Set() };
 }
 
-/** @param {{id: string, query: URLSearchParams}} place */
+/** @param {{id: string, query: URLSearchParams}} route */
 export async function load({ id, query }) {
-  shown = fresh(id);
+  shown = newState(id);
   windowed.toTop();
   stop();
-  stop = listen(heard, () => {});
+  stop = listen(onEvent, () => {});
   await refresh(query.get("chunk") ?? undefined);
 }
 
-export function leave() {
+export function unload() {
   stop();
 }
 
@@ -58,13 +58,13 @@ async function refresh(around = shown.open?.id) {
   } catch (problem) {
     Object.assign(now, { problem, again: () => refresh() });
   }
-  changed();
+  redraw();
 }
 
 /** @param {Reading} now @returns {`/v1/documents/${string}/chunks?${string}`} */
 const chunksOf = (now) => `/v1/documents/${now.id}/chunks?limit=${PAGE}${now.state ? `&state=${now.state}` : ""}`;
 
-/** Chunks of which version, and how many: others are another list. @param {Api["DocumentView"]} each */
+/** Identify the list of chunks: version and number. @param {Api["DocumentView"]} each */
 const whole = (each) => `${each.version}/${each.chunks.total}`;
 
 const wide = () => matchMedia("(min-width: 64rem)").matches;
@@ -81,19 +81,19 @@ async function more() {
     Object.assign(now, { problem, again: () => ((now.problem = null), more()) });
   }
   now.loading = false;
-  changed();
+  redraw();
 }
 
-/** Read again what is seen of it; the rest is read when it comes into sight. */
-async function again() {
+/** Reload the visible chunks. The others are reloaded when they become visible. */
+async function reload() {
   const now = shown;
   if (!now.document || !now.chunks.length || now.of !== whole(now.document)) return refresh();
   now.stale = new Set(now.chunks.map((chunk) => chunk.id));
-  await readSeen();
+  await reloadVisible();
 }
 
 let reading = false;
-async function readSeen() {
+async function reloadVisible() {
   const now = shown;
   if (reading) return;
   reading = true;
@@ -106,10 +106,10 @@ async function readSeen() {
     now.chunks = now.chunks.map((chunk) => read.get(chunk.id) ?? chunk);
     now.open = read.get(now.open?.id ?? "") ?? now.open;
   } catch (problem) {
-    Object.assign(now, { problem, again: () => ((now.problem = null), readSeen()) });
+    Object.assign(now, { problem, again: () => ((now.problem = null), reloadVisible()) });
   }
   reading = false;
-  changed();
+  redraw();
 }
 
 async function earlier() {
@@ -122,37 +122,37 @@ async function earlier() {
   } catch (problem) {
     now.problem = problem;
   }
-  changed();
+  redraw();
 }
 
-/** Much has changed unseen. Who has scrolled stays where they are. */
+/** Reload after missed events without moving the scroll position. */
 async function catchUp() {
   const now = shown;
   try {
     now.document = await get(`/v1/documents/${now.id}`);
   } catch {
-    return refresh(); // it says what is wrong
+    return refresh(); // it reports the error
   }
-  if (now === shown) await again();
+  if (now === shown) await reload();
 }
 
 let waiting = 0;
 /** @param {string} name @param {any} data of an event of that name */
-function heard(name, data) {
+function onEvent(name, data) {
   if (name === "reset") catchUp();
   if (name !== "document" || data.id !== shown.id) return;
   shown.document = data;
-  changed();
-  if (!waiting) waiting = window.setTimeout(() => ((waiting = 0), again()), 1500);
+  redraw();
+  if (!waiting) waiting = window.setTimeout(() => ((waiting = 0), reload()), 1500);
 }
 
 async function retry() {
   try {
     await send("POST", `/v1/documents/${shown.id}/retry`);
-    say("Retrying the document.");
+    notify("Retrying the document.");
     await refresh();
   } catch (problem) {
-    say(problem.message);
+    notify(problem.message);
   }
 }
 
@@ -163,14 +163,14 @@ function choose(state) {
   refresh();
 }
 
-/** It goes when the notice does, unless somebody takes it back. */
+/** Delete the document when its notice closes, unless the user chooses Undo. */
 function remove() {
   const { id, document: each } = shown;
-  const then = () => send("DELETE", `/v1/documents/${id}`).catch((problem) => say(problem.message));
-  say(`\u201c${each ? nameOf(each) : id}\u201d will be deleted with its questions.`, { undo: () => {}, then, seconds: 8 });
+  const then = () => send("DELETE", `/v1/documents/${id}`).catch((problem) => notify(problem.message));
+  notify(`\u201c${each ? nameOf(each) : id}\u201d will be deleted with its questions.`, { undo: () => {}, then, seconds: 8 });
 }
 
-/** A link cannot carry a key, so the file is fetched and then saved. */
+/** Download the file with fetch, because a link cannot carry a key. */
 async function save() {
   try {
     const link = document.createElement("a");
@@ -179,22 +179,22 @@ async function save() {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (problem) {
-    say(problem.message);
+    notify(problem.message);
   }
 }
 
 export function view() {
-  if (!shown?.document) return html`<section class="column">${trouble(shown?.problem, () => refresh())}</section>`;
+  if (!shown?.document) return html`<section class="column">${problemCard(shown?.problem, () => refresh())}</section>`;
   const { document: each, open } = shown;
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => choose(event.target.value);
   return html`<div class="split ${open ? "with-detail" : ""}">
     <section class="column wide">
       <p class="small"><a href=${`${ROOT}/documents`}>Documents</a></p>
-      <h2 dir="auto" class="asked">${nameOf(each)}</h2>
+      <h2 dir="auto" class="question-title">${nameOf(each)}</h2>
       <p class="counts soft">${stateMark(each.state)}
         <span dir="auto">${each.external_id}</span> <span>version ${each.version}${each.live_version && each.live_version !== each.version ? `, live version ${each.live_version}` : ""}</span>
-        <span>${counted(each.chunks.total, "chunk")}</span> <span>${counted(each.questions, "question")}</span>
+        <span>${plural(each.chunks.total, "chunk")}</span> <span>${plural(each.questions, "question")}</span>
         <span>${money(each.usage.cost)}</span> <span>${ago(each.updated_at)}</span></p>
       ${progressOf(each) ? html`<p class="soft">${progressOf(each)}</p>` : nothing}
       ${each.error ? html`<div class="trouble"><p>${each.error}</p></div>` : nothing}
@@ -206,7 +206,7 @@ export function view() {
           ${STATES.map(([state, words]) => html`<option value=${state} ?selected=${state === shown.state}>${words}</option>`)}</select></label>` : nothing}
       </p>
       ${along()}
-      ${trouble(shown.problem, shown.again)}
+      ${problemCard(shown.problem, shown.again)}
       ${shown.before ? html`<p><button @click=${earlier}>Show earlier chunks</button></p>` : nothing}
       ${shown.chunks.length ? windowed.view(shown.chunks, shown.state ? shown.chunks.length + (shown.next ? PAGE : 0) : each.chunks.total, row, "Chunks")
         : shown.state ? html`<p class="empty soft">No matching chunks.</p>` : html`<p class="empty soft">${OPEN.includes(each.state) ? "The document is being parsed. Its chunks will appear here." : "This document has no chunks."}</p>`}
@@ -215,11 +215,11 @@ export function view() {
   </div>`;
 }
 
-/** How many questions were kept and dropped along the document, as far as it was read. */
+/** Render the number of kept and dropped questions per chunk, for the loaded chunks. */
 function along() {
   if (shown.chunks.length < 3) return nothing;
   const values = shown.chunks.map((chunk) => ({ good: kept(chunk), bad: dropped(chunk) }));
-  return html`<div>${columns(values, "other-part", (place) => windowed.show(place))}
+  return html`<div>${columns(values, "other-part", (index) => windowed.show(index))}
     <p class="soft small">Questions per chunk in ${shown.next || shown.before || shown.state ? "these chunks" : "the document"}: kept, with dropped on top</p></div>`;
 }
 
@@ -228,7 +228,7 @@ const dropped = (/** @type {Api["ChunkView"]} */ chunk) => chunk.questions.filte
 
 /** @param {Api["ChunkView"]} chunk */
 function row(chunk) {
-  if (shown.stale.has(chunk.id) && !reading && !shown.problem) queueMicrotask(readSeen);
+  if (shown.stale.has(chunk.id) && !reading && !shown.problem) queueMicrotask(reloadVisible);
   /** @param {Event & {currentTarget: HTMLElement}} event */
   const choose = (event) => open(chunk, event.currentTarget);
   return html`<button class="row-main quiet" aria-current=${String(shown.open?.id === chunk.id)} @click=${choose}>
@@ -238,23 +238,23 @@ function row(chunk) {
     ${chunk.state === "dead" ? stateMark("failed") : nothing}`;
 }
 
-/** Its headings below the document's own title. @param {Api["ChunkView"]} chunk */
+/** Return the chunk's headings without the document's title. @param {Api["ChunkView"]} chunk */
 const within = (chunk) => (shown.document && chunk.heading_path[0] === nameOf(shown.document) ? chunk.heading_path.slice(1) : chunk.heading_path);
 
 /** @type {HTMLElement | null} */
-let opener = null; // what has the focus again when the chunk is closed
+let opener = null; // element that gets the focus when the chunk is closed
 
 /** @param {Api["ChunkView"]} chunk @param {HTMLElement} from */
 function open(chunk, from) {
   opener = from;
   shown.open = chunk;
-  changed();
-  if (!wide()) requestAnimationFrame(() => document.getElementById("chunk-title")?.focus()); // the list is hidden now
+  redraw();
+  if (!wide()) requestAnimationFrame(() => document.getElementById("chunk-title")?.focus()); // the panel covers the list
 }
 
 function close() {
   shown.open = null;
-  changed();
+  redraw();
   requestAnimationFrame(() => opener?.focus());
 }
 
@@ -273,8 +273,8 @@ function detail(chunk) {
     ${chunk.questions.length ? nothing : html`<p class="soft">${chunk.error ?? "No questions yet."}</p>`}
     ${chunk.attempts.length ? html`<h3>Failed attempts</h3><ul class="small">${chunk.attempts.map(
       (attempt) => html`<li>${ago(attempt.at)}: ${attempt.error}</li>`)}</ul>` : nothing}
-    <p class="soft small">${counted(chunk.usage.calls, "call")} \u00b7 ${counted(chunk.usage.prompt_tokens + chunk.usage.completion_tokens, "token")} ${money(chunk.usage.cost)}</p>
-    ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (handed.text = chunk.text)}>Try this chunk</a></p>` : nothing}
+    <p class="soft small">${plural(chunk.usage.calls, "call")} \u00b7 ${plural(chunk.usage.prompt_tokens + chunk.usage.completion_tokens, "token")} ${money(chunk.usage.cost)}</p>
+    ${may("write") ? html`<p><a class="button" href=${`${ROOT}/lab/try`} @click=${() => (pendingText.text = chunk.text)}>Try this chunk</a></p>` : nothing}
   </aside>`;
 }
 

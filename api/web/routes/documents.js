@@ -1,20 +1,20 @@
-// Documents: what there is, what becomes of it, and more by drop.
+// Documents: the list, live progress, and uploads by drag and drop.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { live } from "../vendor/directives/live.js";
 import { ROOT, get, send as request } from "../api.js";
 import { listen } from "../events.js";
-import { changed, remember, remembered } from "../store.js";
+import { redraw, remember, remembered } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { ago, count, counted, money, nameOf } from "../parts/format.js";
-import { may } from "../parts/me.js";
-import { say, trouble } from "../parts/notice.js";
+import { ago, count, plural, money, nameOf } from "../parts/format.js";
+import { may } from "../parts/permissions.js";
+import { notify, problemCard } from "../parts/notice.js";
 import { OPEN, progressOf, stateMark } from "../parts/state.js";
 import { asRequest } from "../parts/request.js";
 import { WindowedList } from "../parts/window.js";
 
 export const title = "Documents";
-const PAGE = 100; // those that come while one scrolls are twice as long
+const PAGE = 100; // rows; pages loaded while scrolling have twice as many
 const ROW = 48;
 const FILTERS = [["", "any state"], ["ready", "ready"], [OPEN.join(","), "in progress"], ["degraded", "degraded"], ["failed", "failed"]];
 const SORTS = [["newest", "newest first"], ["updated", "last updated"], ["name", "by name"], ["state", "by state"]];
@@ -24,29 +24,29 @@ const list = { rows: [], total: 0, next: null, q: "", state: "", sort: "newest",
 let stop = () => {};
 let typing = 0;
 let dropping = false;
-const going = new Set();
+const deleting = new Set(); // ids of rows whose deletion can still be undone
 const picked = new Set(); // ids of rows
 const windowed = new WindowedList(ROW, () => more());
-let asked = 0; // lists: a reply that comes after that of a later one is not shown
+let requests = 0; // number of the latest list request; replies to earlier ones are dropped
 
 export async function load() {
   windowed.toTop();
   stop();
-  stop = listen(heard, reached);
+  stop = listen(onEvent, onConnection);
   await refresh();
-  intakeReady().catch(() => {}); // who gives files later hears of it
+  submissionModule().catch(() => {}); // a failure is reported when files are added
 }
 
-export function leave() {
+export function unload() {
   stop();
 }
 
 /** @param {boolean} connected */
-function reached(connected) {
+function onConnection(connected) {
   const back = connected && !list.connected;
   list.connected = connected;
   if (back && list.problem) refresh();
-  changed();
+  redraw();
 }
 
 /** @param {string | null} cursor @returns {`/v1/documents?${string}`} */
@@ -59,98 +59,98 @@ const address = (cursor) => {
 };
 
 async function refresh() {
-  const number = (asked += 1);
+  const number = (requests += 1);
   list.loading = true;
-  changed();
+  redraw();
   try {
     await loadCollections();
     const page = await get(address(null));
-    if (number !== asked) return;
+    if (number !== requests) return;
     replace({ rows: page.items, next: page.next_cursor });
   } catch (problem) {
-    if (number !== asked) return;
+    if (number !== requests) return;
     Object.assign(list, { problem, again: () => refresh() });
   }
   list.loading = false;
-  changed();
+  redraw();
 }
 
-/** Much has changed unseen. Who has scrolled stays where they are: as many rows are read as there were. */
+/** Load the list again after missed events, with as many rows as before, so that the scroll position stays. */
 async function readAgain() {
-  const wanted = windowed.top > 0 ? list.rows.length : 0;
-  if (!wanted) return refresh();
-  const number = (asked += 1);
+  const loaded = windowed.top > 0 ? list.rows.length : 0;
+  if (!loaded) return refresh();
+  const number = (requests += 1);
   list.loading = true;
   try {
     await loadCollections();
     let page = await get(address(null));
     const rows = [...page.items];
-    while (rows.length < wanted && page.next_cursor) {
+    while (rows.length < loaded && page.next_cursor) {
       page = await get(address(page.next_cursor));
       rows.push(...page.items);
     }
-    if (number !== asked) return;
-    const known = new Set();
-    replace({ rows: rows.filter((row) => !known.has(row.id) && known.add(row.id)), next: page.next_cursor });
+    if (number !== requests) return;
+    const ids = new Set();
+    replace({ rows: rows.filter((row) => !ids.has(row.id) && ids.add(row.id)), next: page.next_cursor });
   } catch (problem) {
-    if (number !== asked) return;
+    if (number !== requests) return;
     Object.assign(list, { problem, again: () => readAgain() });
   }
   list.loading = false;
-  changed();
+  redraw();
 }
 
 async function more() {
   if (list.loading || !list.next || list.problem) return;
-  const number = asked;
+  const number = requests;
   list.loading = true;
   try {
     const page = await get(address(list.next));
-    if (number !== asked) return;
-    const known = new Set(list.rows.map((row) => row.id));
-    list.rows = [...list.rows, ...page.items.filter((row) => !known.has(row.id))];
+    if (number !== requests) return;
+    const ids = new Set(list.rows.map((row) => row.id));
+    list.rows = [...list.rows, ...page.items.filter((row) => !ids.has(row.id))];
     list.next = page.next_cursor;
-    settleMeanwhile();
+    applyPending();
   } catch (problem) {
-    if (number !== asked) return;
+    if (number !== requests) return;
     Object.assign(list, { problem, again: () => ((list.problem = null), more()) });
   }
   list.loading = false;
-  changed();
+  redraw();
 }
 
 /** @param {string} name @param {any} data of an event of that name */
-function heard(name, data) {
+function onEvent(name, data) {
   if (name === "reset") readAgain();
   if (name === "progress") refreshCounts();
   if (name !== "document" || data.collection !== collections.chosen) return;
-  if (list.loading) meanwhile.push(data); // the page that is on its way may be older
+  if (list.loading) pendingEvents.push(data); // the page being loaded may be older
   settle(data);
-  changed();
+  redraw();
 }
 
 /** @type {Api["DocumentView"][]} */
-const meanwhile = [];
+const pendingEvents = [];
 
-/** Have a list that was read again, and what was told while it was. @param {Partial<typeof list>} read */
+/** Replace the list and apply the events received while it was loaded. @param {Partial<typeof list>} read */
 function replace(read) {
   Object.assign(list, read, { problem: null });
-  settleMeanwhile();
+  applyPending();
 }
 
-function settleMeanwhile() {
-  for (const document of meanwhile.splice(0)) settle(document);
+function applyPending() {
+  for (const document of pendingEvents.splice(0)) settle(document);
 }
 
-/** Show a document as it is now, at its place among those that are loaded. @param {Api["DocumentView"]} document */
+/** Update a document's row, or insert it at its position among the loaded rows. @param {Api["DocumentView"]} document */
 function settle(document) {
-  const place = list.rows.findIndex((row) => row.id === document.id);
-  if (place >= 0) {
-    if (Date.parse(document.updated_at) >= Date.parse(list.rows[place].updated_at)) list.rows[place] = document;
+  const index = list.rows.findIndex((row) => row.id === document.id);
+  if (index >= 0) {
+    if (Date.parse(document.updated_at) >= Date.parse(list.rows[index].updated_at)) list.rows[index] = document;
   } else if (!list.q && !list.state && list.sort === "newest" && document.state !== "deleting") {
     const made = Date.parse(document.created_at);
     const older = list.rows.findIndex((row) => Date.parse(row.created_at) <= made);
-    if (older < 0 && list.next) return; // it comes with its page
+    if (older < 0 && list.next) return; // it belongs to a page that is not loaded yet
     const at = older < 0 ? list.rows.length : older;
     list.rows.splice(at, 0, document);
     windowed.grewAt(at);
@@ -166,7 +166,7 @@ function refreshCounts() {
 /** @param {Partial<typeof list>} change */
 function filter(change) {
   Object.assign(list, change);
-  picked.clear(); // what is not seen is not meant
+  picked.clear(); // rows out of view must not stay selected
   windowed.toTop();
   refresh();
 }
@@ -180,20 +180,20 @@ function typed(event) {
   typing = window.setTimeout(refresh, 250);
 }
 
-/** @type {typeof import("../parts/intake.js") | null} what takes files: it is loaded when the list stands, or when somebody is faster */
-let intake = null;
+/** @type {typeof import("../parts/submission.js") | null} loaded after the list, or when files are added earlier */
+let submission = null;
 
-const intakeReady = async () => (intake ??= await import("../parts/intake.js"));
+const submissionModule = async () => (submission ??= await import("../parts/submission.js"));
 const asksAlways = () => remembered("estimate") === "always";
 
-/** @param {import("../parts/intake.js").Given} given */
+/** @param {import("../parts/submission.js").Given} given */
 async function give(given) {
-  const collection = collections.chosen; // not the one that is chosen when the module has come
+  const collection = collections.chosen; // the selection may change while the module is loaded
   try {
-    const { take } = await intakeReady();
+    const { take } = await submissionModule();
     await take(given, collection, asksAlways(), refreshCounts);
   } catch (problem) {
-    say(`The files were not uploaded: ${problem.message}`);
+    notify(`The files were not uploaded: ${problem.message}`);
   }
 }
 
@@ -201,63 +201,63 @@ async function give(given) {
 function dropped(event) {
   event.preventDefault();
   dropping = false;
-  const { items, files } = event.dataTransfer; // empty as soon as this has returned
+  const { items, files } = event.dataTransfer; // the browser empties it when the handler returns
   give({ entries: [...items].flatMap((item) => item.webkitGetAsEntry?.() ?? []), files: [...files] });
 }
 
 function askingAlways() {
   /** @param {On<HTMLInputElement>} event */
-  const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), changed());
+  const choose = (event) => (remember("estimate", event.target.checked ? "always" : ""), redraw());
   return html`<label class="check small soft"><input type="checkbox" .checked=${asksAlways()} @change=${choose}> Always show the cost before uploading</label>`;
 }
 
 /** @param {Api["DocumentView"][]} rows */
-const called = (rows) => (rows.length === 1 ? `\u201c${nameOf(rows[0])}\u201d` : counted(rows.length, "document"));
+const describe = (rows) => (rows.length === 1 ? `\u201c${nameOf(rows[0])}\u201d` : plural(rows.length, "document"));
 
-/** Do something with one document after the other; what goes wrong is said once. @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} what */
+/** Apply an action to each document and report failures in one message. @param {Api["DocumentView"][]} rows @param {(row: Api["DocumentView"]) => Promise<any>} what */
 async function withEach(rows, what) {
   /** @type {Error[]} */
   const problems = [];
   for (const row of rows) await what(row).catch((problem) => problems.push(problem));
   const [first] = problems;
-  if (first) say(problems.length > 1 ? `${counted(problems.length, "document")} of ${count(rows.length)}: ${first.message}` : first.message);
+  if (first) notify(problems.length > 1 ? `${plural(problems.length, "document")} of ${count(rows.length)}: ${first.message}` : first.message);
   return problems.length;
 }
 
 /** @param {Api["DocumentView"][]} rows */
 async function retry(rows) {
   picked.clear();
-  changed();
+  redraw();
   const failed = await withEach(rows, (row) => request("POST", `/v1/documents/${row.id}/retry`));
-  if (!failed) say(rows.length === 1 ? `Retrying ${called(rows)}.` : `Retrying ${called(rows)}.`);
+  if (!failed) notify(rows.length === 1 ? `Retrying ${describe(rows)}.` : `Retrying ${describe(rows)}.`);
 }
 
 /** @param {Api["DocumentView"][]} rows */
 function remove(rows) {
-  for (const row of rows) going.add(row.id);
+  for (const row of rows) deleting.add(row.id);
   picked.clear();
   const back = () => {
-    for (const row of rows) going.delete(row.id);
-    changed();
+    for (const row of rows) deleting.delete(row.id);
+    redraw();
   };
   const then = async () => {
     await withEach(rows, (row) => request("DELETE", `/v1/documents/${row.id}`).then(
-      () => (list.rows = list.rows.filter((each) => each.id !== row.id)), (problem) => (going.delete(row.id), Promise.reject(problem))));
+      () => (list.rows = list.rows.filter((each) => each.id !== row.id)), (problem) => (deleting.delete(row.id), Promise.reject(problem))));
     refreshCounts();
-    changed();
+    redraw();
   };
-  say(`${called(rows)} will be deleted with ${rows.length === 1 ? "its" : "their"} questions.`, { undo: back, then, seconds: 8 });
+  notify(`${describe(rows)} will be deleted with ${rows.length === 1 ? "its" : "their"} questions.`, { undo: back, then, seconds: 8 });
 }
 
-/** What can be done with those that are selected. */
+/** Render the actions for selected documents. */
 function selection() {
   const rows = list.rows.filter((row) => picked.has(row.id));
   if (!rows.length) return nothing;
   const again = rows.filter((row) => row.state === "failed" || row.state === "degraded");
-  return html`<p class="tools selection" role="group" aria-label="Selected documents"><span class="grow">${counted(rows.length, "document")} selected</span>
+  return html`<p class="tools selection" role="group" aria-label="Selected documents"><span class="grow">${plural(rows.length, "document")} selected</span>
     ${again.length ? html`<button @click=${() => retry(again)}>Retry ${count(again.length)}</button>` : nothing}
     <button class="danger" @click=${() => remove(rows)}>Delete ${count(rows.length)}</button>
-    <button class="quiet" @click=${() => (picked.clear(), changed())}>Clear selection</button></p>`;
+    <button class="quiet" @click=${() => (picked.clear(), redraw())}>Clear selection</button></p>`;
 }
 
 function totals() {
@@ -274,9 +274,9 @@ export function view() {
   /** @param {On<HTMLInputElement & {files: FileList}>} event */
   const choose = (event) => (give({ entries: [], files: [...event.target.files] }), (event.target.value = ""));
   /** @param {Event} event */
-  const over = (event) => (event.preventDefault(), dropping || ((dropping = true), changed()));
+  const over = (event) => (event.preventDefault(), dropping || ((dropping = true), redraw()));
   return html`<section class="column wide ${dropping ? "dropping" : ""}" @dragover=${over}
-    @dragleave=${() => ((dropping = false), changed())} @drop=${dropped}>
+    @dragleave=${() => ((dropping = false), redraw())} @drop=${dropped}>
     <div class="tools">
       ${collectionPicker(() => filter({}))}
       <input id="search" type="search" placeholder="Search name or title" aria-label="Search documents" .value=${live(list.q)} @input=${typed}>
@@ -291,7 +291,7 @@ export function view() {
       ${list.connected ? nothing : html`<span class="bad">Not connected: this list may be out of date</span>`}
     </p>
     ${notice ? html`<p class="small">${notice}</p>` : nothing}
-    ${may("write") ? askingAlways() : nothing} ${intake?.taking()} ${trouble(list.problem, list.again)} ${selection()}
+    ${may("write") ? askingAlways() : nothing} ${submission?.pendingUploads()} ${problemCard(list.problem, list.again)} ${selection()}
     ${all || list.q || list.state ? rows(shown) : list.problem || list.loading ? nothing : nothingYet()}
     ${all ? asRequest("GET", address(null)) : nothing}
     ${dropping ? html`<div class="drop-sign" aria-hidden="true">Drop files or folders into \u201c${collections.chosen}\u201d</div>` : nothing}
@@ -314,7 +314,7 @@ function choice(label, options, chosen, choose) {
 
 /** @param {number} shown */
 function rows(shown) {
-  const seen = going.size ? list.rows.filter((row) => !going.has(row.id)) : list.rows;
+  const seen = deleting.size ? list.rows.filter((row) => !deleting.has(row.id)) : list.rows;
   if (!seen.length && !list.loading) return html`<p class="empty soft">No matching documents.</p>`;
   return windowed.view(seen, shown, row, "Documents");
 }
@@ -323,14 +323,14 @@ function rows(shown) {
 function row(each) {
   const failed = each.state === "failed" || each.state === "degraded";
   /** @param {On<HTMLInputElement>} event */
-  const pick = (event) => (event.target.checked ? picked.add(each.id) : picked.delete(each.id), changed());
+  const pick = (event) => (event.target.checked ? picked.add(each.id) : picked.delete(each.id), redraw());
   return html`${may("write") ? html`<label class="pick"><input type="checkbox" aria-label=${`Select ${nameOf(each)}`} .checked=${live(picked.has(each.id))} @change=${pick}></label>` : nothing}
     <a class="row-main" href=${`${ROOT}/documents/${each.id}`}>
       <span class="name clip" dir="auto">${nameOf(each)}</span>
       <span class="soft small clip" dir="auto">${each.error ?? (progressOf(each) || each.external_id)}</span></a>
     ${stateMark(each.state)}
-    <span class="soft small number wide-only">${counted(each.chunks.total, "chunk")}</span>
-    <span class="soft small number wide-only">${counted(each.questions, "question")}</span>
+    <span class="soft small number wide-only">${plural(each.chunks.total, "chunk")}</span>
+    <span class="soft small number wide-only">${plural(each.questions, "question")}</span>
     <span class="soft small number wide-only">${money(each.usage.cost)}</span>
     <span class="soft small number">${ago(each.updated_at)}</span>
     ${failed && may("write") ? html`<button class="quiet" @click=${() => retry([each])}>Try again</button>` : nothing}

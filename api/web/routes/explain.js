@@ -1,176 +1,176 @@
-// Lab, Explain: what each channel found for a question, and what other weights would do.
+// Explain: the results of each channel for a question, and the effect of other weights.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { live } from "../vendor/directives/live.js";
 import { ROOT, get, post } from "../api.js";
-import { changed } from "../store.js";
-import { bar, ordinal } from "../parts/bars.js";
+import { redraw } from "../store.js";
+import { bar } from "../parts/bars.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
 import { nameOf, path, score } from "../parts/format.js";
 import { CHANNELS, FUSIONS, fused } from "../parts/fusion.js";
-import { may } from "../parts/me.js";
+import { may } from "../parts/permissions.js";
 import { asRequest } from "../parts/request.js";
-import { say, trouble } from "../parts/notice.js";
+import { notify, problemCard } from "../parts/notice.js";
 
 export const title = "Explain";
 const SHOWN = 20;
-const MOST = 100; // whoever may not read chunks one by one is told what they say with the reply
+const MOST = 100; // candidates requested for keys without the read scope, which cannot load chunks later
 const NAMES = { questions: "questions", text: "text", bm25: "words" };
 
 const WHY = { absent: "Not searchable: the passage belongs to another collection or is not indexed yet.", filter: "Excluded by the filter.",
   min_score: "Its score is below the minimum score.", top_k: "Other passages rank higher.", room: "Its text duplicates another result or does not fit the token budget." };
 /**
  * @typedef {{chunk_id: string, score: number}} Ranked
- * @typedef {{expected: Api["ExpectedChunkView"] | null, near: import("../parts/likeness.js").Row[] | null, looked: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
- *   found: Api["DocumentView"][] | null, question: string, asked: string, collection: string, candidates: Api["CandidatesView"] | null, known: Map<string, any>,
+ * @typedef {{expected: Api["ExpectedChunkView"] | null, near: import("../parts/similarity.js").Row[] | null, opened: {document: Api["DocumentView"], chunks: Api["ChunkView"][]} | null,
+ *   found: Api["DocumentView"][] | null, question: string, submitted: string, collection: string, candidates: Api["CandidatesView"] | null, chunks: Map<string, any>,
  *   before: Map<string, number>, own: Record<string, number> | null, weights: Record<string, number> | null, problem: any, busy: boolean}} Explained
  */
 
 /** @returns {Explained} */
-const fresh = () => ({ expected: null, near: null, looked: null, found: null, question: "", asked: "", collection: "", candidates: null, known: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
+const newState = () => ({ expected: null, near: null, opened: null, found: null, question: "", submitted: "", collection: "", candidates: null, chunks: new Map(), before: new Map(), own: null, weights: null, problem: null, busy: false });
 const FUSION_WORDS = { scores: "default (scores)", mean: "mean score", rrf: "rank fusion (RRF)", max: "highest score" };
-/** @type {typeof import("../parts/likeness.js") | null} */
-let likeness = null;
-let seen = fresh();
+/** @type {typeof import("../parts/similarity.js") | null} */
+let similarity = null;
+let seen = newState();
 let fusion = "scores";
 
 export async function load() {
-  await loadCollections().then(() => seen.asked || (seen.problem = null), (problem) => (seen.problem = problem));
-  const behind = new URLSearchParams(location.hash.slice(1)); // behind #: no server or proxy logs it
-  const [given, weights] = [behind.get("q"), behind.get("weights")];
-  if (given && (given !== seen.asked || collections.chosen !== seen.collection)) await explain(given);
-  if (weights && seen.own && given === seen.asked) seen.weights = Object.fromEntries(CHANNELS.map((channel, place) => [channel, Number(weights.split(",")[place]) || 0]));
-  changed();
+  await loadCollections().then(() => seen.submitted || (seen.problem = null), (problem) => (seen.problem = problem));
+  const fragment = new URLSearchParams(location.hash.slice(1)); // servers and proxies do not log the fragment
+  const [given, weights] = [fragment.get("q"), fragment.get("weights")];
+  if (given && (given !== seen.submitted || collections.chosen !== seen.collection)) await explain(given);
+  if (weights && seen.own && given === seen.submitted) seen.weights = Object.fromEntries(CHANNELS.map((channel, index) => [channel, Number(weights.split(",")[index]) || 0]));
+  redraw();
 }
 
-export function leave() {}
+export function unload() {}
 
 /** @param {string} question */
 async function explain(question, typed = question) {
   if (!question.trim()) return;
   /** @type {Explained} */
-  const now = (seen = { ...fresh(), question: typed, asked: question, collection: collections.chosen, busy: true });
+  const now = (seen = { ...newState(), question: typed, submitted: question, collection: collections.chosen, busy: true });
   history.replaceState(null, "", `${location.pathname}${location.search}#q=${encodeURIComponent(question)}`);
-  changed();
+  redraw();
   /** @type {Api["RetrieveBody"]} */
   const body = { question, collection: collections.chosen, top_k: may("read") ? SHOWN : MOST, explain: "candidates", record: false, rerank: false };
   try {
     const reply = await post("/v1/retrieve", body);
-    if (now !== seen) return; // another question was asked meanwhile
-    const told = reply.metadata.explain;
-    const own = Object.fromEntries(CHANNELS.map((channel) => [channel, told?.weights[channel] ?? 0]));
-    Object.assign(now, { candidates: told?.candidates ?? null, own, weights: { ...own }, known: new Map(reply.chunks.map((chunk) => [chunk.chunk_id, chunk])) });
+    if (now !== seen) return; // a newer question replaced this one
+    const explained = reply.metadata.explain;
+    const own = Object.fromEntries(CHANNELS.map((channel) => [channel, explained?.weights[channel] ?? 0]));
+    Object.assign(now, { candidates: explained?.candidates ?? null, own, weights: { ...own }, chunks: new Map(reply.chunks.map((chunk) => [chunk.chunk_id, chunk])) });
     fuse(fusion);
   } catch (problem) {
     now.problem = problem;
   }
   now.busy = false;
-  changed();
+  redraw();
 }
 
-/** Fuse in another way; places are compared with those by the collection's weights. @param {string} how */
-function fuse(how) {
-  fusion = how;
+/** Select a fusion method. Rank changes are relative to the collection's weights. @param {string} method */
+function fuse(method) {
+  fusion = method;
   const { candidates, own } = seen;
-  if (candidates && own) seen.before = new Map(fused(candidates, own, fusion).map((each, place) => [each.chunk_id, place]));
-  changed();
+  if (candidates && own) seen.before = new Map(fused(candidates, own, fusion).map((each, index) => [each.chunk_id, index]));
+  redraw();
 }
 
-/** What a candidate is, read when it comes into sight. @param {string} id */
+/** Return a candidate's chunk, which is loaded on first use. @param {string} id */
 function named(id) {
-  if (!seen.known.has(id) && may("read")) {
-    seen.known.set(id, null);
-    const { known } = seen;
-    get(`/v1/chunks/${id}?before=0&after=0`).then(({ chunk, document }) => (known.set(id, { ...chunk, external_id: document.external_id, document_id: document.id }), changed()), () => {});
+  if (!seen.chunks.has(id) && may("read")) {
+    seen.chunks.set(id, null);
+    const { chunks } = seen;
+    get(`/v1/chunks/${id}?before=0&after=0`).then(({ chunk, document }) => (chunks.set(id, { ...chunk, external_id: document.external_id, document_id: document.id }), redraw()), () => {});
   }
-  return seen.known.get(id);
+  return seen.chunks.get(id);
 }
 
-/** Where a chunk stands that should have been found, wherever that is. @param {string} id */
+/** Find the rank of an expected chunk, however low. @param {string} id */
 async function expect(id) {
   const now = seen;
-  const body = { question: now.asked, collection: now.collection, top_k: SHOWN, explain: true, expected: [id], record: false, rerank: false };
+  const body = { question: now.submitted, collection: now.collection, top_k: SHOWN, explain: true, expected: [id], record: false, rerank: false };
   try {
     const reply = await post("/v1/retrieve", body);
     Object.assign(now, { expected: reply.metadata.explain?.expected?.[0] ?? null, near: null });
     if (now === seen) named(id);
   } catch (problem) {
-    say(problem.message);
+    notify(problem.message);
   }
-  changed();
+  redraw();
 }
 
-/** How near the question is to each question of a chunk, and to its text. @param {string} id */
+/** Compare the question with each question of a chunk and with its text. @param {string} id */
 async function compare(id) {
   const now = seen;
   try {
-    likeness ??= await import("../parts/likeness.js");
-    const { chunks } = await post("/v1/similarity", { questions: [now.asked], collection: now.collection, chunk_ids: [id] });
+    similarity ??= await import("../parts/similarity.js");
+    const { chunks } = await post("/v1/similarity", { questions: [now.submitted], collection: now.collection, chunk_ids: [id] });
     if (now.expected?.chunk_id !== id) return;
     const [chunk] = chunks;
     if (chunk) now.near = rowsOf(chunk);
-    else say(WHY.absent);
+    else notify(WHY.absent);
   } catch (problem) {
-    say(problem.message);
+    notify(problem.message);
   }
-  changed();
+  redraw();
 }
 
 /** @param {Api["ChunkLikenessView"]} chunk */
 function rowsOf({ questions, text, words }) {
-  const asked = html`<span class="soft small">from a user</span>`;
-  /** @type {import("../parts/likeness.js").Row[]} */
-  const rows = questions.map((each) => ({ words: each.text, mark: each.source === "user" ? asked : nothing, kind: "questions", values: each.cosines }));
+  const userMark = html`<span class="soft small">from a user</span>`;
+  /** @type {import("../parts/similarity.js").Row[]} */
+  const rows = questions.map((each) => ({ words: each.text, mark: each.source === "user" ? userMark : nothing, kind: "questions", values: each.cosines }));
   if (text) rows.push({ words: "chunk text", mark: nothing, kind: "text", values: text });
   rows.push({ words: "shared words", mark: nothing, kind: "bm25", values: words });
   return rows;
 }
 
-let looks = 0;
+let searches = 0;
 
-/** Documents by words of their names, then the chunks of one. @param {string} words */
-async function look(words) {
+/** Search documents by name. @param {string} words */
+async function search(words) {
   const now = seen;
-  const number = ++looks;
-  now.looked = null;
+  const number = ++searches;
+  now.opened = null;
   const query = new URLSearchParams({ collection: now.collection, q: words, limit: "8", metadata: "false" });
   const found = words.trim() ? (await get(`/v1/documents?${query}`)).items : null;
-  if (number !== looks) return; // other words were typed meanwhile
+  if (number !== searches) return; // a newer search replaced this one
   now.found = found;
-  changed();
+  redraw();
 }
 
 /** @param {Api["DocumentView"]} document */
 async function open(document) {
   const now = seen;
   const page = await get(`/v1/documents/${document.id}/chunks?version=live&limit=100`);
-  now.looked = { document, chunks: page.items };
-  changed();
+  now.opened = { document, chunks: page.items };
+  redraw();
 }
 
 let typing = 0;
 /** @param {On<HTMLInputElement>} event */
 const typed = (event) => {
   clearTimeout(typing);
-  typing = window.setTimeout(() => look(event.target.value).catch((problem) => say(problem.message)), 250);
+  typing = window.setTimeout(() => search(event.target.value).catch((problem) => notify(problem.message)), 250);
 };
 
 function missing() {
-  const { looked } = seen;
+  const { opened } = seen;
   return html`<section class="missing"><h2>Expected a different result?</h2>
     <label class="inline">Document <input type="search" placeholder="Search by name" @input=${typed}></label>
-    ${seen.found && !seen.looked ? html`<ul role="list">${seen.found.map((each) => html`<li><button class="quiet" dir="auto"
-      @click=${() => open(each).catch((problem) => say(problem.message))}>${nameOf(each)}</button></li>`)}</ul>
+    ${seen.found && !seen.opened ? html`<ul role="list">${seen.found.map((each) => html`<li><button class="quiet" dir="auto"
+      @click=${() => open(each).catch((problem) => notify(problem.message))}>${nameOf(each)}</button></li>`)}</ul>
       ${seen.found.length ? nothing : html`<p class="soft">No document with that name.</p>`}` : nothing}
-    ${looked ? html`<ul role="list" class="passages">${looked.chunks.map((chunk) => html`<li><button class="quiet" dir="auto"
+    ${opened ? html`<ul role="list" class="passages">${opened.chunks.map((chunk) => html`<li><button class="quiet" dir="auto"
       aria-pressed=${String(seen.expected?.chunk_id === chunk.id)} @click=${() => expect(chunk.id)}>
-      <span class="name">${path(chunk.heading_path, nameOf(looked.document))}</span> <span class="soft small">${chunk.text.slice(0, 100)}</span></button></li>`)}</ul>` : nothing}
-    ${seen.expected ? placed(seen.expected) : nothing}</section>`;
+      <span class="name">${path(chunk.heading_path, nameOf(opened.document))}</span> <span class="soft small">${chunk.text.slice(0, 100)}</span></button></li>`)}</ul>` : nothing}
+    ${seen.expected ? expectedChunk(seen.expected) : nothing}</section>`;
 }
 
-/** @param {Api["ExpectedChunkView"]} place */
-function placed({ chunk_id: id, rank, score: value, channels, question, left_out: why }) {
+/** @param {Api["ExpectedChunkView"]} expected */
+function expectedChunk({ chunk_id: id, rank, score: value, channels, question, left_out: why }) {
   const chunk = named(id);
   return html`<div class="card" role="status"><p><strong>${rank ? `Rank ${rank} of all passages` : value === null ? "Not found by any channel" : "Ranked below 1,000"}</strong>${value === null ? "" : `, score ${score(value)}`}.
       ${why ? WHY[why] : "It is in the list above."}</p>
@@ -178,7 +178,7 @@ function placed({ chunk_id: id, rank, score: value, channels, question, left_out
       <td>${bar(channels[channel]?.score ?? 0, channel)}</td><td class="number">${channels[channel] ? score(channels[channel].score) : "\u2013"}</td>
       <td class="soft">${channels[channel] ? (channels[channel].rank ? `rank ${channels[channel].rank}` : "below 1,000") : "not found"}</td></tr>`)}</tbody></table>` : nothing}
     ${question ? html`<p class="small">Closest question: <q dir="auto">${question}</q></p>` : nothing}
-    ${seen.near && likeness ? likeness.nearest(seen.asked, 0, seen.near) : nothing}
+    ${seen.near && similarity ? similarity.nearest(seen.submitted, 0, seen.near) : nothing}
     <p class="tools">${may("manage") && why !== "absent" ? html`<button class="main" @click=${() => accept(id)}>Add this question to the passage</button>` : nothing}
       ${chunk ? html`<a class="button" href=${`${ROOT}/documents/${chunk.document_id}?chunk=${id}`}>Open passage</a>` : nothing}
       ${seen.near || why === "absent" ? nothing : html`<button @click=${() => compare(id)}>Compare with its questions</button>`}
@@ -188,10 +188,10 @@ function placed({ chunk_id: id, rank, score: value, channels, question, left_out
 /** @param {string} id */
 async function accept(id) {
   try {
-    await post(`/v1/collections/${encodeURIComponent(seen.collection)}/accepted`, { question: seen.asked, chunk_id: id });
-    say("Question added. It now finds this passage.");
+    await post(`/v1/collections/${encodeURIComponent(seen.collection)}/accepted`, { question: seen.submitted, chunk_id: id });
+    notify("Question added. It now finds this passage.");
   } catch (problem) {
-    say(problem.message);
+    notify(problem.message);
   }
 }
 
@@ -203,14 +203,14 @@ export function view() {
   /** @param {KeyboardEvent} event */
   const pressed = (event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event);
   return html`<section class="column wide">
-    <form class="asking" role="search" @submit=${submit}>
-      ${collectionPicker(() => seen.asked && explain(seen.asked, seen.question))}
+    <form class="ask-form" role="search" @submit=${submit}>
+      ${collectionPicker(() => seen.submitted && explain(seen.submitted, seen.question))}
       <textarea id="question" rows="1" dir="auto" maxlength="10000" aria-label="Question" placeholder="Enter a question to see how it is ranked"
         .value=${live(seen.question)} @input=${written}
         @keydown=${pressed}></textarea>
       <button class="main" type="submit">Explain</button>
     </form>
-    ${trouble(seen.problem, () => (seen.asked ? explain(seen.asked, seen.question) : load()))}
+    ${problemCard(seen.problem, () => (seen.submitted ? explain(seen.submitted, seen.question) : load()))}
     ${seen.candidates && seen.weights ? found(seen.candidates, seen.weights) : html`<p class="empty soft">${seen.busy ? "Searching\u2026" : "See every candidate passage, its score in each channel, and the effect of other weights."}</p>`}
   </section>`;
 }
@@ -222,19 +222,19 @@ function found(candidates, weights) {
   const channels = new Map(candidates.chunks.map((each) => /** @type {const} */ ([each.chunk_id, each.channels])));
   /** @param {On<HTMLSelectElement>} event */
   const chosen = (event) => fuse(event.target.value);
-  /** @param {Ranked} each @param {number} place */
-  const drawn = (each, place) => row(each, place, channels.get(each.chunk_id));
+  /** @param {Ranked} each @param {number} index */
+  const drawn = (each, index) => row(each, index, channels.get(each.chunk_id));
   return html`<div class="tools">${CHANNELS.map((channel) => slider(channel, weights))}
       <label class="inline">Fusion <select .value=${live(fusion)} @change=${chosen}>
         ${FUSIONS.map((name) => html`<option value=${name} ?selected=${name === fusion}>${FUSION_WORDS[name]}</option>`)}</select></label>
-      <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), changed())}>Reset weights</button></div>
+      <button class="quiet" @click=${() => ((seen.weights = { ...seen.own }), redraw())}>Reset weights</button></div>
     <div class="scrolls" tabindex="0" role="region" aria-label="Passages"><table class="explained">
       <thead><tr><th>#</th><th>passage</th><th>score</th>${CHANNELS.map((channel) => html`<th>${NAMES[channel]}</th>`)}<th><span class="hidden">actions</span></th></tr></thead>
       <tbody>${repeat(ranked.slice(0, SHOWN), idOf, drawn)}</tbody>
     </table></div>
     <p class="soft small">${ranked.length} candidates. Changing weights here affects only this view${may("manage") ? html`. <a href=${`${ROOT}/collections/${encodeURIComponent(collections.chosen)}`}>Calibrate the collection</a> to change them permanently` : nothing}.</p>
     ${may("read") ? missing() : nothing}
-    ${asRequest("POST", "/v1/retrieve", { question: seen.asked, collection: seen.collection, explain: "candidates", weights })}`;
+    ${asRequest("POST", "/v1/retrieve", { question: seen.submitted, collection: seen.collection, explain: "candidates", weights })}`;
 }
 
 /** @param {Ranked} each */
@@ -243,25 +243,25 @@ const idOf = (each) => each.chunk_id;
 /** @param {typeof CHANNELS[number]} channel @param {Record<string, number>} weights */
 function slider(channel, weights) {
   /** @param {On<HTMLInputElement>} event */
-  const moved = (event) => ((seen.weights = { ...weights, [channel]: Number(event.target.value) }), changed());
+  const moved = (event) => ((seen.weights = { ...weights, [channel]: Number(event.target.value) }), redraw());
   return html`<label class="inline weight ${channel}">${NAMES[channel]}
     <input type="range" min="0" max="2" step="0.1" .value=${live(String(weights[channel]))} @input=${moved}>
     <span class="number">${weights[channel].toFixed(1)}</span></label>`;
 }
 
-/** @param {Ranked} match @param {number} place @param {Record<string, Api["ChannelRankView"]>} [channels] */
-function row({ chunk_id: id, score: value }, place, channels = {}) {
+/** @param {Ranked} match @param {number} index @param {Record<string, Api["ChannelRankView"]>} [channels] */
+function row({ chunk_id: id, score: value }, index, channels = {}) {
   const chunk = named(id);
-  const rise = (seen.before.get(id) ?? place) - place;
+  const rise = (seen.before.get(id) ?? index) - index;
   const moved = rise ? html`<span class=${rise > 0 ? "good" : "bad"}>${rise > 0 ? "\u25b2" : "\u25bc"}${Math.abs(rise)}</span>` : nothing;
-  return html`<tr><td class="number">${place + 1} ${moved}</td>
-    <td class="told"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : may("read") ? "\u2026" : "This key cannot read the passage"}</a>
+  return html`<tr><td class="number">${index + 1} ${moved}</td>
+    <td class="passage-cell"><a dir="auto" href=${chunk ? `${ROOT}/documents/${chunk.document_id}?chunk=${id}` : `${ROOT}/documents`}>${chunk ? path(chunk.heading_path, chunk.title ?? chunk.external_id) : may("read") ? "\u2026" : "This key cannot read the passage"}</a>
       <span class="soft small clip" dir="auto">${chunk?.matched_question ?? chunk?.text?.slice(0, 90) ?? ""}</span></td>
     <td class="number">${score(value)}</td>${CHANNELS.map((channel) => cell(channel, channels[channel]))}
     <td>${may("manage") ? html`<button class="quiet" @click=${() => accept(id)}>Add question</button>` : nothing}</td></tr>`;
 }
 
-/** @param {string} channel @param {Api["ChannelRankView"]} [place] */
-function cell(channel, place) {
-  return html`<td>${place ? html`${bar(place.score, channel)}<span class="soft small number">${score(place.score)} \u00b7 #${place.rank}</span>` : html`<span class="soft small">\u2013</span>`}</td>`;
+/** @param {string} channel @param {Api["ChannelRankView"]} [match] */
+function cell(channel, match) {
+  return html`<td>${match ? html`${bar(match.score, channel)}<span class="soft small number">${score(match.score)} \u00b7 #${match.rank}</span>` : html`<span class="soft small">\u2013</span>`}</td>`;
 }

@@ -1,11 +1,11 @@
-// Questions: what users have asked, what the documents do not answer, and what became a question of a passage.
+// Questions: asked by users, unanswered, and accepted as questions of a passage.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, send } from "../api.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 import { collectionPicker, collections, loadCollections } from "../parts/collections.js";
-import { ago, counted, score } from "../parts/format.js";
-import { say, trouble } from "../parts/notice.js";
+import { ago, plural, score } from "../parts/format.js";
+import { notify, problemCard } from "../parts/notice.js";
 
 export const title = "Questions";
 const TABS = [["asked", "Asked"], ["unanswered", "Unanswered"], ["accepted", "Accepted"]];
@@ -14,15 +14,15 @@ const PAGE = 50;
 /** @type {{tab: string, items: any[] | null, next: string | null, keptDays: number | null, problem: any}} */
 const seen = { tab: "asked", items: null, next: null, keptDays: null, problem: null };
 
-/** @param {{query: URLSearchParams}} place */
+/** @param {{query: URLSearchParams}} route */
 export async function load({ query }) {
-  const wanted = query.get("show");
-  seen.tab = TABS.find(([name]) => name === wanted)?.[0] ?? "asked";
+  const requested = query.get("show");
+  seen.tab = TABS.find(([name]) => name === requested)?.[0] ?? "asked";
   await loadCollections().catch((problem) => (seen.problem = problem));
   await refresh();
 }
 
-export function leave() {}
+export function unload() {}
 
 /** @param {string | null} cursor @returns {`/v1/collections/${string}/accepted?${string}` | `/v1/collections/${string}/queries?${string}`} */
 const address = (cursor) => {
@@ -32,7 +32,7 @@ const address = (cursor) => {
   return `${base}/queries?limit=${PAGE}${seen.tab === "unanswered" ? "&answered=false" : ""}${more}`;
 };
 
-let requests = 0; // a reply that comes after that of a later one is not shown
+let requests = 0; // number of the latest request; replies to earlier ones are dropped
 
 /** @param {string | null} [cursor] */
 async function refresh(cursor = null) {
@@ -46,7 +46,7 @@ async function refresh(cursor = null) {
     if (number !== requests) return;
     Object.assign(seen, { problem, items: seen.items ?? [] });
   }
-  changed();
+  redraw();
 }
 
 /** @param {string} tab */
@@ -55,18 +55,18 @@ function choose(tab) {
   query.set("show", tab);
   history.replaceState(null, "", `${ROOT}/questions?${query}`);
   Object.assign(seen, { tab, items: null });
-  changed();
+  redraw();
   refresh();
 }
 
 /** @param {Api["AcceptedQuestionView"]} each */
-async function takeBack(each) {
+async function remove(each) {
   try {
     await send("DELETE", `/v1/collections/${encodeURIComponent(collections.chosen)}/accepted/${each.id}`);
-    say("Question removed from the passage.");
+    notify("Question removed from the passage.");
     await refresh();
   } catch (problem) {
-    say(problem.message);
+    notify(problem.message);
   }
 }
 
@@ -75,33 +75,33 @@ export function view() {
     <div class="tools">${collectionPicker(() => ((seen.items = null), refresh()))}
       <div role="group" aria-label="Filter questions" class="tabs">${TABS.map(([name, words]) => html`<button
         aria-pressed=${String(seen.tab === name)} @click=${() => choose(name)}>${words}</button>`)}</div></div>
-    ${trouble(seen.problem, () => refresh())}
-    ${seen.items === null ? nothing : seen.items.length ? list() : nobody()}
+    ${problemCard(seen.problem, () => refresh())}
+    ${seen.items === null ? nothing : seen.items.length ? list() : empty()}
     ${seen.next ? html`<p><button @click=${() => refresh(seen.next)}>Show more</button></p>` : nothing}
   </section>`;
 }
 
 function list() {
-  return html`<ul class="questions" role="list">${(seen.items ?? []).map(seen.tab === "accepted" ? accepted : asked)}</ul>`;
+  return html`<ul class="questions" role="list">${(seen.items ?? []).map(seen.tab === "accepted" ? acceptedRow : askedRow)}</ul>`;
 }
 
 /** @param {Api["AskedQuestionView"]} each */
-function asked(each) {
+function askedRow(each) {
   const mark = each.found && each.helpful !== false ? html`<span class="good" role="img" aria-label="answered">\u25cf</span>` : html`<span class="bad" role="img" aria-label="not answered">\u2715</span>`;
-  const facts = [counted(each.times, "time"), ago(each.last_at)];
+  const facts = [plural(each.times, "time"), ago(each.last_at)];
   if (each.helpful !== null) facts.push(each.helpful ? "helped" : "did not help");
   return html`<li>${mark}<span class="grow"><span dir="auto">${each.question}</span><span class="soft small">${facts.join(" \u00b7 ")}</span></span>
     <span class="soft small number">${each.best_score === null ? "" : score(each.best_score)}</span></li>`;
 }
 
 /** @param {Api["AcceptedQuestionView"]} each */
-function accepted(each) {
+function acceptedRow(each) {
   return html`<li><span class="grow"><span dir="auto">${each.question}</span>
       <span class="soft small"><a href=${`${ROOT}/documents/${each.document_id}?chunk=${each.chunk_id}`} dir="auto">${each.external_id}</a> \u00b7 ${each.state} \u00b7 ${ago(each.created_at)}</span></span>
-    <button class="quiet" @click=${() => takeBack(each)}>Remove</button></li>`;
+    <button class="quiet" @click=${() => remove(each)}>Remove</button></li>`;
 }
 
-function nobody() {
+function empty() {
   if (seen.tab === "accepted") return html`<p class="empty soft">No accepted questions yet. Users add one when they mark an answer as helpful.</p>`;
   if (seen.keptDays === 0) return html`<p class="empty soft">Questions are not stored: FOREASK_QUERY_RETENTION_DAYS is 0.</p>`;
   return html`<p class="empty soft">${seen.tab === "unanswered" ? "No unanswered questions." : "No questions yet."}</p>`;

@@ -1,47 +1,47 @@
-// Work: what waits, what is done, what failed and why, and what it cost.
+// Work: queues, progress, failures with their reasons, and costs.
 
 import { html, nothing } from "../vendor/lit-html.js";
 import { ROOT, get, post } from "../api.js";
-import { changed } from "../store.js";
+import { redraw } from "../store.js";
 import { bar, columns } from "../parts/bars.js";
-import { clockTime, count, counted, duration, money } from "../parts/format.js";
-import { may } from "../parts/me.js";
-import { say, trouble } from "../parts/notice.js";
+import { clockTime, count, plural, duration, money } from "../parts/format.js";
+import { may } from "../parts/permissions.js";
+import { notify, problemCard } from "../parts/notice.js";
 import { loadWebhooks, webhooks } from "../parts/webhooks.js";
 
 export const title = "Work";
-const EVERY = 2000; // milliseconds
+const INTERVAL = 2000; // milliseconds between two polls
 const STAGES = [["parse", "Parsing"], ["generate", "Generating questions"], ["index", "Indexing"]];
 
-const SPOKEN = 5000; // milliseconds from one sentence for a screen reader to the next
+const SPOKEN = 5000; // minimum milliseconds between two announcements to screen readers
 
 /** @type {{status: Api["StatusView"] | null, history: Api["MinuteView"][], reasons: Api["DeadReasonView"][], problem: any, cause: string, spoken: string}} */
 const work = { status: null, history: [], reasons: [], problem: null, cause: "", spoken: "" };
 let spokenAt = -SPOKEN;
 let clock = 0;
-let visit = 0; // what was asked before one went elsewhere is not asked again
-let looks = 0;
+let visit = 0; // ends the polling of an earlier visit
+let polls = 0;
 
 export async function load() {
   clearTimeout(clock);
   visit += 1;
   if (may("manage")) loadWebhooks();
-  await look();
+  await poll();
 }
 
-export function leave() {
+export function unload() {
   clearTimeout(clock);
   visit += 1;
 }
 
-async function look() {
+async function poll() {
   const now = visit;
   if (!document.hidden) {
     try {
       /** @type {Api["StatusView"]} */
       const status = await get("/v1/status");
       work.status = status;
-      if (looks++ % 5 === 0) {
+      if (polls++ % 5 === 0) {
         [{ items: work.reasons }, { items: work.history }] = await Promise.all([get("/v1/dead/reasons"), get("/v1/status/history?minutes=60")]);
       }
       work.problem = null;
@@ -49,14 +49,14 @@ async function look() {
     } catch (problem) {
       work.problem = problem;
     }
-    changed();
+    redraw();
   }
   if (now !== visit) return;
   clearTimeout(clock);
-  clock = window.setTimeout(look, Math.max(EVERY, (work.problem?.again ?? 0) - Date.now()));
+  clock = window.setTimeout(poll, Math.max(INTERVAL, (work.problem?.again ?? 0) - Date.now()));
 }
 
-/** The sentence has numbers that change all the time: it is spoken when the cause is another one. @param {Api["PaceView"]} pace */
+/** Announce the sentence only when the cause changes, because its numbers change with every poll. @param {Api["PaceView"]} pace */
 function speak(pace) {
   if (pace.cause === work.cause || performance.now() - spokenAt < SPOKEN) return;
   work.cause = pace.cause;
@@ -68,23 +68,23 @@ function speak(pace) {
 async function resolve(how, reason) {
   try {
     const { documents, chunks, in_work: left } = await post(`/v1/dead/${how}`, { reason });
-    const rest = left ? ` ${counted(left, "chunk")} of documents in progress were skipped.` : "";
-    say(`${counted(documents + chunks, "failure")} ${how === "retry" ? "queued for retry" : "discarded"}.${rest}`);
-    looks = 0;
-    await look();
+    const rest = left ? ` ${plural(left, "chunk")} of documents in progress were skipped.` : "";
+    notify(`${plural(documents + chunks, "failure")} ${how === "retry" ? "queued for retry" : "discarded"}.${rest}`);
+    polls = 0;
+    await poll();
   } catch (problem) {
-    say(problem.message);
+    notify(problem.message);
   }
 }
 
 export function view() {
   const { status, problem } = work;
-  if (!status) return html`<section class="column">${trouble(problem, load)}</section>`;
+  if (!status) return html`<section class="column">${problemCard(problem, load)}</section>`;
   const open = Object.values(status.stages).some((stage) => stage.due + stage.in_flight + stage.later);
   return html`<section class="column wide">
-    ${trouble(problem, load)}
+    ${problemCard(problem, load)}
     <h2>${open ? "Work" : "All caught up"}</h2>
-    ${open && !status.pace ? html`<p class="soft">${counted(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
+    ${open && !status.pace ? html`<p class="soft">${plural(Math.round(status.chunks_per_minute), "chunk")} per minute${status.eta_seconds ? ` \u00b7 about ${duration(status.eta_seconds)} left` : ""}</p>` : nothing}
     ${status.pace ? html`<p class="pace">${status.pace.sentence}</p><p class="hidden" role="status">${work.spoken}</p>` : nothing}
     <div class="cards">${STAGES.map(([name, words]) => stage(words, status.stages[name]))}</div>
     ${lately()}
@@ -106,7 +106,7 @@ function stage(words, each) {
     <p class="soft small">${each.oldest_seconds === null ? "queue is empty" : `oldest waiting ${duration(each.oldest_seconds)}`}</p></div>`;
 }
 
-/** The last hour by minute; where nothing ended in it, nothing is drawn. */
+/** Render the last hour by minute, or nothing if no work finished in it. */
 function lately() {
   const { history } = work;
   /** @param {"chunks" | "dead_chunks" | "documents" | "failed_documents"} name */
@@ -115,9 +115,9 @@ function lately() {
   if (!chunks && !dead && !documents && !failed) return nothing;
   const most = Math.max(...history.map((each) => each.chunks + each.dead_chunks));
   return html`<figure class="lately" aria-label="The last hour"><figcaption class="bar-line"><h2 class="grow">The last hour</h2>
-      <span class="soft small number">${counted(chunks, "chunk")} of ${counted(documents, "document")}${dead || failed ? html`, <span class="bad">${counted(dead, "chunk")} and ${counted(failed, "document")} failed</span>` : nothing}</span></figcaption>
+      <span class="soft small number">${plural(chunks, "chunk")} of ${plural(documents, "document")}${dead || failed ? html`, <span class="bad">${plural(dead, "chunk")} and ${plural(failed, "document")} failed</span>` : nothing}</span></figcaption>
     ${columns(history.map((each) => ({ good: each.chunks, bad: each.dead_chunks })))}
-    <p class="bar-line soft small"><span class="grow">60 minutes ago</span><span class="number">peak ${counted(most, "chunk")} per minute</span><span class="grow to-end">now</span></p>
+    <p class="bar-line soft small"><span class="grow">60 minutes ago</span><span class="number">peak ${plural(most, "chunk")} per minute</span><span class="grow to-end">now</span></p>
     <details><summary class="small">Show as table</summary><div class="scrolls by-minute" tabindex="0" role="region" aria-label="The last hour"><table>
       <thead><tr><th scope="col">minute</th><th scope="col">chunks</th><th scope="col">dead chunks</th><th scope="col">documents</th><th scope="col">failed</th></tr></thead>
       <tbody>${history.filter((each) => each.chunks || each.dead_chunks || each.documents || each.failed_documents).reverse().map((each) => html`<tr><th scope="row">${clockTime(each.minute)}</th>
@@ -141,7 +141,7 @@ function failures() {
     const many = each.documents + each.chunks;
     return html`<li class="bar-line"><span class="number">${count(many)}</span><span class="grow" dir="auto">${each.reason}</span>
       ${may("write") ? html`<button @click=${() => resolve("retry", each.reason)}>Try again</button>
-        <button class="quiet" @click=${() => confirm(`Discard ${counted(many, "failure")}?`) && resolve("discard", each.reason)}>Discard</button>` : nothing}</li>`;
+        <button class="quiet" @click=${() => confirm(`Discard ${plural(many, "failure")}?`) && resolve("discard", each.reason)}>Discard</button>` : nothing}</li>`;
   })}</ul>`;
 }
 

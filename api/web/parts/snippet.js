@@ -1,14 +1,14 @@
-// A request as one sends it from a terminal or a program.
+// A request as a curl command or a Python program.
 
 import { html } from "../vendor/lit-html.js";
 import { ROOT, key } from "../api.js";
-import { changed, remember, remembered } from "../store.js";
-import { say } from "./notice.js";
+import { redraw, remember, remembered } from "../store.js";
+import { notify } from "./notice.js";
 
 const LANGUAGES = /** @type {const} */ ([["curl", "curl", curl], ["httpx", "Python", httpx]]);
-const SECRET = "FOREASK_API_KEY"; // the variable of the environment that has the key
+const SECRET = "FOREASK_API_KEY"; // the environment variable that holds the key
 
-/** @param {string} kind of a body */
+/** @param {string} kind media type */
 const isForm = (kind) => kind.startsWith("multipart/");
 
 /** @param {string} text for a shell */
@@ -29,7 +29,7 @@ function httpx(method, address, body, kind, keyed) {
   return `${keyed ? "import os\n\n" : ""}import httpx\n\nreply = httpx.request(${given.join(", ")})\nreply.raise_for_status()\nprint(reply.json())`;
 }
 
-/** The argument that is the body. @param {any} body @param {string} kind */
+/** Return the body as a Python argument. @param {any} body @param {string} kind */
 function bodyOf(body, kind) {
   if (kind === "application/json") return `json=${literal(body)}`;
   if (!isForm(kind)) return `content=${JSON.stringify(JSON.stringify(body))}`;
@@ -37,7 +37,7 @@ function bodyOf(body, kind) {
   return `files={"file": open(${JSON.stringify(file.slice(1))}, "rb")}, data=${literal(others)}`;
 }
 
-/** A value of JSON as Python has it; strings are written alike. @param {any} value @returns {string} */
+/** Return a JSON value as a Python literal. @param {any} value @returns {string} */
 function literal(value) {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
@@ -46,12 +46,12 @@ function literal(value) {
   return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
 }
 
-/** @param {string} method @param {string} path @param {unknown} [body] of a form its fields, `@` before the name of a file @param {string} [kind] of the body */
+/** @param {string} method @param {string} path @param {unknown} [body] JSON, or form fields with `@` before a filename @param {string} [kind] media type of the body */
 export function written(method, path, body, kind = "application/json") {
   const [chosen, , write] = LANGUAGES.find(([name]) => name === remembered("request")) ?? LANGUAGES[0];
   const command = write(method, location.origin + ROOT + path, body, kind, Boolean(key()));
-  const copy = () => navigator.clipboard.writeText(command).then(() => say("Request copied."), () => say("The browser did not allow copying."));
+  const copy = () => navigator.clipboard.writeText(command).then(() => notify("Request copied."), () => notify("The browser did not allow copying."));
   return html`<div role="group" aria-label="Language" class="tabs">${LANGUAGES.map(([name, words]) => html`<button class="quiet" aria-pressed=${String(name === chosen)}
-      @click=${() => (remember("request", name), changed())}>${words}</button>`)}</div>
+      @click=${() => (remember("request", name), redraw())}>${words}</button>`)}</div>
     <pre dir="ltr">${command}</pre> <p><button class="quiet" @click=${copy}>Copy</button></p>`;
 }

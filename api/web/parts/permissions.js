@@ -1,22 +1,22 @@
-// What the server is and what the key may do: what it may not is not offered.
+// The scopes of the key. Actions that need other scopes are hidden.
 
-import { get, whenRefused } from "../api.js";
-import { changed } from "../store.js";
+import { get, onForbidden } from "../api.js";
+import { redraw } from "../store.js";
 
-/** @type {{may: string[] | null}} null: not known yet, or the server does not say */
+/** @type {{may: string[] | null}} null: not loaded yet, or not reported by the server */
 const me = { may: null };
 /** @type {Promise<Api["MeView"] | null> | null} */
 let reading = null;
 
-export async function loadMe() {
+export async function loadPermissions() {
   const mine = (reading = get("/v1/me").catch(() => null));
   const reply = await mine;
-  if (mine !== reading) return; // another key was given meanwhile
+  if (mine !== reading) return; // the key has changed
   me.may = reply?.may ?? null;
-  changed();
+  redraw();
 }
 
-/** What the server takes and what it asks for it; null: it does not say. @returns {Promise<Api["MeView"] | null>} */
+/** Return the server's limits and prices, or null if unavailable. @returns {Promise<Api["MeView"] | null>} */
 export const server = async () => (await reading) ?? (await get("/v1/me").catch(() => null));
 
 /** @param {"read" | "ask" | "write" | "manage"} scope */
@@ -25,8 +25,8 @@ export const may = (scope) => me.may === null || me.may.includes(scope);
 // A key may have lost a scope since it was read.
 const PAUSE = 10_000; // milliseconds
 let again = 0;
-whenRefused(() => {
+onForbidden(() => {
   if (Date.now() < again) return;
   again = Date.now() + PAUSE;
-  loadMe();
+  loadPermissions();
 });
