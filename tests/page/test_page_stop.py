@@ -122,7 +122,8 @@ async def test_two_prompts_are_tried_side_by_side_and_compared(visit, deployment
     item = (await replies[-1].json())["items"][0]
     await page.get_by_role("button", name="Bars").click()
     bars = first.locator(".nearest tbody tr")
-    drawn = [float(await each.locator("td").last.inner_text()) for each in await bars.all()]
     expected = [*item["questions"][0], item["text"][0], item["words"][0]]
+    await expect(bars).to_have_count(len(expected))
+    drawn = [float(await each.locator("td").last.inner_text()) for each in await bars.all()]
     assert drawn == [round(value, 2) for value in sorted(expected, reverse=True)]
     assert len(sent) == rows + 1
