@@ -51,7 +51,7 @@ audit: $(VENV)/.audit ## look for known holes in what is installed, and list it 
 	mkdir -p build && $(IN) -m cyclonedx_py environment --of JSON --output-file build/sbom.json
 
 planted: $(VENV)/.dev ## plant bugs, and see that the fault suite catches each
-	$(IN) -m tests.faults.planted
+	$(IN) -m tests.support.mutations
 
 bench: $(VENV)/.dev ## run the benchmarks
 	$(IN) -m bench

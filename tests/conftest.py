@@ -10,8 +10,6 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from bench.deployment import ScriptedProvider
-from bench.objects import S3, serving_s3
 from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
@@ -19,10 +17,12 @@ from shared.ledger.tables import deployment, metadata, spent_changes, tallies, t
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
-from tests.forkserver import ForkServer
-from tests.transitions import refuse_unknown_transitions
+from tests.support.deployment import ScriptedProvider
+from tests.support.forkserver import ForkServer
+from tests.support.objects import S3, serving_s3
+from tests.support.transitions import refuse_unknown_transitions
 
-pytest_plugins = ["tests.ground", "tests.lanes"]
+pytest_plugins = ["tests.support.isolated_home", "tests.lanes"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from tests.ground import GROUND
+from tests.support.isolated_home import GROUND
 
 _OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")  # take as long as the other faults together
 _LONGEST_FIRST = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.deployment import ROOT, ScriptedProvider
-from tests.faults.fleet import KEYS, Fleet
-from tests.faults.scale import SCALES, Scale
-from tests.faults.scenario import Row, Scenario, rendered
-from tests.forkserver import ForkServer
+from tests.support.deployment import ROOT, ScriptedProvider
+from tests.support.fleet import KEYS, Fleet
+from tests.support.forkserver import ForkServer
+from tests.support.scale import SCALES, Scale
+from tests.support.scenario import Row, Scenario, rendered
 
 PROPERTY = "scenario"  # of a test's report, which another process may have made
 SETTINGS = {

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from bench.deployment import ScriptedProvider
-from tests.faults.fleet import Fleet
-from tests.faults.scale import Scale
-from tests.faults.scenario import Row, Scenario
+from tests.support.deployment import ScriptedProvider
+from tests.support.fleet import Fleet
+from tests.support.scale import Scale
+from tests.support.scenario import Row, Scenario
 
 TENANT, OTHER = "leaving", "staying"
 GENERATING = ("generate-1", "generate-2")

@@ -21,7 +21,7 @@ from shared.providers.limiter.limiter import Limiter, ProviderLimits
 from shared.providers.limiter.models import NEUTRAL, PING, LimitedChat, LimitedEmbedder
 from shared.providers.limiter.script import Timing
 from shared.providers.provider import Provider
-from tests.api import work
+from tests.support.api import work
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from shared.ledger.database import Database
 from shared.ledger.schema import migrate
 from shared.maintenance.verification import Finding, Verification
 from shared.services import build, parts
-from tests.api import work
 from tests.conftest import Library
+from tests.support.api import work
 
 LEDGER = Path(__file__).resolve().parents[2] / "shared" / "ledger"
 # What poolers pass on to the server, or hold against the parameters of its connection.

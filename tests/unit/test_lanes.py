@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from bench.deployment import ROOT
+from tests.support.deployment import ROOT
 
 TESTS = """
 import os, time
@@ -37,7 +37,7 @@ def runs(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone\n")
     for name in ("test_one.py", "test_two.py"):
         (folder / name).write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.ground", "-p", "tests.lanes", "-n", "2"]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.isolated_home", "-p", "tests.lanes", "-n", "2"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "RUNS": str(tmp_path / "runs")}
     subprocess.run([*command, "--dist", "loadfile", "tests"], cwd=tmp_path, env=environment, check=True)
     lines = [line.split() for line in (tmp_path / "runs").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Runs a module of the product with a sixth of its patience: `python -m tests.faults.hasty MODULE ARGUMENTS`.
+"""Runs a module of the product with a sixth of its patience: `python -m tests.support.short_timeouts MODULE ARGUMENTS`.
 
 Some promises show only after a wait that the product sets itself: a connection counts as dead, a transaction has been
 open for too long, a minute of a provider's limit has passed. Here these waits are shorter; the mechanisms are the real

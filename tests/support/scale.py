@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.faults.hasty import HASTE
+from tests.support.short_timeouts import HASTE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Scale:
         erased_documents: of one chunk each, of a tenant that is erased.
         lease_seconds: how long a claim outlives its worker.
         executed: whether a rolling restart starts interpreters, which import everything, instead of forks.
-        hasty: whether the product waits as `tests.faults.hasty` says.
+        hasty: whether the product waits as `tests.support.short_timeouts` says.
         minute_seconds: how long the minute then lasts that a limit is declared for.
         minute_used: the share of the limit that must be used within it.
         away_seconds: how long an engine is gone.
