@@ -119,7 +119,7 @@ def kill_while_it_is_erased(fleet: Fleet, provider: ScriptedProvider, scale: Sca
     provider.script(latency_seconds=0)  # who follows the killed worker may call for what is still there
     with fleet.holding(HOLD_QUERY, TENANT) as wait:
         fleet.wait_until(lambda: count(fleet, FILLED) == 0, "documents are left", scale.patience_seconds)
-        if scale.hasty:
+        if scale.tuning:
             fleet.query(HASTEN, TENANT)
         wait()
         kill_scheduler(fleet)

@@ -158,8 +158,8 @@ async def test_a_process_holds_few_connections(settings, monkeypatch, role, set_
     sizes = []
 
     class Counted(Database):
-        def __init__(self, url, *, pool_size, pooler):
-            super().__init__(url, pool_size=pool_size, pooler=pooler)
+        def __init__(self, url, **options):
+            super().__init__(url, **options)
             sizes.append(self.engine.pool.size())
 
     monkeypatch.setattr(parts, "Database", Counted)

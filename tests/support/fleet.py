@@ -43,14 +43,8 @@ class Job:
     arguments: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
 
-    def command(self, *, hasty: bool) -> list[str]:
-        return [
-            sys.executable,
-            "-m",
-            *(["tests.support.short_timeouts"] if hasty else []),
-            self.module,
-            *self.arguments,
-        ]
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", self.module, *self.arguments]
 
 
 @dataclass(frozen=True)
@@ -90,15 +84,11 @@ class Proxy:
 class Fleet(Deployment):
     """A deployment whose processes die and come back, as under an orchestrator.
 
-    Its client speaks for one tenant at a time, at first for `default`.
-
-    Args:
-        hasty: whether its processes wait as `tests.support.short_timeouts` says.
+    Its client uses the key of one tenant at a time, at first that of `default`.
     """
 
-    def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch, hasty: bool) -> None:
+    def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch) -> None:
         super().__init__(settings, data_dir, roles=(), launch=launch)
-        self._hasty = hasty
         self.deaths: list[Death] = []
         self.proxy: Proxy | None = None
         self._jobs: dict[str, Job] = {}
@@ -139,7 +129,7 @@ class Fleet(Deployment):
     def assign(self, name: str, job: Job) -> Process:
         """Run a job under a name; it is run again when it dies."""
         self._jobs[name] = self._next[name] = job
-        return self.run(name, job.command(hasty=self._hasty), **job.settings)
+        return self.run(name, job.command(), **job.settings)
 
     def speak_as(self, tenant: str) -> None:
         self.client.headers["authorization"] = f"Bearer {KEYS[tenant]}"
