@@ -27,8 +27,8 @@ demo: $(VENV)/.installed ## start everything, ingest real documents, ask four qu
 up: $(VENV)/.installed ## start everything and keep it running
 	@$(IN) -m cli up
 
-test: $(VENV)/.dev ## run the tests, four at a time (tests/lanes.py)
-	$(IN) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
+test: $(VENV)/.dev ## run the tests, four at a time
+	$(IN) -m pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder --durations 15
 
 page-test: $(VENV)/.page ## look at the page in a real browser (Debian's package chromium)
 	@command -v chromium chromium-browser google-chrome >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 chromium >/dev/null; } || { echo "There is no Chromium: install your system's package, such as Debian's 'chromium'."; exit 1; }
@@ -51,7 +51,7 @@ audit: $(VENV)/.audit ## look for known holes in what is installed, and list it 
 	mkdir -p build && $(IN) -m cyclonedx_py environment --of JSON --output-file build/sbom.json
 
 planted: $(VENV)/.dev ## plant bugs, and see that the fault suite catches each
-	$(IN) -m tests.faults.planted
+	$(IN) -m tests.support.mutations
 
 bench: $(VENV)/.dev ## run the benchmarks
 	$(IN) -m bench

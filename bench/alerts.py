@@ -40,9 +40,9 @@ import asyncpg
 import httpx
 import orjson
 
-from bench.deployment import ROLES, ROOT, Deployment, Process, ScriptedProvider, corpus
 from embedded.ports import free_port
-from tests.faults.fleet import Proxy
+from tests.support.deployment import ROLES, ROOT, Deployment, Process, ScriptedProvider, corpus
+from tests.support.fleet import Proxy
 
 RULES, RULE_TESTS, DASHBOARD = (ROOT / "deploy" / name for name in ("alerts.yml", "alerts.test.yml", "dashboard.json"))
 SCRAPE_SECONDS = 15.0

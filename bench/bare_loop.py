@@ -14,12 +14,12 @@ from datetime import timedelta
 import uvloop
 from pydantic import SecretStr
 
-from bench.deployment import corpus
 from shared.domain.chunks import ChunkContent
 from shared.ingest.generate import GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat
 from shared.providers.embedding import Input, OpenAIEmbedder, pack
 from shared.providers.provider import Provider
+from tests.support.deployment import corpus
 
 
 async def run(url: str, in_flight: int) -> tuple[float, float]:

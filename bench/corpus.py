@@ -28,11 +28,11 @@ import orjson
 import psutil
 from pydantic import SecretStr
 
-from bench.deployment import Deployment, ScriptedProvider
-from bench.objects import S3, serving_s3
 from bench.scale import MARKS, print_memory, resident_bytes
 from bench.size import on_disk
 from shared.ledger.database import Database
+from tests.support.deployment import Deployment, ScriptedProvider
+from tests.support.objects import S3, serving_s3
 
 DOCUMENTS = 100_000
 _BUCKET = "corpus"

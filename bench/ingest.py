@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.deployment import ROOT, Deployment, ScriptedProvider, corpus
+from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 
 LATENCY_SECONDS = 0.5
 

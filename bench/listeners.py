@@ -24,9 +24,9 @@ from pathlib import Path
 import httpx
 from sqlalchemy import text
 
-from bench.deployment import Deployment, ScriptedProvider
 from bench.page import fill
 from shared.ledger.database import Database
+from tests.support.deployment import Deployment, ScriptedProvider
 
 DOCUMENTS = 100_000
 SECONDS = 30

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import httpx
 
-from bench.deployment import Deployment, ScriptedProvider
 from bench.retrieval import wait_for_graphs
 from shared.settings import Embedding
+from tests.support.deployment import Deployment, ScriptedProvider
 
 CHUNKS = 10_000
 _SECTIONS = 5  # of a document, each a chunk

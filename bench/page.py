@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from bench.deployment import Deployment, ScriptedProvider
 from shared.ledger.database import Database
+from tests.support.deployment import Deployment, ScriptedProvider
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page

@@ -25,7 +25,6 @@ import httpx
 import numpy as np
 import psutil
 
-from bench.deployment import Deployment, ScriptedProvider
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id
 from shared.domain.places import IndexNames, Place
@@ -33,6 +32,7 @@ from shared.ledger import Collections
 from shared.ledger.database import Database
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of
+from tests.support.deployment import Deployment, ScriptedProvider
 
 DIMENSIONS = 384
 QUESTIONS = 5

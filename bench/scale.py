@@ -27,13 +27,13 @@ import httpx
 import psutil
 from sqlalchemy import text
 
-from bench.deployment import ROOT, Deployment, ScriptedProvider, corpus
 from bench.searchable import found_after
 from embedded.ports import free_port
 from shared.domain.records import Lease
 from shared.ledger.database import Database
 from shared.ledger.work import Work
 from shared.services import build
+from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 from workers.scheduler import steps_of
 
 CHUNKS = 1_000_000

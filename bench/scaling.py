@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.deployment import Deployment, ScriptedProvider, corpus
+from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 WORKERS = (1, 2, 4, 8)
 IN_FLIGHT = 16

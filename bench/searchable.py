@@ -18,8 +18,8 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from bench.deployment import Deployment, ScriptedProvider, corpus
 from shared.ledger.database import Database
+from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 UPLOADS = 20
 BACKLOG_CHUNKS = 50_000

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import httpx
 
-from bench.deployment import Deployment, ScriptedProvider, corpus
 from shared.ledger.database import Database
+from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 CHUNKS = 10_000
 DIMENSIONS = (384, 1_536)

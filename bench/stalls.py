@@ -26,8 +26,8 @@ import orjson
 from fastapi import FastAPI
 
 import api.__main__ as api
-from bench.deployment import Deployment, Process, ScriptedProvider, corpus, execute
-from bench.loopwatch import LoopWatch
+from tests.support.deployment import Deployment, Process, ScriptedProvider, corpus, execute
+from tests.support.loopwatch import LoopWatch
 
 DOCUMENTS = 60
 SECTIONS = 10

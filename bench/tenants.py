@@ -27,9 +27,9 @@ import aiohttp
 import orjson
 import psutil
 
-from bench.deployment import ROOT, Deployment, ScriptedProvider, corpus
 from bench.loud_tenant import TIMES
 from shared.settings import ApiKey, TenantLimits
+from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 
 SECONDS = 60.0
 _UPLOADS, _QUERIES = 2.0, 10.0  # a second, of the quiet tenant

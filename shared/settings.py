@@ -190,6 +190,15 @@ class Tuning(BaseModel):
     reconcile_every: Duration = Field(
         timedelta(seconds=2), description="how long a step of the scheduler rests when it finds nothing more to do"
     )
+    broker_timeout: Duration = Field(
+        timedelta(seconds=5), description="how long a connection to the broker may be silent before it counts as dead"
+    )
+    broker_pause: Duration = Field(
+        timedelta(seconds=2), description="the pause after a failed wake-up, before the next one is sent"
+    )
+    transaction_timeout: Duration = Field(
+        timedelta(seconds=20), description="how long a transaction of the ledger may take before PostgreSQL ends it"
+    )
 
     # The API
     top_k_max: PositiveInt = Field(200, description="the most chunks that a query may ask for")
@@ -210,6 +219,15 @@ class Tuning(BaseModel):
     )
     similarity_floor: float | None = Field(
         None, ge=-1, le=1, description="a question less similar to its own chunk is dropped; default by model"
+    )
+    limit_window: Duration = Field(
+        timedelta(minutes=1), description="the length of the window that declared limits per minute apply to"
+    )
+    limit_burst: Duration = Field(
+        timedelta(seconds=1), description="the part of the window whose calls may be sent at once after a pause"
+    )
+    limit_jitter: Duration = Field(
+        timedelta(seconds=2), description="how much later than its neighbours a call may reach the provider"
     )
     rewrite_budget: Duration = Field(
         timedelta(seconds=3), description="how long a query waits for its question to be rewritten"

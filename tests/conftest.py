@@ -10,8 +10,6 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from bench.deployment import ScriptedProvider
-from bench.objects import S3, serving_s3
 from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
 from shared.ledger.schema import migrate
@@ -19,15 +17,31 @@ from shared.ledger.tables import deployment, metadata, spent_changes, tallies, t
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings
-from tests.forkserver import ForkServer
-from tests.transitions import refuse_unknown_transitions
+from tests.support.deployment import ScriptedProvider
+from tests.support.forkserver import ForkServer
+from tests.support.objects import S3, serving_s3
+from tests.support.transitions import refuse_unknown_transitions
 
-pytest_plugins = ["tests.ground", "tests.lanes"]
+SUITES = ("faults", "acceptance", "page", "properties", "integration", "contract", "unit")  # longest first
+pytest_plugins = ["tests.support.isolated_home"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", choices=("short", "full", "soak"), default="short", help="size of the fault suite")
     parser.addoption("--seed", type=int, default=7, help="seed of the fault suite")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the suites, longest first, and let the tests of a file run in one process, which shares their fixtures."""
+    items.sort(key=lambda item: SUITES.index(_suite(item)))
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _suite(item: pytest.Item) -> str:
+    return item.nodeid.split("/")[1]
 
 
 @pytest.fixture(scope="session")

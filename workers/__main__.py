@@ -43,7 +43,8 @@ def main(role: WorkQueue | Literal["scheduler"]) -> None:
 def work(role: WorkQueue, settings: Settings) -> None:
     os.nice(_NICENESS)
     loop = WorkerLoop(role, settings)
-    app = celery_app(require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+    url = require(settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
+    app = celery_app(url, timeout=settings.tuning.broker_timeout)
     queues = register(app, loop)
 
     @signals.worker_shutting_down.connect(weak=False)

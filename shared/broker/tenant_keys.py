@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -18,10 +19,12 @@ class TenantKeys:
 
     Args:
         redis_url: the broker's.
+        timeout: how long the broker may take to accept a connection or to reply.
     """
 
-    def __init__(self, redis_url: str) -> None:
-        self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
+    def __init__(self, redis_url: str, *, timeout: timedelta = timedelta(seconds=5)) -> None:
+        seconds = timeout.total_seconds()
+        self._redis = Redis.from_url(redis_url, socket_timeout=seconds, socket_connect_timeout=seconds)
 
     async def find(self, tenant: str) -> list[str]:
         """Return the names of a tenant's keys.

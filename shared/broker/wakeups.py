@@ -25,13 +25,20 @@ from shared.domain.queues import QUEUES, WORK_QUEUES, Queue
 _ENOUGH = 1
 _QUIET_SECONDS = 0.05  # between two rounds of sending: wake-ups for the same queue become one
 _CLOSE_SECONDS = 1.0
-_PAUSE = timedelta(seconds=2)  # before a broker that failed is tried again; the scheduler wakes workers anyway
+_TIMEOUT = timedelta(seconds=5)
+_PAUSE = timedelta(seconds=2)  # the scheduler wakes workers anyway
 
 log = structlog.get_logger()
 
 
-def celery_app(redis_url: str) -> Celery:
-    """The Celery application that the API, the workers and the scheduler share."""
+def celery_app(redis_url: str, *, timeout: timedelta = _TIMEOUT) -> Celery:
+    """Return the Celery application that the API, the workers and the scheduler share.
+
+    Args:
+        redis_url: the broker's.
+        timeout: how long the broker may take to accept a connection or to reply.
+    """
+    seconds = timeout.total_seconds()
     app = Celery("foreask", broker=redis_url)
     app.conf.update(
         task_default_queue="parse",
@@ -54,22 +61,30 @@ def celery_app(redis_url: str) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={
-            "socket_timeout": 5,  # without it a publish to a silent broker hangs for ever
-            "socket_connect_timeout": 5,
+            "socket_timeout": seconds,  # without it a publish to a silent broker hangs for ever
+            "socket_connect_timeout": seconds,
             "socket_keepalive": True,
             # A connection whose other end is gone without a word is dropped after twice this and a second.
-            "health_check_interval": 5,
+            "health_check_interval": seconds,
         },
     )
     return app
 
 
 class Wakeups:
-    """Wakes workers without ever holding up the caller: a task of its own sends the messages, many wake-ups as one."""
+    """Wakes workers without ever holding up the caller: a task of its own sends the messages, many wake-ups as one.
 
-    def __init__(self, redis_url: str) -> None:
-        self._app = celery_app(redis_url)
-        self._redis = Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5)
+    Args:
+        redis_url: the broker's.
+        timeout: how long the broker may take to accept a connection or to reply.
+        pause: the time between a failed wake-up and the next one.
+    """
+
+    def __init__(self, redis_url: str, *, timeout: timedelta = _TIMEOUT, pause: timedelta = _PAUSE) -> None:
+        seconds = timeout.total_seconds()
+        self._app = celery_app(redis_url, timeout=timeout)
+        self._redis = Redis.from_url(redis_url, socket_timeout=seconds, socket_connect_timeout=seconds)
+        self._pause_seconds = pause.total_seconds()
         self._unsent: set[Queue] = set()
         self._wake = asyncio.Event()
         self._closing = False
@@ -135,7 +150,7 @@ class Wakeups:
             # The ledger has the work and the scheduler wakes the worker again: nothing is lost, so no caller fails.
             log.warning("wakeup.failed", queue=queue, reason=_reason(error))
             if not self._closing:
-                await asyncio.sleep(_PAUSE.total_seconds())
+                await asyncio.sleep(self._pause_seconds)
 
     async def _send(self, queue: Queue) -> None:
         queued = await self._redis.llen(queue)

@@ -78,6 +78,7 @@ class Parts:
         database = Database(
             require(self.settings.database_url, "FOREASK_DATABASE_URL").get_secret_value(),
             pool_size=self.settings.database_pool_size or self._pool_size,
+            patience=self.settings.tuning.transaction_timeout,
             pooler=self.settings.database_pooler,
         )
         self.stack.push_async_callback(database.aclose)
@@ -126,7 +127,9 @@ class Parts:
 
     @cached_property
     def wakeups(self) -> Wakeups:
-        wakeups = Wakeups(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+        url = require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
+        tuning = self.settings.tuning
+        wakeups = Wakeups(url, timeout=tuning.broker_timeout, pause=tuning.broker_pause)
         self.stack.push_async_callback(wakeups.aclose)
         return wakeups
 
@@ -138,7 +141,8 @@ class Parts:
 
     @cached_property
     def tenant_keys(self) -> TenantKeys:
-        keys = TenantKeys(require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value())
+        url = require(self.settings.redis_url, "FOREASK_REDIS_URL").get_secret_value()
+        keys = TenantKeys(url, timeout=self.settings.tuning.broker_timeout)
         self.stack.push_async_callback(keys.aclose)
         return keys
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import httpx
 
-from bench.deployment import ROOT
 from cli import keys
 from embedded.ports import free_port
+from tests.support.deployment import ROOT
 
 ENGINES = ("docker", "podman")
 PROJECT = "foreask-compose-test"

@@ -13,8 +13,8 @@ import httpx
 import psutil
 import pytest
 
-from bench.deployment import ROOT
-from tests.collector import collecting
+from tests.support.collector import collecting
+from tests.support.deployment import ROOT
 
 LEAVE = "# Leave\n\nEverybody has thirty days of leave a year.\n"
 CLI = [sys.executable, "-m", "cli"]

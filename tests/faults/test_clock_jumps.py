@@ -1,6 +1,6 @@
 """A worker's clock jumps by hours: no worker's clock decides anything."""
 
-from tests.faults.fleet import Job, role_of
+from tests.support.fleet import Job, role_of
 
 JUMPS = {"parse-1": 2, "generate-1": -2}
 
@@ -8,7 +8,7 @@ JUMPS = {"parse-1": 2, "generate-1": -2}
 def test_workers_clocks_jump_under_load(fleet, provider, begin, scale):
     scenario = begin("16", "clocks 2 h ahead and behind")
     provider.script(latency_seconds=0.2)
-    fleet.replace({name: Job("tests.faults.skewed", (role_of(name), str(hours))) for name, hours in JUMPS.items()})
+    fleet.replace({name: Job("tests.support.skewed", (role_of(name), str(hours))) for name, hours in JUMPS.items()})
     first, second = scenario.corpus(scale.documents), scenario.corpus(4, version=2)
     scenario.hand_in(first)
     scenario.wait_for_answers(50)

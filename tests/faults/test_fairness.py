@@ -1,6 +1,6 @@
 """One tenant hands in a flood; another's few chunks must hardly notice."""
 
-from tests.faults.fleet import worker
+from tests.support.fleet import worker
 
 LATENCY_SECONDS = 0.5
 ROUNDS = 2

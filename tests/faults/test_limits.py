@@ -4,7 +4,7 @@ from bisect import bisect_left
 
 import pytest
 
-from tests.faults.fleet import worker
+from tests.support.fleet import worker
 
 UNDECLARED_PER_MINUTE = 1_200  # less than even a busy machine asks for
 SMALL_WINDOW_SECONDS = 3.0

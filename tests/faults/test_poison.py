@@ -1,6 +1,6 @@
 """A file or a chunk that kills its worker, a text that cannot be embedded: set aside, and everything else goes on."""
 
-from tests.faults.fleet import Job, role_of
+from tests.support.fleet import Job, role_of
 
 POISONED = ("parse-1", "generate-1", "generate-2")
 
@@ -12,7 +12,7 @@ def test_poison_is_set_aside(fleet, provider, begin, scale):
     poison = {"parse": corpus[file][0].mark, "generate": corpus[chunk][1].mark}
     refused = corpus[text][2].mark
     provider.script(latency_seconds=0.1, refuse_containing=refused)
-    jobs = {name: Job("tests.faults.poisoned", (role_of(name), poison[role_of(name)])) for name in POISONED}
+    jobs = {name: Job("tests.support.poisoned", (role_of(name), poison[role_of(name)])) for name in POISONED}
     fleet.replace(jobs, for_good=True)
 
     scenario.hand_in(corpus)

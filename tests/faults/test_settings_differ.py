@@ -2,7 +2,7 @@
 
 import time
 
-from tests.faults.fleet import worker
+from tests.support.fleet import worker
 
 OTHER_MODEL = {"embedding_model": "another-embedding"}
 ALPHA, BETA = (f"{name} {{title}}\n\n{{text}}" for name in ("ALPHA", "BETA"))

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from bench.deployment import ScriptedProvider
-from tests.faults.fleet import Fleet
-from tests.faults.scale import Scale
-from tests.faults.scenario import Row, Scenario
+from tests.support.deployment import ScriptedProvider
+from tests.support.fleet import Fleet
+from tests.support.scale import Scale
+from tests.support.scenario import Row, Scenario
 
 TENANT, OTHER = "leaving", "staying"
 GENERATING = ("generate-1", "generate-2")
@@ -119,7 +119,7 @@ def kill_while_it_is_erased(fleet: Fleet, provider: ScriptedProvider, scale: Sca
     provider.script(latency_seconds=0)  # who follows the killed worker may call for what is still there
     with fleet.holding(HOLD_QUERY, TENANT) as wait:
         fleet.wait_until(lambda: count(fleet, FILLED) == 0, "documents are left", scale.patience_seconds)
-        if scale.hasty:
+        if scale.tuning:
             fleet.query(HASTEN, TENANT)
         wait()
         kill_scheduler(fleet)

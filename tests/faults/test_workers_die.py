@@ -9,8 +9,8 @@ from itertools import groupby
 
 import pytest
 
-from tests.faults.dying import POINTS
-from tests.faults.fleet import CREW, role_of
+from tests.support.dying import POINTS
+from tests.support.fleet import CREW, role_of
 
 # Late enough for calls to be out, answers to be there and commits to have been made.
 NTH = {"after the claim": 3, "after the answer": 30, "after its commit": 3}

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from bench.deployment import ScriptedProvider
 from shared.services.all import AllServices
 from shared.settings import Settings
-from tests.api import calling
+from tests.support.api import calling
+from tests.support.deployment import ScriptedProvider
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from api.schemas.documents import BatchResult, DocumentView
 from shared.domain.errors import Unavailable
 from shared.ledger.documents import Documents
 from shared.storage.uploads import stored_in
-from tests.api import as_tenant, calling, left_behind, serving, with_keys, work
+from tests.support.api import as_tenant, calling, left_behind, serving, with_keys, work
 
 NDJSON = {"content-type": "application/x-ndjson"}
 

@@ -10,7 +10,7 @@ from api.schemas.calibration import CalibrationView
 from api.schemas.problems import ProblemDetails
 from api.schemas.queries import RetrieveReply
 from cli.main import run
-from tests.api import serving, work
+from tests.support.api import serving, work
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from api.schemas.collections import CollectionView
 from shared.domain.errors import Unavailable
 from shared.domain.records import CollectionOptions
-from tests.api import work
+from tests.support.api import work
 
 
 async def put(client, name, **options):

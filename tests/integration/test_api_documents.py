@@ -15,7 +15,7 @@ from api.schemas.documents import DocumentPage, DocumentView
 from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
 from shared.ledger.documents import Documents
-from tests.api import as_tenant, calling, left_behind, with_keys, work
+from tests.support.api import as_tenant, calling, left_behind, with_keys, work
 
 FORM = {"file": ("a.md", b"# Leave\n\n30 days.", "text/markdown")}
 JSON = {"text": "# Leave\n\n30 days.", "filename": "a.md"}

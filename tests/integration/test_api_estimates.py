@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api import left_behind, work
+from tests.support.api import left_behind, work
 
 DOCUMENT = "# Lighthouse\n\nThe keeper lives alone on the northern cliff and lights the lamp at dusk."
 

@@ -14,7 +14,7 @@ from shared.domain.records import Weights
 from shared.query.answer import NOTHING_FOUND
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.fusion import fuse
-from tests.api import as_tenant, calling, events_of, serving, with_keys, work
+from tests.support.api import as_tenant, calling, events_of, serving, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
 PAY = {"text": "# Pay\n\nSalaries are paid on the last working day.", "filename": "pay.md"}

@@ -6,8 +6,8 @@ import pytest
 
 from api.schemas.queries import QueryReply, RetrieveReply
 from shared.services import build
-from tests.api import calling, work
 from tests.conftest import empty, forget
+from tests.support.api import calling, work
 
 TEXTS = {
     "leave.md": "# Leave\n\nThe holiday entitlement of staff is thirty working days.",

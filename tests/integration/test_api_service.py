@@ -20,7 +20,7 @@ from api.schemas.health import ReadyReply
 from api.schemas.problems import ProblemDetails
 from embedded.ports import free_port
 from shared.ledger.database import Database
-from tests.api import calling, events_of, left_behind, serving, work
+from tests.support.api import calling, events_of, left_behind, serving, work
 
 
 async def test_every_reply_has_its_headers_and_its_request_id(client):

@@ -13,8 +13,8 @@ from embedded.ports import free_port
 from shared.estimates.budgets import BudgetUse
 from shared.ledger.backlog import Backlog, Waiting
 from shared.providers.limiter.usage import LimitUse
-from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library
+from tests.support.api import as_tenant, calling, with_keys, work
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from api.schemas.queries import RetrieveReply
 from shared.ingest.index.stage import index_batch
-from tests.api import calling, work
+from tests.support.api import calling, work
 
 SIZES = {"chunk_max_chars": 300, "chunk_overlap_chars": 0, "section_max_chars": 1200}
 NAMES = ("harbour", "orchard")

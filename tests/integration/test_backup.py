@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from embedded.postgres import binary
 from shared.services import build
-from tests.api import serving, work
+from tests.support.api import serving, work
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "back-up-and-restore.md"
 LAMP = "# Lamp\n\nThe lamp burns all night."

@@ -16,7 +16,7 @@ from shared.ledger import Work
 from shared.ledger.database import Database
 from shared.ledger.remains import Remains
 from shared.maintenance.verification import Finding, Verification
-from tests.api import work
+from tests.support.api import work
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from shared.ledger.dead_letters import Choice
 from shared.ledger.listing import Wanted
 from shared.ledger.query_log import QueryLogEntry
 from shared.query.retrieve import Query
-from tests.api import work
 from tests.conftest import Library
-from tests.tallies import DIFFERENCES
+from tests.support.api import work
+from tests.support.counters import DIFFERENCES
 
 NAME = ("default", "default")
 

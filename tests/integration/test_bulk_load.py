@@ -11,8 +11,8 @@ import pytest
 
 from cli import estimates
 from shared.ledger.listing import Wanted
-from tests.api import serving, work
-from tests.pages import commands_of, foreask_beside
+from tests.support.api import serving, work
+from tests.support.pages import commands_of, foreask_beside
 
 COMMANDS = commands_of("bulk-load.md")
 

@@ -11,7 +11,6 @@ import pytest
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from bench.provider import Script, ScriptedEndpoints
 from shared.broker.wakeups import Wakeups, celery_app
 from shared.domain.errors import InvalidInput
 from shared.domain.ids import accepted_id, accepted_point_id
@@ -22,7 +21,8 @@ from shared.query.retrieve.scale import scale_of
 from shared.vectors.filters import visible_points
 from shared.vectors.groups import group
 from shared.vectors.points import Point
-from tests.api import work
+from tests.support.api import work
+from tests.support.provider import Script, ScriptedEndpoints
 from workers.loop import WorkerLoop
 from workers.scheduler import wake
 from workers.tasks import register

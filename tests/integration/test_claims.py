@@ -21,8 +21,8 @@ from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
 from shared.ledger.database import Database
 from tests.conftest import Library
-from tests.faults.proxy import Fault
 from tests.integration.test_query_log import proxied
+from tests.support.proxy import Fault
 
 
 def new_chunk(document, number, words):

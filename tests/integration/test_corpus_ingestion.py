@@ -12,7 +12,7 @@ from cli.corpus import Columns, Truncated, corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, hand_in
 from shared.domain.errors import Unavailable
 from shared.ledger.listing import Wanted
-from tests.api import serving, work
+from tests.support.api import serving, work
 
 
 @pytest.fixture

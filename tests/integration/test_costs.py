@@ -13,8 +13,8 @@ from shared.domain.errors import Unavailable
 from shared.domain.usage import Usage
 from shared.ingest.generate.stage import generate
 from shared.ingest.index.stage import _settle, index_batch, index_stage
-from tests.api import calling, work
 from tests.conftest import Library
+from tests.support.api import calling, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
 HARBOUR = "The harbour opens at nine and closes at noon, on Sundays too."

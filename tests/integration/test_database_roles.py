@@ -15,7 +15,7 @@ from shared.ledger.roles import make_app_role, make_parse_role
 from shared.ledger.tables import metadata
 from shared.services import build
 from shared.services.all import AllServices
-from tests.api import work
+from tests.support.api import work
 
 QUOTED = 'it\'s "quoted"'
 # A chunk of a parse whose worker died.

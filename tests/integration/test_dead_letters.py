@@ -3,7 +3,7 @@
 from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
 from api.schemas.problems import ProblemDetails
 from shared.ledger.dead_letters import Choice
-from tests.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, with_keys, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 SECTIONS = "\n\n".join(f"# {name}\n\n" + f"{name} is about the {name} of the bay. " * 40 for name in ("tide", "mole"))

@@ -8,7 +8,7 @@ from shared.domain.errors import Unavailable
 from shared.ingest.index.stage import index_batch
 from shared.ledger.descriptions import Descriptions
 from shared.vectors.index import Index
-from tests.api import work
+from tests.support.api import work
 
 TEXT = "# Harbour\n\nThe harbour opens at six and closes at nine."
 FIELDS = {"department": "keyword", "year": "integer", "at": "datetime"}

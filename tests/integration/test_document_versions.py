@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from tests.api import left_behind, work
+from tests.support.api import left_behind, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
 PILOT = "The pilot boards the ships in the mouth of the river every morning."

@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
-from bench.provider import Script, ScriptedEndpoints
 from shared.domain.outcomes import FailedAttempt
 from shared.ingest.index.stage import index_batch, index_stage
 from shared.services import build
 from shared.settings import Embedding
-from tests.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.provider import Script, ScriptedEndpoints
 
 QUERY, PASSAGE = "query: ", "passage: "
 TEXT = "The harbour opens at nine. It closes at noon."

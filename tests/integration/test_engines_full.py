@@ -10,7 +10,7 @@ from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.records import DocumentState
 from shared.ledger.database import _unavailable
-from tests.api import calling, work
+from tests.support.api import calling, work
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from shared.ledger.query_log import QueryLogEntry
 from shared.ledger.remains import Remains
 from shared.maintenance.erasure_check import ErasureCheck, Scope
 from shared.settings import ApiKey
-from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library
-from tests.pages import commands_of, foreask_beside
-from tests.tallies import DIFFERENCES
+from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.counters import DIFFERENCES
+from tests.support.pages import commands_of, foreask_beside
 
 PAGE = "erase.md"
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"

@@ -6,7 +6,7 @@ import pytest
 
 from shared.domain.records import CollectionOptions
 from shared.estimates.estimator import Load, SampleText
-from tests.api import work
+from tests.support.api import work
 
 PARAGRAPHS = """\
 The lighthouse keeper of {place} lives alone on the northern cliff and lights the lamp at dusk. He has done so for \

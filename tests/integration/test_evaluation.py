@@ -11,8 +11,6 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from bench.deployment import ScriptedProvider
-from bench.provider import Script, ScriptedEndpoints
 from cli import main
 from cli.client import Client
 from cli.evaluation import EvaluationRequest, run_served
@@ -23,8 +21,10 @@ from shared.domain.places import vector_space
 from shared.services.providers import embedder_of
 from shared.settings import TenantLimits
 from shared.vectors.index import Index
-from tests.api import serving, work
-from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
+from tests.support.api import serving, work
+from tests.support.deployment import ScriptedProvider
+from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS, write, write_lines
+from tests.support.provider import Script, ScriptedEndpoints
 
 STRATEGIES = [
     *("default", "questions", "text", "bm25", "text+bm25 rrf"),

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from shared.domain.records import CollectionOptions, Weights
-from tests.api import serving, work
-from tests.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
+from tests.support.api import serving, work
+from tests.support.labelled import QRELS, QUERIES, QUESTIONS, TEXTS
 
 SET = "/v1/collections/default/labelled/birds"
 RUNS = "/v1/collections/default/evaluations"

@@ -13,7 +13,7 @@ from shared.maintenance.verification import Finding, Verification
 from shared.settings import Tuning
 from shared.vectors.filters import collection_points
 from shared.vectors.index import Index
-from tests.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}
 PAY = {"text": "# Pay\n\nSalaries are paid on the last working day.", "filename": "pay.md"}

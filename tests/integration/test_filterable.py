@@ -18,7 +18,7 @@ from shared.ledger.documents import _write
 from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of
-from tests.api import work
+from tests.support.api import work
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 FIELDS = (

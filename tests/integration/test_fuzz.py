@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import fuzz_hooks
-from tests.api import KEYS, serving, with_keys
+from tests.support import fuzz_hooks
+from tests.support.api import KEYS, serving, with_keys
 
 # That each value is refused which the description refuses is left to the tests of each route. An address such as
 # /v1/dead/retry has an answer to GET too, for `retry` could be an id.

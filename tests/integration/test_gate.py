@@ -12,7 +12,7 @@ from shared.domain.records import CollectionOptions, Weights
 from shared.maintenance import gate as gates
 from shared.maintenance.gate import Gate, GateReport
 from shared.query.retrieve import Query
-from tests.api import work
+from tests.support.api import work
 
 DOCUMENTS = 40
 LABELLED = [(f"Was beta{n} recorded?", [f"{n}.md"]) for n in range(DOCUMENTS)]

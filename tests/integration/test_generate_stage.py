@@ -13,7 +13,7 @@ from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.generate.stage import generate, generate_stage
-from tests.api import work
+from tests.support.api import work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
 PROMPT = "{count} {title} {headings} {text}"

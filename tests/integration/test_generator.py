@@ -7,13 +7,13 @@ import orjson
 import pytest
 from aiohttp import web
 
-from bench.provider import Script, ScriptedEndpoints
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import RateLimited, Refused, Unavailable
 from shared.domain.usage import Usage
 from shared.ingest.generate import BadQuestions, GenerationOptions, generate_questions
 from shared.providers.chat import OpenAIChat
 from shared.providers.provider import Provider
+from tests.support.provider import Script, ScriptedEndpoints
 
 SUBJECT = ChunkContent.whole(
     "A lease ends after sixty seconds unless its worker renews it. " * 10, "Leases", ("Workers",)

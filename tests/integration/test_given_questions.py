@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.api import work
+from tests.support.api import work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all the year round."
 

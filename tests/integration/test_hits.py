@@ -7,9 +7,9 @@ from shared.query.retrieve import CHANNELS, ChannelHits, Query, fuse
 from shared.query.retrieve.channels import ChannelQuery, full_bm25, limit_of, search_of
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import caller_conditions, visible_points
-from tests.api import work
 from tests.integration.test_interleavings import NINE, SEVEN, accepted_of
 from tests.integration.test_stages import TWO_SECTIONS, points
+from tests.support.api import work
 
 STRANGE = "opening hours of the port please"
 ASKED = ("What is about alpha number?", STRANGE, "When does the harbour open?", "beta7 is about")

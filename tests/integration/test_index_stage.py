@@ -16,8 +16,8 @@ from shared.domain.retry import Dead
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_batch, index_stage
 from shared.ledger import Work
-from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library
+from tests.support.api import as_tenant, calling, with_keys, work
 
 
 async def states(services, table):

@@ -21,8 +21,8 @@ from shared.ledger.dead_letters import Choice
 from shared.ledger.query_log import QueryLogEntry
 from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import _INDEXED, Index
-from tests.api import work
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found
+from tests.support.api import work
 
 SEVEN = "The harbour opens at seven in the morning for all ships."
 NINE = "The harbour opens at nine in the morning for all boats."

@@ -12,8 +12,8 @@ from shared.maintenance.verification import Finding, Verification
 from shared.query.retrieve import Query
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.index import SectionKey
-from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library, empty
+from tests.support.api import as_tenant, calling, with_keys, work
 
 WORDS = st.sampled_from(["harbour", "tide", "keeper", "lighthouse", "rope", "anchor", "storm", "gull"])
 TEXTS = st.lists(st.lists(WORDS, min_size=3, max_size=12).map(" ".join), min_size=1, max_size=3)

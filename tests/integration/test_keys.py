@@ -22,7 +22,7 @@ from cli.commands.documents import status as show_status
 from cli.commands.verify import verify
 from shared.domain.keys import OPERATOR, NewKey, Scope, draw, hash_of
 from shared.settings import ApiKey, Settings
-from tests.api import KEYS, as_tenant, calling, events_of, serving, with_keys, work
+from tests.support.api import KEYS, as_tenant, calling, events_of, serving, with_keys, work
 
 OPERATORS_KEY = "operator-0123456789abcdef0123456789"
 MANAGER = as_tenant("alice")

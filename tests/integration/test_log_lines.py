@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from embedded.ports import free_port
 from shared.services import build
-from tests.api import as_tenant, calling, with_keys, work
+from tests.support.api import as_tenant, calling, with_keys, work
 
 
 def lines_of(logs, event):

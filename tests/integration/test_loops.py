@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from api.progress_feeds import ProgressFeeds
-from bench.loopwatch import LONGEST_SECONDS
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
 from shared.ledger.documents import Documents
@@ -18,9 +17,9 @@ from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import ChannelHits
 from shared.query.retrieve.query import CHANNELS
 from shared.settings import TenantLimits
-from tests.api import serving, work
 from tests.integration.test_ledger import index_texts, paid, parsed
-from tests.loopwatch import watched_loop
+from tests.support.api import serving, work
+from tests.support.loopwatch import LONGEST_SECONDS, watched_loop
 
 JSON = {"content-type": "application/json"}
 

@@ -9,7 +9,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.api import KEYS, as_tenant, calling, serving, with_keys, work
+from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 READING = ["search", "ask", "list_collections", "read_around"]

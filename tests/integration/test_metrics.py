@@ -12,7 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.process import metrics
-from tests.api import calling, work
+from tests.support.api import calling, work
 from workers.scheduler import survey
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,9 +17,9 @@ from shared.providers.batching import BatchingEmbedder
 from shared.services import build
 from shared.settings import Embedding
 from shared.vectors.index import Index
-from tests.api import application, calling, serving, work
 from tests.integration.test_builds import cleaned
-from tests.pages import commands_of, foreask_beside, settings_of
+from tests.support.api import application, calling, serving, work
+from tests.support.pages import commands_of, foreask_beside, settings_of
 
 PAGE = "migrate.md"
 BUILDS = "/v1/collections/default/builds"

@@ -14,9 +14,9 @@ from shared.maintenance.orphans import Orphans
 from shared.settings import load
 from shared.storage.bucket import _PART_BYTES, _PATIENCE
 from shared.storage.opening import open_uploads
-from tests.api import as_tenant, calling, with_keys, work
-from tests.faults.proxy import Fault, Link
-from tests.pages import settings_of
+from tests.support.api import as_tenant, calling, with_keys, work
+from tests.support.pages import settings_of
+from tests.support.proxy import Fault, Link
 
 LAMP = b"# Lamp\n\nThe lamp burns."
 

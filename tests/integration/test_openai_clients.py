@@ -6,7 +6,7 @@ import openai
 import orjson
 import pytest
 
-from tests.api import KEYS, as_tenant, calling, serving, with_keys, work
+from tests.support.api import KEYS, as_tenant, calling, serving, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 PAY = {

@@ -4,7 +4,7 @@ import gzip
 import re
 
 from api.page import ADDRESSES, Page
-from tests.api import calling
+from tests.support.api import calling
 
 
 async def test_every_address_of_the_page_answers_with_the_document_and_others_with_a_problem(client):

@@ -7,8 +7,8 @@ from sqlalchemy import text
 
 from shared.domain.errors import Unavailable
 from shared.domain.records import DocumentState, ReadyQuestion
-from tests.api import work
-from tests.loopwatch import watched_loop
+from tests.support.api import work
+from tests.support.loopwatch import watched_loop
 
 
 async def test_thousands_of_quoted_questions_stop_no_loop(services, library):

@@ -17,8 +17,8 @@ from shared.ledger.database import Database
 from shared.ledger.schema import migrate
 from shared.maintenance.verification import Finding, Verification
 from shared.services import build, parts
-from tests.api import work
 from tests.conftest import Library
+from tests.support.api import work
 
 LEDGER = Path(__file__).resolve().parents[2] / "shared" / "ledger"
 # What poolers pass on to the server, or hold against the parameters of its connection.
@@ -158,8 +158,8 @@ async def test_a_process_holds_few_connections(settings, monkeypatch, role, set_
     sizes = []
 
     class Counted(Database):
-        def __init__(self, url, *, pool_size, pooler):
-            super().__init__(url, pool_size=pool_size, pooler=pooler)
+        def __init__(self, url, **options):
+            super().__init__(url, **options)
             sizes.append(self.engine.pool.size())
 
     monkeypatch.setattr(parts, "Database", Counted)

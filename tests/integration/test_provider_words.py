@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from shared.domain.errors import Misconfigured, RateLimited, Refused, Unavailable
 from shared.providers.answers import provider_errors
 from shared.providers.provider import Provider
-from tests.api import events_of, serving, work
+from tests.support.api import events_of, serving, work
 
 KEY = "sk-proj-0123456789abcdefghijklmnop"
 OF_ACME = "org-Ymz7 of acme-gpt-eu"

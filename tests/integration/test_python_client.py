@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from foreask_client import ApiError, AsyncClient, Client
 
-from tests.api import KEYS, serving, with_keys, work
+from tests.support.api import KEYS, serving, with_keys, work
 
 GUIDE = Path(__file__).parents[2] / "docs/how-to/use-the-python-client.md"
 

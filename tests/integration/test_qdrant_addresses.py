@@ -14,7 +14,7 @@ from shared.vectors import addresses, index
 from shared.vectors.index import Index
 from shared.vectors.points import Point
 from shared.vectors.searches import probe
-from tests.faults.proxy import Fault, Link
+from tests.support.proxy import Fault, Link
 
 NAME = "nodes"
 SEARCHES = "/points/query/batch"

@@ -22,9 +22,9 @@ from shared.ingest.index.stage import index_batch
 from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import Index
 from shared.vectors.points import Point
-from tests.api import calling, work
 from tests.conftest import Library
-from tests.faults.proxy import REFUSAL, Fault, Link
+from tests.support.api import calling, work
+from tests.support.proxy import REFUSAL, Fault, Link
 from workers import scheduler
 
 WRITES = Fault(refuse="?wait=true")

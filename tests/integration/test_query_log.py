@@ -12,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from api.schemas.asked import AskedQuestionPage
-from tests.api import calling, events_of, work
-from tests.faults.proxy import Fault, Link
+from tests.support.api import calling, events_of, work
+from tests.support.proxy import Fault, Link
 from workers.scheduler import forget_queries
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "filename": "leave.md"}

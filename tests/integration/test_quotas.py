@@ -18,8 +18,8 @@ from shared.broker.tenant_use import TenantUse
 from shared.estimates.budgets import Budgets
 from shared.ledger.work import Work
 from shared.settings import TenantLimits
-from tests.api import as_tenant, calling, left_behind, serving, with_keys, work
 from tests.conftest import Library
+from tests.support.api import as_tenant, calling, left_behind, serving, with_keys, work
 
 ALICE, BOB = as_tenant("alice"), as_tenant("bob")
 JSON = {"content-type": "application/json"}

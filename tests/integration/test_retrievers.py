@@ -8,8 +8,8 @@ import pytest
 from foreask_client import Client
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from tests.api import KEYS, serving, with_keys, work
 from tests.conftest import Library, empty
+from tests.support.api import KEYS, serving, with_keys, work
 
 QUESTION = "How much leave do I get?"
 

@@ -6,13 +6,13 @@ from qdrant_client import models
 from sqlalchemy import event, text
 from structlog.testing import capture_logs
 
-from bench.provider import Script, ScriptedEndpoints
 from shared.domain.places import place_of
 from shared.domain.records import CollectionOptions
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.index import reuse
-from tests.api import work
 from tests.conftest import Library
+from tests.support.api import work
+from tests.support.provider import Script, ScriptedEndpoints
 
 NAME = ("default", "default")
 PROMPT = "Ask what a child would ask about {title}.\nNumber of questions: {count}\n\n{text}"

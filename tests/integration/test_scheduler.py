@@ -14,10 +14,10 @@ from shared.domain.records import DocumentState
 from shared.ledger import election
 from shared.ledger.election import Election
 from shared.vectors.index import Index
-from tests.api import work
 from tests.conftest import Library
 from tests.integration.test_interleavings import differences, run
 from tests.integration.test_ledger import parsed
+from tests.support.api import work
 from workers import scheduler
 from workers.scheduler import Step, repeat, work_while_elected
 

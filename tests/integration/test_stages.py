@@ -11,7 +11,6 @@ from qdrant_client import models
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from bench.provider import Script, ScriptedEndpoints
 from shared.domain.records import ChunkState, CollectionOptions, DocumentState, Weights
 from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch
@@ -19,8 +18,9 @@ from shared.ledger.rows import QUESTIONS
 from shared.query.retrieve import Query
 from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point
-from tests.api import work
 from tests.conftest import Library
+from tests.support.api import work
+from tests.support.provider import Script, ScriptedEndpoints
 
 HARBOUR = "The harbour opens at seven in the morning for all ships."
 TWO_SECTIONS = "\n\n".join(

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import event
 
-from tests.api import work
+from tests.support.api import work
 
 HARBOUR = "The harbour opens at seven in the morning."
 

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from tests.api import work
+from tests.support.api import work
 
 
 async def run(services, statement):

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from shared.domain.records import DocumentState
-from tests.api import work
 from tests.conftest import Library
 from tests.integration.test_interleavings import run
-from tests.tallies import DIFFERENCES
+from tests.support.api import work
+from tests.support.counters import DIFFERENCES
 
 
 @pytest.fixture(params=[False, True], ids=["unfolded", "folded"])

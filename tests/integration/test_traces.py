@@ -14,8 +14,8 @@ from shared.domain.records import DocumentState
 from shared.process import traces
 from shared.providers.provider import Provider
 from shared.providers.reranking import Reranker
-from tests.api import calling, work
-from tests.collector import collecting
+from tests.support.api import calling, work
+from tests.support.collector import collecting
 
 TEXT = "# Heliotrope\n\nThe sesquipedalian harbour opens at seven."
 QUESTION = "When does the sesquipedalian harbour open?"

@@ -6,8 +6,8 @@ import pytest
 
 from shared.ledger.tables import metadata
 from shared.settings import TenantLimits
-from tests.api import calling, events_of, serving, work
 from tests.conftest import Library
+from tests.support.api import calling, events_of, serving, work
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 TEXT = "# Leave\n\nEverybody has thirty days of leave a year.\n\n# Pay\n\nSalaries are paid on the last working day."

@@ -15,7 +15,7 @@ from shared.maintenance import orphans
 from shared.storage import uploads as storage
 from shared.storage.folder import UploadFolder
 from shared.storage.uploads import Uploads
-from tests.api import calling
+from tests.support.api import calling
 from workers.scheduler import Step, repeat, tidy_uploads
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from shared.domain.outcomes import IndexOutcome
-from tests.api import work
 from tests.integration.test_interleavings import run
+from tests.support.api import work
 
 
 def judged(*questions):

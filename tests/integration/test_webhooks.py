@@ -28,8 +28,8 @@ from shared.webhooks.addresses import ForbiddenAddress, parse, resolve
 from shared.webhooks.delivery import Deliverer
 from shared.webhooks.sender import Sender
 from shared.webhooks.signature import draw_secret
-from tests.api import as_tenant, calling, with_keys, work
 from tests.conftest import Library
+from tests.support.api import as_tenant, calling, with_keys, work
 
 LEAVE = {"text": "# Leave\n\nEverybody has thirty days of leave a year.", "external_id": "leave.md"}
 EMPTY = {"content_base64": base64.b64encode(b"%PDF-1.4\nrubbish").decode(), "filename": "empty.pdf"}

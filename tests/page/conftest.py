@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
-from bench.deployment import Deployment, ScriptedProvider
+from tests.support.deployment import Deployment, ScriptedProvider
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PATIENCE = 30_000  # milliseconds: what ends a test that waits in vain, never a measure of the page

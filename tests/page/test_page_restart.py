@@ -4,7 +4,7 @@ import sys
 
 from playwright.async_api import expect
 
-from bench.deployment import Deployment
+from tests.support.deployment import Deployment
 
 FILES = 200
 FAILING = 2

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from bench.deployment import Deployment
 from tests.page.conftest import PATIENCE, until
 from tests.page.test_page import _hide
+from tests.support.deployment import Deployment
 
 TABS = 8
 

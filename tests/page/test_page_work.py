@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 from playwright.async_api import expect
 
-from bench.deployment import Deployment, ScriptedProvider, corpus
 from tests.page.conftest import visiting
+from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 from sqlalchemy import text
 
-from bench.deployment import ScriptedProvider
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
@@ -48,9 +47,10 @@ from shared.providers.embedding import OpenAIEmbedder
 from shared.services import build
 from shared.services.all import AllServices
 from tests.conftest import empty
-from tests.faults.fleet import Proxy
-from tests.tallies import DIFFERENCES
-from tests.transitions import refuse_unknown_transitions
+from tests.support.counters import DIFFERENCES
+from tests.support.deployment import ScriptedProvider
+from tests.support.fleet import Proxy
+from tests.support.transitions import refuse_unknown_transitions
 
 NAMES = ("a.md", "b.md")
 STAGES = ("parse", "index", "generate", "index")  # of a chunk: its text is indexed first

@@ -12,7 +12,7 @@ from api.quotas import Quotas
 from shared.domain.errors import InvalidInput, Unauthorized
 from shared.domain.keys import Scope
 from shared.settings import Settings
-from tests.api import KEYS, with_keys
+from tests.support.api import KEYS, with_keys
 
 NO_KEYS = Settings(_env_file=None)
 tenant_of = Needs(Scope.READ)

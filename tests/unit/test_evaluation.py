@@ -19,7 +19,7 @@ from shared.ingest.generate import GeneratedQuestions
 from shared.query.answer import Answer
 from shared.query.calibrate.significance import interval, p_value
 from shared.query.evaluate.metrics import METRICS, scores
-from tests.labelled import write, write_lines
+from tests.support.labelled import write, write_lines
 
 
 def test_a_set_is_read_and_says_what_it_leaves_out(tmp_path):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.deployment import ROOT
-from tests.ground import GROUND
+from tests.support.deployment import ROOT
+from tests.support.isolated_home import GROUND
 
 
 def test_tests_and_their_processes_have_the_home_of_the_run():
@@ -38,7 +38,7 @@ def test_a_run_whose_tests_leave_something_behind_fails_and_names_it(tmp_path, l
     test = tmp_path / "test_leaving.py"
     test.write_text(f"import pathlib, tempfile\n\ndef test_it():\n    {leave}\n")
     (tmp_path / "pytest.ini").touch()
-    command = [sys.executable, "-m", "pytest", "-p", "tests.ground", str(test)]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.isolated_home", str(test)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 

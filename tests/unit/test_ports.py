@@ -4,8 +4,8 @@ import random
 import subprocess
 import sys
 
-from bench.deployment import ROOT
 from embedded.ports import free_port
+from tests.support.deployment import ROOT
 
 CHOOSE = "import random; random.seed(5); from embedded.ports import free_port; print(free_port(), flush=True); input()"
 

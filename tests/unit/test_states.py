@@ -9,7 +9,7 @@ import shared
 from shared.domain.builds import BuildState
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
 from shared.ledger import states
-from tests.transitions import TRANSITIONS
+from tests.support.transitions import TRANSITIONS
 
 ROOT = Path(shared.__file__).parents[1]
 SERVERS = ("api", "workers", "shared")

@@ -1,7 +1,7 @@
 """Bugs that the fault suite must catch: each is planted into a copy of the tree, where its scenario must fail.
 
-`python -m tests.faults.planted [NAME...]` plants those whose scenario or meaning contains a NAME, or all. It ends with
-status 1 where a bug was missed, and begins nothing where one does not fit the tree as it is.
+`python -m tests.support.mutations [NAME...]` plants the bugs whose scenario or meaning contains a NAME, or all bugs. It
+exits with status 1 if the suite misses a bug, and starts nothing if a bug no longer fits the tree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.deployment import ROOT
+from tests.support.deployment import ROOT
 
 _TIMEOUT_SECONDS = 300
 

@@ -14,7 +14,7 @@ import pytest
 
 from cli import main
 
-HOW_TO = Path(__file__).resolve().parents[1] / "docs" / "how-to"
+HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 Foreask = Callable[..., Awaitable[tuple[Any, str]]]
 
 

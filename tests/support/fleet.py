@@ -21,8 +21,8 @@ import httpx
 import orjson
 import psutil
 
-from bench.deployment import ROOT, Deployment, Launch, Process, execute
 from shared.settings import Settings
+from tests.support.deployment import ROOT, Deployment, Launch, Process, execute
 
 CREW = ("parse-1", "generate-1", "generate-2", "index-1", "index-2", "scheduler-1")
 LINKS = {"ledger": "FOREASK_DATABASE_URL", "broker": "FOREASK_REDIS_URL", "qdrant": "FOREASK_QDRANT_URL"}
@@ -43,8 +43,8 @@ class Job:
     arguments: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
 
-    def command(self, *, hasty: bool) -> list[str]:
-        return [sys.executable, "-m", *(["tests.faults.hasty"] if hasty else []), self.module, *self.arguments]
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", self.module, *self.arguments]
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Death:
 
 
 class Proxy:
-    """`tests.faults.proxy` as a process, and its remote control."""
+    """`tests.support.proxy` as a process, and its remote control."""
 
     def __init__(self, targets: Mapping[str, str]) -> None:
-        command = [sys.executable, "-m", "tests.faults.proxy", orjson.dumps(targets).decode()]
+        command = [sys.executable, "-m", "tests.support.proxy", orjson.dumps(targets).decode()]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self._process.stdout is not None
         self.ports: dict[str, int] = orjson.loads(self._process.stdout.readline())
@@ -84,15 +84,11 @@ class Proxy:
 class Fleet(Deployment):
     """A deployment whose processes die and come back, as under an orchestrator.
 
-    Its client speaks for one tenant at a time, at first for `default`.
-
-    Args:
-        hasty: whether its processes wait as `tests.faults.hasty` says.
+    Its client uses the key of one tenant at a time, at first that of `default`.
     """
 
-    def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch, hasty: bool) -> None:
+    def __init__(self, settings: Settings, data_dir: Path, *, launch: Launch) -> None:
         super().__init__(settings, data_dir, roles=(), launch=launch)
-        self._hasty = hasty
         self.deaths: list[Death] = []
         self.proxy: Proxy | None = None
         self._jobs: dict[str, Job] = {}
@@ -133,7 +129,7 @@ class Fleet(Deployment):
     def assign(self, name: str, job: Job) -> Process:
         """Run a job under a name; it is run again when it dies."""
         self._jobs[name] = self._next[name] = job
-        return self.run(name, job.command(hasty=self._hasty), **job.settings)
+        return self.run(name, job.command(), **job.settings)
 
     def speak_as(self, tenant: str) -> None:
         self.client.headers["authorization"] = f"Bearer {KEYS[tenant]}"
@@ -205,8 +201,8 @@ class Fleet(Deployment):
         return self.started(name) > before
 
     def dying(self, name: str, point: str, *, nth: int = 1, number: str = "KILL") -> int:
-        """Replace a worker by one that sends itself a signal at a point of `tests.faults.dying`."""
-        self.replace({name: Job("tests.faults.dying", (role_of(name), point, str(nth), number))})
+        """Replace a worker by one that sends itself a signal at a point of `tests.support.dying`."""
+        self.replace({name: Job("tests.support.dying", (role_of(name), point, str(nth), number))})
         return self.processes[name].pid
 
     def recover(self) -> None:

@@ -1,10 +1,15 @@
-"""How long an event loop stands still: the longest time in which it serves nobody else."""
+"""How long an event loop is blocked: the longest time in which no other callback runs."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+
+from shared.process.gc import freeze
 
 LONGEST_SECONDS = 0.2  # the promise
 TICK_SECONDS = 0.005
@@ -35,3 +40,20 @@ class LoopWatch:
             stood = time.perf_counter() - wall - TICK_SECONDS
             self.wall_seconds = max(self.wall_seconds, stood)
             self.seconds = max(self.seconds, min(stood, time.process_time() - cpu))
+
+
+@asynccontextmanager
+async def watched_loop() -> AsyncIterator[LoopWatch]:
+    """Watch the running loop within the block; what the block itself computes counts too."""
+    watch = LoopWatch()
+    thresholds = gc.get_threshold()
+    freeze()  # as every process of the product does: a full collection is none of what a request costs
+    task = asyncio.create_task(watch.watch())
+    await asyncio.sleep(0)  # the watch begins before the block does
+    try:
+        yield watch
+        await asyncio.sleep(2 * TICK_SECONDS)  # the last callback counts too
+    finally:
+        task.cancel()
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

@@ -21,14 +21,14 @@ import httpx
 import orjson
 import psutil
 
-from bench.provider import Script
 from embedded.ports import free_port
 from embedded.stack import Stack
 from shared.domain.places import Place
 from shared.settings import Settings
 from shared.vectors.filters import collection_points
+from tests.support.provider import Script
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ROLES = ("parse", "generate", "index", "scheduler")
 _LOOK_SECONDS, _LOOK_LATER_SECONDS = 0.05, 0.25  # between two looks: what looks must not be a part of what is measured
 
@@ -62,10 +62,10 @@ def execute(command: Sequence[str], environment: Mapping[str, str], log: Path) -
 
 
 class ScriptedProvider:
-    """`bench.provider` as a process, and its remote control."""
+    """`tests.support.provider` as a process, and its remote control."""
 
     def __init__(self, **script: Any) -> None:
-        command = [sys.executable, "-m", "bench.provider", "--script", orjson.dumps(script).decode()]
+        command = [sys.executable, "-m", "tests.support.provider", "--script", orjson.dumps(script).decode()]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())

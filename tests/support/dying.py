@@ -1,4 +1,4 @@
-"""A real worker that sends itself a signal at a named point: `python -m tests.faults.dying ROLE POINT NTH KILL|STOP`.
+"""A real worker that sends itself a signal at a named point: `python -m tests.support.dying ROLE POINT NTH KILL|STOP`.
 
 The point is a function of the product, wrapped here, so that the product needs no hooks.
 """

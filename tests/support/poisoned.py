@@ -1,4 +1,4 @@
-"""A real worker that dies of whatever holds a text: `python -m tests.faults.poisoned ROLE TEXT`."""
+"""A real worker that dies of whatever holds a text: `python -m tests.support.poisoned ROLE TEXT`."""
 
 from __future__ import annotations
 

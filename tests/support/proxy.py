@@ -1,6 +1,6 @@
 """A TCP proxy that fails on demand: one process with a link to each engine, under remote control.
 
-Run it as `python -m tests.faults.proxy '{"broker": "127.0.0.1:6379"}'`; it prints its ports as JSON, the control's own
+Run it as `python -m tests.support.proxy '{"broker": "127.0.0.1:6379"}'`; it prints its ports as JSON, the control's own
 under `control`. `POST /broker {"mode": "cut"}` changes a link while it runs, `GET /broker` tells what it has done.
 """
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from bench.deployment import ScriptedProvider
 from shared.domain.ids import question_point_id
 from shared.domain.places import place_of
-from tests.faults.fleet import Fleet
+from tests.support.deployment import ScriptedProvider
+from tests.support.fleet import Fleet
 
 _COLLECTION = """
     SELECT index_name, tenant, id AS collection_id FROM collections WHERE name = $1 AND build_state = 'live'

@@ -1,4 +1,4 @@
-"""A real worker whose clock jumps when it claims for the third time: `python -m tests.faults.skewed ROLE HOURS`."""
+"""A real worker whose clock jumps when it claims for the third time: `python -m tests.support.skewed ROLE HOURS`."""
 
 from __future__ import annotations
 

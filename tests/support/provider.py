@@ -1,7 +1,7 @@
 """A scripted OpenAI-compatible provider: chat completions and embeddings over HTTP, with faults, counting every call.
 
-Run it as `python -m bench.provider --port 0`; it prints its port. `POST /script` changes its behaviour while it runs,
-`GET /stats` tells what it was called for.
+Run it as `python -m tests.support.provider --port 0`; it prints its port. `POST /script` changes its behaviour while it
+runs, and `GET /stats` returns the counted calls.
 """
 
 from __future__ import annotations

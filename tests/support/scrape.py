@@ -1,6 +1,6 @@
 """Scrape every process of a deployment for a while, as Prometheus would, and say what was missing.
 
-    python -m bench.scrape --ports 9350-9355 --seconds 600
+    python -m tests.support.scrape --ports 9350-9355 --seconds 600
 
 Each answer is read by Prometheus' own parser. A line for each process says its role, the scrapes that failed, the
 slowest one and its series; then the counters that grew, and the metrics that no process had. The exit code is 1 where a

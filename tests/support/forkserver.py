@@ -1,8 +1,8 @@
-"""Starts processes of the product without their seconds of imports: a server that has imported all forks each of them.
+"""A fork server: starts processes of the product without the seconds that their imports take.
 
-`python -m tests.forkserver` reads requests from its standard input, a JSON object a line, and writes events to its
-standard output. Its children run `python -m MODULE ARGUMENTS` as if they had been started so: with a session, signals,
-an environment and output of their own. They are killed when the server's input ends, so nothing outlives its tests.
+`python -m tests.support.forkserver` imports the product once. It reads requests from its standard input, one JSON
+object per line, and writes events to its standard output. Each child runs `python -m MODULE ARGUMENTS` with its own
+session, signals, environment and output. The children are killed when the server's input ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Self
 import orjson
 import psutil
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 _START_SECONDS = 120  # the server's imports on a busy machine included
 _READ_BYTES = 65_536
 
@@ -82,7 +82,7 @@ class ForkServer:
         # A library with threads of its own could hold a lock at the moment of a fork.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forkserver"],
+            [sys.executable, "-m", "tests.support.forkserver"],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,

@@ -1,0 +1,41 @@
+"""The one timeout of all tests, and polling for a condition: a test waits for a state, never for a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+
+TIMEOUT_SECONDS = 120.0  # ends a test that waits in vain on a busy machine; it says nothing about the product
+_POLL_SECONDS = 0.02
+
+
+async def eventually(
+    condition: Callable[[], object],
+    failure: str = "",
+    *,
+    timeout: float = TIMEOUT_SECONDS,
+    poll_seconds: float = _POLL_SECONDS,
+) -> None:
+    """Return when the condition, a function or a coroutine function, returns a true value.
+
+    Raises:
+        AssertionError: the condition stayed false until the timeout.
+    """
+    deadline = time.monotonic() + timeout
+    while not await _value(condition()):
+        assert time.monotonic() < deadline, failure or f"the condition did not hold within {timeout:g} s"
+        await asyncio.sleep(poll_seconds)
+
+
+def wait_until(condition: Callable[[], object], failure: str = "", *, timeout: float = TIMEOUT_SECONDS) -> None:
+    """Do what `eventually` does in a test without an event loop."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, failure or f"the condition did not hold within {timeout:g} s"
+        time.sleep(_POLL_SECONDS)
+
+
+async def _value(result: object | Awaitable[object]) -> object:
+    return await result if isawaitable(result) else result
