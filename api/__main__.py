@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from api.app import create
 from shared.domain.errors import ForeaskError
-from shared.process import gc, logging, secrecy
+from shared.process import gc, hardening, logging
 from shared.services import build
 from shared.services.start import begin
 from shared.settings import Settings, load
@@ -51,7 +51,7 @@ class _Server(uvicorn.Server):
 
 def main() -> None:
     """Serve until asked to end."""
-    secrecy.close_memory()
+    hardening.close_memory()
     settings = load()
     logging.configure(settings, "api")
     app = create(settings)

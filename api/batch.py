@@ -23,7 +23,7 @@ from api.schemas.problems import ProblemDetails
 from api.upload_guard import UploadGuard
 from shared.domain.errors import ForeaskError, Rejected, TooLarge, Transient
 from shared.domain.records import Collection, NewDocument
-from shared.ledger.documents import Submission
+from shared.ledger.documents.documents import Submission
 from shared.services.api import ApiServices
 from shared.storage.uploads import Upload, too_large
 

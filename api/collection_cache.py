@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from shared.domain.errors import Conflict
-from shared.domain.places import is_in_space
+from shared.domain.index_location import is_in_space
 from shared.domain.records import Collection
 from shared.ledger import Collections
 from shared.providers.embedding import unserved

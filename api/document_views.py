@@ -7,10 +7,10 @@ import dataclasses
 from api.schemas.chunks import AcceptanceView, ChunkQuestion, ChunkView
 from api.schemas.dead_letters import AttemptView
 from api.schemas.documents import ChunkCounts, DocumentView, IngestUsage
+from shared.costs.prices import price
 from shared.domain import records
 from shared.domain.records import ChunkDetail, Document
 from shared.domain.usage import Usage
-from shared.estimates.prices import price
 from shared.settings import Settings
 
 

@@ -16,8 +16,8 @@ from api.http.problems import TooManyRequests
 from api.http.slots import Slot, Slots
 from shared.domain.errors import Conflict, ForeaskError, Misconfigured, NotFound, Transient
 from shared.domain.records import Collection
-from shared.ledger.collections import Collections
-from shared.ledger.evaluations import EvaluationRun, Evaluations, RunState
+from shared.ledger.feedback.evaluations import EvaluationRun, Evaluations, RunState
+from shared.ledger.model.collections import Collections
 from shared.query.evaluate.collection import EvaluationProgress, LabelledQuestion, evaluate_collection
 from shared.query.evaluate.results import Json
 from shared.query.evaluate.strategies import Strategy

@@ -26,7 +26,7 @@ from api.upload_guard import UploadGuard
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.domain.filterable import require_fit
 from shared.domain.records import Collection, NewDocument, ReadyQuestion
-from shared.ledger.documents import Submission
+from shared.ledger.documents.documents import Submission
 from shared.process import traces
 from shared.services.api import ApiServices
 from shared.settings import Settings

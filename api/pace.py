@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from api.schemas.status import PaceView
-from shared.estimates.budgets import BudgetUse
-from shared.ledger.backlog import Backlog
+from shared.costs.budgets import BudgetUse
+from shared.ledger.work.backlog import Backlog
 from shared.providers.limiter.usage import LimitUse
 
 _NEARLY = 0.9  # from this share of a limit on, the limit is what is waited for

@@ -16,8 +16,8 @@ from api.http.event_stream import event
 from api.http.problems import TooManyRequests, problem_of
 from shared.domain.errors import Transient
 from shared.domain.records import Document, DocumentState
-from shared.ledger import states
-from shared.ledger.documents import Documents
+from shared.ledger.documents.documents import Documents
+from shared.ledger.model import states
 from shared.settings import Settings
 
 _FRESH_SECONDS = 0.5  # listeners look once a second, each at its own time

@@ -19,7 +19,7 @@ import structlog
 from shared.domain.errors import ForeaskError
 from shared.domain.records import Collection
 from shared.ledger import QueryLog
-from shared.ledger.query_log import QueryLogEntry
+from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.query.retrieve import RetrievedChunk
 
 _PATIENCE = timedelta(milliseconds=500)

@@ -16,7 +16,7 @@ from api.http.problems import TooManyRequests
 from shared.broker.tenant_use import TenantUse, until_tomorrow
 from shared.domain.errors import Conflict, TooLarge
 from shared.domain.records import DocumentState, NewDocument
-from shared.ledger.documents import Documents
+from shared.ledger.documents.documents import Documents
 from shared.settings import Settings
 
 _BURST_SECONDS = 2.0

@@ -11,7 +11,7 @@ from fastapi import Request
 
 from shared.domain.errors import NotFound, Unavailable
 from shared.domain.records import Document, DocumentState
-from shared.ledger.documents import Documents
+from shared.ledger.documents.documents import Documents
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
 _ON_THE_WAY = frozenset({DocumentState.QUEUED, DocumentState.PARSING, DocumentState.INDEXING})

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from api.pace import pace
 from api.readiness import Readiness
 from api.schemas.status import PaceView, StageView, StatusEvent
+from shared.costs.budgets import BudgetUse
 from shared.domain.errors import Transient
-from shared.estimates.budgets import BudgetUse
-from shared.ledger.backlog import Backlog, Waiting
+from shared.ledger.work.backlog import Backlog, Waiting
 from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
 

@@ -30,7 +30,7 @@ from pydantic import SecretStr
 
 from bench.scale import MARKS, print_memory, resident_bytes
 from bench.size import on_disk
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from tests.support.deployment import Deployment, ScriptedProvider
 from tests.support.objects import S3, serving_s3
 

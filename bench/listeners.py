@@ -25,7 +25,7 @@ import httpx
 from sqlalchemy import text
 
 from bench.page import fill
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from tests.support.deployment import Deployment, ScriptedProvider
 
 DOCUMENTS = 100_000

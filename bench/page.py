@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from tests.support.deployment import Deployment, ScriptedProvider
 
 if TYPE_CHECKING:

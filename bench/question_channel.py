@@ -26,7 +26,7 @@ from shared.domain.vectors import Vectors
 from shared.ingest.drain import Drain, DrainLimits
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
-from shared.ledger.schema import migrate
+from shared.ledger.postgres.schema import migrate
 from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve import Query
 from shared.services import build

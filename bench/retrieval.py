@@ -27,9 +27,9 @@ import psutil
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.ids import chunk_id
-from shared.domain.places import IndexNames, Place
+from shared.domain.index_location import IndexNames, Place
 from shared.ledger import Collections
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from shared.vectors.index import Index
 from shared.vectors.points import Point, PointContext, points_of
 from tests.support.deployment import Deployment, ScriptedProvider

@@ -30,8 +30,8 @@ from sqlalchemy import text
 from bench.searchable import found_after
 from embedded.ports import free_port
 from shared.domain.records import Lease
-from shared.ledger.database import Database
-from shared.ledger.work import Work
+from shared.ledger.postgres.database import Database
+from shared.ledger.work.work import Work
 from shared.services import build
 from tests.support.deployment import ROOT, Deployment, ScriptedProvider, corpus
 from workers.scheduler import steps_of

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 UPLOADS = 20

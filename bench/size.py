@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from tests.support.deployment import Deployment, ScriptedProvider, corpus
 
 CHUNKS = 10_000

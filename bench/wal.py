@@ -18,13 +18,13 @@ from uuid import uuid4
 
 from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
+from shared.domain.index_location import IndexNames
 from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
-from shared.domain.places import IndexNames
 from shared.domain.records import Collection, NewChunk, NewDocument
 from shared.domain.usage import Usage
 from shared.ledger import Collections, Documents, Work
-from shared.ledger.database import Database
-from shared.ledger.schema import migrate
+from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.schema import migrate
 from shared.settings import Settings
 
 _CHUNKS = 3_000

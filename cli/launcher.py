@@ -28,7 +28,7 @@ from embedded.ports import free_port
 from embedded.stack import ENGINES, Engine, Stack
 from shared.domain.errors import InvalidInput, Unavailable
 from shared.ingest.parse import confinement
-from shared.process import secrecy
+from shared.process import hardening
 from shared.settings import Settings
 
 # Calls of the embedded model cost nothing, so a stopping worker need not wait long for them.
@@ -190,7 +190,7 @@ def stoppable(launcher: Launcher | None = None) -> Iterator[None]:
 
 def up(plan: Plan, console: Console) -> None:
     """Run until asked to stop."""
-    secrecy.close_memory()
+    hardening.close_memory()
     launcher = Launcher(plan, console)
     announce_restarts(console)
     with stoppable(launcher):

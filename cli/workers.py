@@ -10,8 +10,8 @@ from typing import Any
 from rich.table import Table
 
 from shared.domain.errors import Unavailable
-from shared.ledger.database import Database
-from shared.ledger.heartbeats import Heartbeats
+from shared.ledger.postgres.database import Database
+from shared.ledger.work.heartbeats import Heartbeats
 from shared.settings import load, require
 
 _PATIENCE = timedelta(seconds=5)

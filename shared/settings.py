@@ -37,8 +37,8 @@ from pydantic_settings import (
 )
 
 from shared.domain.errors import InvalidInput
+from shared.domain.index_location import vector_space
 from shared.domain.keys import OPERATOR, hash_of
-from shared.domain.places import vector_space
 from shared.settings_sources import PREFIX, SecretFiles, every_setting, origin, places, require_known, secrets
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")

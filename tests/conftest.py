@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 
 from embedded.stack import Stack
 from shared.domain.records import Collection, Document, NewDocument, ReadyQuestion
-from shared.ledger.schema import migrate
-from shared.ledger.tables import deployment, metadata, spent_changes, tallies, tally_changes
+from shared.ledger.postgres.schema import migrate
+from shared.ledger.postgres.tables import deployment, metadata, spent_changes, tallies, tally_changes
 from shared.services import build
 from shared.services.all import AllServices
 from shared.settings import Settings

@@ -13,7 +13,7 @@ from celery import signals
 from shared.broker.wakeups import celery_app
 from shared.domain.errors import ForeaskError
 from shared.domain.queues import WORK_QUEUES, WorkQueue
-from shared.process import gc, logging, secrecy
+from shared.process import gc, hardening, logging
 from shared.services.start import begin
 from shared.settings import Settings, load, require
 from workers.loop import WorkerLoop
@@ -29,7 +29,7 @@ ROLES = (*WORK_QUEUES, "scheduler")
 
 def main(role: WorkQueue | Literal["scheduler"]) -> None:
     """Run until asked to end."""
-    secrecy.close_memory()
+    hardening.close_memory()
     settings = load()
     logging.configure(settings, role)
     if role == "scheduler":

@@ -19,7 +19,7 @@ import structlog
 
 from shared.domain.errors import ForeaskError
 from shared.domain.queues import WORK_QUEUES
-from shared.ledger.election import LEASE
+from shared.ledger.postgres.election import LEASE
 from shared.process import metrics
 from shared.services import build
 from shared.services.scheduler import SchedulerServices

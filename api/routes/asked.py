@@ -17,7 +17,7 @@ from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.asked import AskedQuestionPage, AskedQuestionView
 from api.schemas.common import CollectionName
-from shared.ledger.query_log import AskedQuestion
+from shared.ledger.feedback.query_log import AskedQuestion
 
 router = APIRouter(prefix="/v1", tags=["feedback"])
 

@@ -28,7 +28,7 @@ from api.schemas.dead_letters import (
 )
 from shared.domain.errors import InvalidInput
 from shared.domain.records import DeadLetter
-from shared.ledger.dead_letters import Choice
+from shared.ledger.documents.dead_letters import Choice
 
 router = APIRouter(prefix="/v1/dead", tags=["dead letters"])
 

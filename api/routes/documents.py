@@ -31,8 +31,8 @@ from api.schemas.documents import (
 )
 from shared.domain.errors import Transient
 from shared.domain.records import Document, DocumentState
-from shared.ledger import states
-from shared.ledger.listing import ListPlace, Order, Wanted
+from shared.ledger.documents.listing import ListPlace, Order, Wanted
+from shared.ledger.model import states
 from shared.maintenance.descriptions import tell
 
 _MOST_IDS = 100  # of one request: proxies take addresses of 8 KB

@@ -23,10 +23,10 @@ from api.schemas.estimates import (
     LoadBody,
     MigrationBody,
 )
+from shared.costs.estimator import Load, SampleText
 from shared.domain.errors import InvalidInput
 from shared.domain.estimates import Estimate
 from shared.domain.records import Collection, CollectionOptions
-from shared.estimates.estimator import Load, SampleText
 from shared.ingest.parse.kinds import is_plain
 from shared.services.api import ApiServices
 

@@ -34,7 +34,7 @@ from api.schemas.evaluations import (
 )
 from shared.domain.errors import Conflict, InvalidInput
 from shared.domain.records import Collection
-from shared.ledger.evaluations import EvaluationRun, StoredLabelledSet
+from shared.ledger.feedback.evaluations import EvaluationRun, StoredLabelledSet
 from shared.query.evaluate import collection as evaluation
 from shared.query.evaluate.comparison import compare
 from shared.query.evaluate.strategies import BY_NAME, STRATEGIES, select_baseline, select_strategies

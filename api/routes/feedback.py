@@ -16,7 +16,7 @@ from api.http.openapi import json_body, problems
 from api.http.replies import JsonReply
 from api.schemas.common import CollectionName
 from api.schemas.feedback import AcceptBody, AcceptedPage, AcceptedQuestionView, FeedbackBody, FeedbackReply
-from shared.ledger.feedback import FeedbackResult
+from shared.ledger.feedback.feedback import FeedbackResult
 from shared.services.api import ApiServices
 
 router = APIRouter(prefix="/v1", tags=["feedback"])

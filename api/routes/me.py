@@ -17,9 +17,9 @@ from api.http.replies import JsonReply
 from api.schemas.documents import METADATA_BYTES
 from api.schemas.me import AnswerView, EmbeddingView, LimitsView, MeView, PricesView
 from api.schemas.queries import QUESTION_CHARS
+from shared.costs.prices import price
 from shared.domain.keys import Scope
 from shared.domain.usage import Usage
-from shared.estimates.prices import price
 from shared.services.api import ApiServices
 from shared.settings import Settings
 

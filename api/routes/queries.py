@@ -44,8 +44,8 @@ from shared.domain.errors import InvalidInput
 from shared.domain.usage import Usage
 from shared.query.answer import Answer, Answerer, Passage
 from shared.query.retrieve import Query, Retrieval, RetrievedChunk, Weights
-from shared.query.retrieve.expected import ExpectedChunk
 from shared.query.retrieve.fusion import Ranks
+from shared.query.retrieve.rank_probe import ExpectedChunk
 from shared.query.rewrite import RewriteOptions, RewrittenQuestion
 from shared.services.api import ApiServices
 

@@ -15,11 +15,11 @@ from api.http.replies import JsonReply
 from api.schemas.estimates import EstimateView, KeptEstimateView, SpentView
 from api.schemas.status import BudgetView, HistoryReply, LimitView, MinuteView, StatusView, UnservedView, UsageView
 from api.work_now import look_at_work, stage_view
+from shared.costs.budgets import BudgetUse
+from shared.costs.prices import price
 from shared.domain.estimates import KeptEstimate
 from shared.domain.records import DocumentState
-from shared.estimates.budgets import BudgetUse
-from shared.estimates.prices import price
-from shared.ledger.costs import CostSum
+from shared.ledger.work.costs import CostSum
 from shared.providers.limiter.usage import LimitUse
 from shared.services.api import ApiServices
 

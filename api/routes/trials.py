@@ -26,9 +26,9 @@ from api.schemas.trials import (
     TrialScreenedEvent,
     TrialVerdict,
 )
+from shared.costs.prices import price
 from shared.domain.records import CollectionOptions
 from shared.domain.usage import Usage
-from shared.estimates.prices import price
 from shared.ingest.trial import MOST_CHARS, ScreenedChunk, TriedChunk, TriedText, WrittenQuestion
 from shared.services.api import ApiServices
 

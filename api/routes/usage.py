@@ -14,9 +14,9 @@ from api.http.auth import Reader
 from api.http.openapi import problems
 from api.http.replies import JsonReply
 from api.schemas.status import UsageGroupView, UsageKey, UsageReply
+from shared.costs.prices import price
 from shared.domain.usage import CostKind, Usage
-from shared.estimates.prices import price
-from shared.ledger.costs import CostOfDay
+from shared.ledger.work.costs import CostOfDay
 from shared.settings import Settings
 
 router = APIRouter(prefix="/v1", tags=["status"])

@@ -23,10 +23,10 @@ from api.schemas.webhooks import (
 )
 from shared.domain.errors import InvalidInput
 from shared.domain.webhooks import Delivery, Webhook
+from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
+from shared.maintenance.webhooks.sender import message_id
+from shared.maintenance.webhooks.signature import draw_secret
 from shared.settings import Settings
-from shared.webhooks.addresses import ForbiddenAddress, parse, resolve
-from shared.webhooks.sender import message_id
-from shared.webhooks.signature import draw_secret
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 

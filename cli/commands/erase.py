@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shared.domain.erasures import Erasure
-    from shared.ledger.erasures import Erasures
+    from shared.ledger.erasure.erasures import Erasures
     from shared.maintenance.erasure_check import Finding, Scope
 
 REMAINS = 1  # exit code

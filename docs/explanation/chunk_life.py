@@ -1,7 +1,7 @@
 """Draw a chunk's life from the ledger's transitions: `python docs/explanation/chunk_life.py` writes chunk-life.svg.
 
-The boxes and the arrows are those of `shared/ledger/states.py`: a transition without a place here is an error. Their
-places and the words beside them are chosen by hand.
+Boxes and arrows come from `shared/ledger/model/states.py`. Positions and labels are chosen by hand: a transition without
+a position is an error.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shared.domain.records import ChunkState
-from shared.ledger import states
+from shared.ledger.model import states
 
 PICTURE = Path(__file__).with_name("chunk-life.svg")
 WIDTH, HEIGHT = 990, 400

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from shared.domain.places import Place, place_of
+from shared.domain.index_location import Place, place_of
 from shared.domain.records import CollectionOptions, DocumentState
 
 

@@ -1,4 +1,4 @@
-"""The names of the roles in PostgreSQL that `foreask schema` makes; shared/ledger/roles.py says what each may do."""
+"""Names of the PostgreSQL roles that `foreask schema` creates; `shared/ledger/postgres/roles.py` grants privileges."""
 
 APP_ROLE = "foreask_app"  # of the API, the scheduler, and workers that generate and index
 PARSE_ROLE = "foreask_parse"

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.filterable import FilterableField
-from shared.domain.places import Place, place_of
+from shared.domain.index_location import Place, place_of
 from shared.domain.usage import Usage
 
 

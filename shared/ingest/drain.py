@@ -26,7 +26,7 @@ from shared.domain.errors import LeaseLost, Permanent, Transient
 from shared.domain.outcomes import FailedAttempt
 from shared.domain.records import Lease
 from shared.domain.retry import Dead
-from shared.ledger.database import Collided
+from shared.ledger.postgres.database import Collided
 from shared.process import metrics, traces
 
 ItemT = TypeVar("ItemT")

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.ledger.audit import Audit
-from shared.ledger.backlog import Backlogs
-from shared.ledger.builds import Builds
-from shared.ledger.calibrations import Calibrations
-from shared.ledger.collections import Collections
-from shared.ledger.completions import Completions
-from shared.ledger.costs import Costs
-from shared.ledger.dead_letters import DeadLetters
-from shared.ledger.deployment import DeploymentIdentity
-from shared.ledger.descriptions import Descriptions
-from shared.ledger.documents import Documents
-from shared.ledger.erasures import Erasures
-from shared.ledger.estimates import Estimates
-from shared.ledger.evaluations import Evaluations
-from shared.ledger.evidence import Evidence
-from shared.ledger.feedback import Feedback
-from shared.ledger.heartbeats import Heartbeats
-from shared.ledger.keys import Keys
-from shared.ledger.query_log import QueryLog
-from shared.ledger.tallies import Tallies
-from shared.ledger.tenants import Tenants
-from shared.ledger.webhooks import Webhooks
-from shared.ledger.work import Work
+from shared.ledger.builds.build_comparison import Evidence
+from shared.ledger.builds.builds import Builds
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.builds.estimates import Estimates
+from shared.ledger.documents.audit import Audit
+from shared.ledger.documents.completions import Completions
+from shared.ledger.documents.dead_letters import DeadLetters
+from shared.ledger.documents.descriptions import Descriptions
+from shared.ledger.documents.documents import Documents
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.feedback.evaluations import Evaluations
+from shared.ledger.feedback.feedback import Feedback
+from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.model.collections import Collections
+from shared.ledger.model.counters import Tallies
+from shared.ledger.tenants.deployment import DeploymentIdentity
+from shared.ledger.tenants.keys import Keys
+from shared.ledger.tenants.tenants import Tenants
+from shared.ledger.tenants.webhooks import Webhooks
+from shared.ledger.work.backlog import Backlogs
+from shared.ledger.work.costs import Costs
+from shared.ledger.work.heartbeats import Heartbeats
+from shared.ledger.work.work import Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import asyncio
 import sys
 
 from shared.domain.errors import ForeaskError
-from shared.ledger.database import Database
-from shared.ledger.roles import make_app_role, make_parse_role
-from shared.ledger.schema import migrate
+from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.roles import make_app_role, make_parse_role
+from shared.ledger.postgres.schema import migrate
 from shared.settings import Settings, load
 
 

@@ -10,16 +10,16 @@ import structlog
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.errors import Unreadable
 from shared.domain.ids import accepted_point_id
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.domain.records import DeletableDocument
 from shared.ingest.index.finish import Finisher, confirmed
-from shared.ledger.builds import Builds
-from shared.ledger.collections import Collections
-from shared.ledger.descriptions import Descriptions
-from shared.ledger.erasures import Erasures
-from shared.ledger.feedback import Feedback, PendingRemoval
-from shared.ledger.outdated import OutdatedObjects
-from shared.ledger.work import Work
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.descriptions import Descriptions
+from shared.ledger.documents.unreferenced_objects import OutdatedObjects
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.feedback.feedback import Feedback, PendingRemoval
+from shared.ledger.model.collections import Collections
+from shared.ledger.work.work import Work
 from shared.maintenance.descriptions import tell
 from shared.storage.uploads import Uploads, stored_in
 from shared.vectors.index import Index

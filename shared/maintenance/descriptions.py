@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shared.domain.records import Description
 from shared.ingest.index.finish import confirmed
-from shared.ledger.descriptions import Descriptions
+from shared.ledger.documents.descriptions import Descriptions
 from shared.vectors.index import Index
 
 

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from shared.broker.tenant_keys import TenantKeys
 from shared.domain.errors import InvalidInput, Unreadable
-from shared.domain.places import place_of
-from shared.ledger.documents import Documents
-from shared.ledger.erasures import Erasures
-from shared.ledger.remains import Remains
+from shared.domain.index_location import place_of
+from shared.ledger.documents.documents import Documents
+from shared.ledger.erasure.erasures import Erasures
+from shared.ledger.erasure.leftover_rows import Remains
 from shared.storage.uploads import Uploads
 from shared.vectors.index import Index
 

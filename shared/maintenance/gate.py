@@ -19,7 +19,7 @@ from shared.domain.builds import Build
 from shared.domain.errors import InvalidInput
 from shared.domain.records import Collection
 from shared.ledger import Ledger
-from shared.ledger.evidence import DocumentComparison
+from shared.ledger.builds.build_comparison import DocumentComparison
 from shared.maintenance.verification import Verification, VerificationCounts
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.calibrate.significance import Interval, Values, interval

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 import orjson
 import structlog
 
-from shared.ledger.deployment import DeploymentIdentity
-from shared.ledger.documents import Documents
+from shared.ledger.documents.documents import Documents
+from shared.ledger.tenants.deployment import DeploymentIdentity
 from shared.storage.uploads import Uploads
 
 # An upload in work has no row yet, and a wrong ledger names nothing: a file must be an orphan twice, so far apart.

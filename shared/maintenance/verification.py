@@ -17,7 +17,7 @@ from uuid import UUID
 
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.records import Collection
-from shared.ledger.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
+from shared.ledger.documents.audit import Audit, DocumentSnapshot, ExpectedChunk, LockedDocuments
 from shared.vectors.index import Index, StoredPoint
 
 _POINTS = 1000  # compared together

@@ -10,9 +10,9 @@ from shared.ingest.index.stage import Indexer
 from shared.ingest.parse.stage import Parser
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
+from shared.maintenance.webhooks.delivery import Deliverer
 from shared.services import api, generate, index, parse, scheduler
 from shared.services.parts import Parts
-from shared.webhooks.delivery import Deliverer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
+from shared.costs.budgets import Budgets
+from shared.costs.estimator import Estimator
 from shared.domain.records import Collection
-from shared.estimates.budgets import Budgets
-from shared.estimates.estimator import Estimator
 from shared.ingest.trial import Trial
 from shared.ledger import Ledger
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from shared.maintenance.erasure_check import ErasureCheck
 from shared.providers.chat import ChatModel
 from shared.providers.embedding import Embedders

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from shared.broker.tenant_keys import TenantKeys
 from shared.broker.tenant_use import TenantUse
 from shared.broker.wakeups import Wakeups
-from shared.domain.places import IndexNames
+from shared.costs.budgets import Budgets
+from shared.domain.index_location import IndexNames
 from shared.domain.retry import RetryPolicy
-from shared.estimates.budgets import Budgets
 from shared.ledger import (
     Audit,
     Backlogs,
@@ -41,7 +41,7 @@ from shared.ledger import (
     Webhooks,
     Work,
 )
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from shared.process import metrics
 from shared.services.limits import limits_of_a_tenant, limits_of_tenants
 from shared.settings import Embedding, Settings, require
@@ -52,11 +52,11 @@ if TYPE_CHECKING:  # the parts below import these when they are made: not every 
     from shared.ingest.index.finish import Finisher
     from shared.maintenance.erasure_check import ErasureCheck
     from shared.maintenance.orphans import Orphans
+    from shared.maintenance.webhooks.delivery import Deliverer
     from shared.providers.chat import OpenAIChat
     from shared.providers.embedding import OpenAIEmbedder
     from shared.providers.limiter.limiter import Limiter
     from shared.vectors.index import Index
-    from shared.webhooks.delivery import Deliverer
 
 
 class Parts:
@@ -160,7 +160,7 @@ class Parts:
 
     @cached_property
     def erasure_check(self) -> ErasureCheck:
-        from shared.ledger.remains import Remains
+        from shared.ledger.erasure.leftover_rows import Remains
         from shared.maintenance.erasure_check import ErasureCheck
 
         return ErasureCheck(
@@ -174,8 +174,8 @@ class Parts:
 
     @cached_property
     def deliverer(self) -> Deliverer:
-        from shared.webhooks.delivery import Deliverer
-        from shared.webhooks.sender import Sender
+        from shared.maintenance.webhooks.delivery import Deliverer
+        from shared.maintenance.webhooks.sender import Sender
 
         sender = Sender(private=self.settings.webhooks_private)
         self.stack.push_async_callback(sender.aclose)

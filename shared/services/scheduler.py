@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from shared.broker.wakeups import Wakeups
 from shared.ledger import Ledger
-from shared.ledger.election import Election
-from shared.ledger.outdated import OutdatedObjects
+from shared.ledger.documents.unreferenced_objects import OutdatedObjects
+from shared.ledger.postgres.election import Election
 from shared.maintenance.cleanup import Cleaner
 from shared.maintenance.orphans import Orphans
+from shared.maintenance.webhooks.delivery import Deliverer
 from shared.services.parts import Parts
 from shared.settings import Settings
-from shared.webhooks.delivery import Deliverer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

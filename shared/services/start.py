@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import structlog
 
 from shared.domain.errors import Unavailable
-from shared.ledger.database import Database
-from shared.ledger.revision import require_current
+from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.revision import require_current
 from shared.services import Role
 from shared.settings import Settings, require
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.broker.wakeups import Wakeups
 from shared.ingest.drain import Stage
-from shared.ledger.heartbeats import Heartbeats
+from shared.ledger.work.heartbeats import Heartbeats
 from shared.settings import Settings
 
 if TYPE_CHECKING:  # a parse worker has neither

@@ -29,7 +29,7 @@ from qdrant_client import models
 
 from shared.domain.errors import InvalidInput
 from shared.domain.filterable import FilterableField
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.vectors.fields import BOUNDS, indexed_condition
 from shared.vectors.groups import KINDS, PointKind, group
 

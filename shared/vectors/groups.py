@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 
 PointKind = Literal["q", "t"]
 """Of questions, or of texts: each text is one point of its chunk."""

@@ -27,7 +27,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from shared.domain.errors import Permanent, Unavailable
 from shared.domain.ids import chunk_of_point, chunk_point_id
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.domain.records import ChunkToIndex, Description, Sweep
 from shared.domain.vectors import Vectors
 from shared.process.metrics import QDRANT_SECONDS

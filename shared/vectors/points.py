@@ -19,7 +19,7 @@ from uuid import UUID
 from shared.domain.chunks import ChunkContent
 from shared.domain.filterable import FilterableField
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.domain.records import AcceptedQuestion
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import document_vector

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.domain.vectors import Vectors
 from shared.text.bm25 import SparseVector
 from shared.vectors.filters import SearchFilter, VisiblePoints, nothing, section_points

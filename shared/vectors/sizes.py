@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 
 _REST = 20  # a count is kept so many times as long as it took: counting takes a twentieth of Qdrant's time at most
 _MOST = 10_000

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 
 from shared.domain.builds import Build, BuildDifferences
-from shared.domain.places import IndexNames, place_of
+from shared.domain.index_location import IndexNames, place_of
 from shared.domain.records import CollectionOptions
-from shared.ledger.builds import Builds
-from shared.ledger.collections import Collections
-from shared.ledger.database import Database
+from shared.ledger.builds.builds import Builds
+from shared.ledger.model.collections import Collections
+from shared.ledger.postgres.database import Database
 from tests.support.fleet import CREW, Fleet, Job
 from tests.support.scenario import Scenario, section
 

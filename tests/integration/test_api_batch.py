@@ -10,7 +10,7 @@ from api import batch
 from api.http.lines import read_lines
 from api.schemas.documents import BatchResult, DocumentView
 from shared.domain.errors import Unavailable
-from shared.ledger.documents import Documents
+from shared.ledger.documents.documents import Documents
 from shared.storage.uploads import stored_in
 from tests.support.api import as_tenant, calling, left_behind, serving, with_keys, work
 

@@ -14,7 +14,7 @@ from api.schemas.chunks import ChunkInPlaceView, ChunkPage
 from api.schemas.documents import DocumentPage, DocumentView
 from api.schemas.problems import ProblemDetails
 from shared.domain.errors import Unavailable
-from shared.ledger.documents import Documents
+from shared.ledger.documents.documents import Documents
 from tests.support.api import as_tenant, calling, left_behind, with_keys, work
 
 FORM = {"file": ("a.md", b"# Leave\n\n30 days.", "text/markdown")}
@@ -529,7 +529,9 @@ async def names_of(client, **parameters):
     ],
 )
 async def test_each_order_is_paged_without_gap_or_repetition(*, client, shelf, sort, order, monkeypatch):
-    monkeypatch.setattr("shared.ledger.listing._LOOKED_AT", 2)  # of five: the others are found by the index of words
+    monkeypatch.setattr(
+        "shared.ledger.documents.listing._LOOKED_AT", 2
+    )  # of five: the others are found by the index of words
     for limit in (1, 2, 9):
         assert await names_of(client, sort=sort, limit=limit) == order
         for q, names in (("md", {"b.md", "c.md", "trip 2019.md"}), ("t", {"z_9", "trip 2019.md"})):

@@ -19,7 +19,7 @@ from api.schemas.documents import DocumentView
 from api.schemas.health import ReadyReply
 from api.schemas.problems import ProblemDetails
 from embedded.ports import free_port
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from tests.support.api import calling, events_of, left_behind, serving, work
 
 
@@ -177,7 +177,7 @@ async def test_progress_is_told_as_it_happens(services, settings, provider):
 
 async def test_a_ledger_that_goes_away_is_told_to_who_listens(services, settings, provider, monkeypatch):
     from shared.domain.errors import Unavailable
-    from shared.ledger.documents import Documents
+    from shared.ledger.documents.documents import Documents
 
     async def away(*_, **__):
         raise Unavailable("away", component="ledger")

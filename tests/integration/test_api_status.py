@@ -10,8 +10,8 @@ from sqlalchemy import text
 from api.pace import pace
 from api.schemas.status import StatusView
 from embedded.ports import free_port
-from shared.estimates.budgets import BudgetUse
-from shared.ledger.backlog import Backlog, Waiting
+from shared.costs.budgets import BudgetUse
+from shared.ledger.work.backlog import Backlog, Waiting
 from shared.providers.limiter.usage import LimitUse
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work

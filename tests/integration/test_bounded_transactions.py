@@ -13,8 +13,8 @@ from shared.domain.outcomes import GenerateOutcome, IndexOutcome, ParseOutcome
 from shared.domain.records import DocumentState, NewChunk
 from shared.domain.usage import Usage
 from shared.ledger import Work
-from shared.ledger.database import Database
-from shared.ledger.remains import Remains
+from shared.ledger.erasure.leftover_rows import Remains
+from shared.ledger.postgres.database import Database
 from shared.maintenance.verification import Finding, Verification
 from tests.support.api import work
 
@@ -54,7 +54,7 @@ async def rows(services, statement):
 
 
 async def test_the_chunks_of_a_large_document_are_written_in_slices(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
     chunks = new_chunks(10)
 
@@ -67,7 +67,7 @@ async def test_the_chunks_of_a_large_document_are_written_in_slices(services, li
 
 
 async def test_a_group_of_documents_is_written_in_slices(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
     documents = await claimed(services, library, count=5)
     outcomes = [parsed(d, new_chunks(n)) for d, n in zip(documents, (2, 2, 1, 9, 3), strict=True)]
 
@@ -78,7 +78,7 @@ async def test_a_group_of_documents_is_written_in_slices(services, library, monk
 
 
 async def test_a_document_that_no_single_transaction_could_take_is_settled(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work._SLICE_CHUNKS", 100)
+    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 100)
     (document,) = await claimed(services, library)
     hasty = Database(
         services.settings.database_url.get_secret_value(), patience=timedelta(seconds=0.25)
@@ -96,7 +96,7 @@ async def test_a_document_that_no_single_transaction_could_take_is_settled(servi
 
 async def test_a_document_whose_worker_died_between_two_slices_begins_anew(services, library, monkeypatch):
     """The options may have changed since: nothing of the first parse may stay."""
-    monkeypatch.setattr("shared.ledger.work._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.work.work._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
     ledger = services.ledger
 
@@ -122,7 +122,7 @@ async def test_a_document_whose_worker_died_between_two_slices_begins_anew(servi
 
 
 async def test_chunks_of_the_same_content_go_on_in_slices(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.work._MOST_TWINS", 4)
+    monkeypatch.setattr("shared.ledger.work.work._MOST_TWINS", 4)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(11, key=b"k" * 32))])
     texts = await services.ledger.work.claim_to_index(50)
@@ -144,7 +144,7 @@ async def test_chunks_of_the_same_content_go_on_in_slices(services, library, mon
 
 
 async def test_a_collection_is_reindexed_in_slices(services, library, provider, monkeypatch):
-    monkeypatch.setattr("shared.ledger.documents._REINDEX_SLICE", 2)
+    monkeypatch.setattr("shared.ledger.documents.documents._REINDEX_SLICE", 2)
     for number in range(5):
         await library.add(f"Text number {number}.", f"{number}.md", questions=["Which number?"])
     await work(services)
@@ -162,7 +162,7 @@ async def test_a_collection_is_reindexed_in_slices(services, library, provider, 
 
 
 async def test_old_versions_are_deleted_in_slices(services, library, provider, monkeypatch):
-    monkeypatch.setattr("shared.ledger.versions._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.documents.versions._SLICE_CHUNKS", 4)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
@@ -178,8 +178,8 @@ async def test_old_versions_are_deleted_in_slices(services, library, provider, m
 
 
 async def test_a_deleted_document_goes_in_slices(services, library, provider, monkeypatch):
-    monkeypatch.setattr("shared.ledger.versions._SLICE_CHUNKS", 4)
-    monkeypatch.setattr("shared.ledger.versions._MOST_SLICES", 1)
+    monkeypatch.setattr("shared.ledger.documents.versions._SLICE_CHUNKS", 4)
+    monkeypatch.setattr("shared.ledger.documents.versions._MOST_SLICES", 1)
     (document,) = await claimed(services, library)
     await services.ledger.work.settle_parsed([parsed(document, new_chunks(10))])
     await work(services, "index", "generate", "index")
@@ -225,7 +225,7 @@ async def test_what_an_erasure_left_is_looked_for_in_slices_of_tables(services, 
     )
     remains, asked = Remains(services.database), {}
     for pages in (1, 4_000):
-        monkeypatch.setattr("shared.ledger.remains._SLICE_PAGES", pages)
+        monkeypatch.setattr("shared.ledger.erasure.leftover_rows._SLICE_PAGES", pages)
         with changes(services, "FROM queries t") as asked[pages]:
             assert (await remains.rows("gone", [uuid4()], whole_tenant=True))["queries"] == 100
 

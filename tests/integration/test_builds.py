@@ -11,11 +11,11 @@ from shared.domain.builds import BuildState
 from shared.domain.errors import Conflict, NotFound
 from shared.domain.records import CollectionOptions
 from shared.ingest.index.stage import _settle, index_batch
-from shared.ledger.acceptance import mirror
-from shared.ledger.builds import Builds
-from shared.ledger.dead_letters import Choice
-from shared.ledger.listing import Wanted
-from shared.ledger.query_log import QueryLogEntry
+from shared.ledger.builds.builds import Builds
+from shared.ledger.documents.acceptance import mirror
+from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.documents.listing import Wanted
+from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.query.retrieve import Query
 from tests.conftest import Library
 from tests.support.api import work
@@ -105,7 +105,7 @@ async def test_owners_see_the_live_build_alone(services, library, provider):
 
 
 async def test_a_fill_goes_on_where_it_stopped(services, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.builds._SLICE", 2)
+    monkeypatch.setattr("shared.ledger.builds.builds._SLICE", 2)
     for number in range(5):
         await library.add(f"Text number {number}.", f"{number}.md")
     build = await begun(services)
@@ -127,7 +127,7 @@ async def test_a_fill_goes_on_where_it_stopped(services, library, monkeypatch):
 
 
 async def test_a_fill_waits_while_many_documents_are_in_work(services, library, provider, monkeypatch):
-    monkeypatch.setattr("shared.ledger.builds._MOST_OPEN", 2)
+    monkeypatch.setattr("shared.ledger.builds.builds._MOST_OPEN", 2)
     for number in range(3):
         await library.add(f"Text number {number}.", f"{number}.md")
     await work(services)
@@ -161,7 +161,7 @@ async def test_two_begin_at_once_and_one_does(services, library):
 
 @pytest.mark.parametrize("slice_", [1, 2, 1_000])
 async def test_what_a_build_lacks_is_told(services, library, monkeypatch, slice_):
-    monkeypatch.setattr("shared.ledger.comparison._SLICE", slice_)
+    monkeypatch.setattr("shared.ledger.builds.comparison._SLICE", slice_)
     await library.add("Missing.", "a.md")
     await library.add("Stale.", "b.md")
     await library.add("The same.", "d.md")
@@ -312,7 +312,7 @@ async def test_a_deletion_waits_for_the_copy_of_its_document(services, library):
 
 @pytest.mark.parametrize("round_", range(5))
 async def test_edits_and_deletions_during_a_fill_reach_the_build(services, library, monkeypatch, round_):
-    monkeypatch.setattr("shared.ledger.builds._SLICE", 2)
+    monkeypatch.setattr("shared.ledger.builds.builds._SLICE", 2)
     documents = [await library.add(f"Text number {number}.", f"{number}.md") for number in range(6)]
     build = await begun(services)
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli import estimates
-from shared.ledger.listing import Wanted
+from shared.ledger.documents.listing import Wanted
 from tests.support.api import serving, work
 from tests.support.pages import commands_of, foreask_beside
 

@@ -19,7 +19,7 @@ from shared.domain.retry import Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, content_key
 from shared.ledger import Work
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from tests.conftest import Library
 from tests.integration.test_query_log import proxied
 from tests.support.proxy import Fault

@@ -11,7 +11,7 @@ from cli.client import Client
 from cli.corpus import Columns, Truncated, corpus_in
 from cli.corpus_ingestion import CorpusLoad, follow, hand_in
 from shared.domain.errors import Unavailable
-from shared.ledger.listing import Wanted
+from shared.ledger.documents.listing import Wanted
 from tests.support.api import serving, work
 
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from embedded.ports import free_port
 from shared.domain.errors import Permanent, Unavailable
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 
 
 async def test_an_unexpected_error_shows_no_parameter(services):

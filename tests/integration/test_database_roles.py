@@ -9,10 +9,10 @@ from sqlalchemy.engine import make_url
 
 from shared.domain.database_roles import APP_ROLE, PARSE_ROLE
 from shared.domain.records import CollectionOptions, DocumentState
-from shared.ledger import states
-from shared.ledger.revision import require_current
-from shared.ledger.roles import make_app_role, make_parse_role
-from shared.ledger.tables import metadata
+from shared.ledger.model import states
+from shared.ledger.postgres.revision import require_current
+from shared.ledger.postgres.roles import make_app_role, make_parse_role
+from shared.ledger.postgres.tables import metadata
 from shared.services import build
 from shared.services.all import AllServices
 from tests.support.api import work

@@ -2,7 +2,7 @@
 
 from api.schemas.dead_letters import DeadLetterHistory, DeadLetterPage
 from api.schemas.problems import ProblemDetails
-from shared.ledger.dead_letters import Choice
+from shared.ledger.documents.dead_letters import Choice
 from tests.support.api import as_tenant, calling, with_keys, work
 
 KEEPER = "The lighthouse keeper lives alone on the northern cliff all year."
@@ -200,7 +200,7 @@ async def test_what_a_chunk_is_found_by_stays_in_sight_while_it_is_tried_again(c
 
 
 async def test_a_retry_of_many_goes_through_in_groups(client, services, provider, monkeypatch):
-    monkeypatch.setattr("shared.ledger.dead_letters._BATCH_SIZE", 2)
+    monkeypatch.setattr("shared.ledger.documents.dead_letters._BATCH_SIZE", 2)
     provider.script(malformed_containing="tide")
     for number in range(5):
         await submit(client, f"The tide number {number} of the harbour and its many boats.", f"{number}.md")

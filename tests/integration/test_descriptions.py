@@ -6,7 +6,7 @@ import pytest
 
 from shared.domain.errors import Unavailable
 from shared.ingest.index.stage import index_batch
-from shared.ledger.descriptions import Descriptions
+from shared.ledger.documents.descriptions import Descriptions
 from shared.vectors.index import Index
 from tests.support.api import work
 

@@ -9,7 +9,7 @@ from api.schemas.health import ReadyReply
 from shared.broker.wakeups import Wakeups
 from shared.domain.errors import Unavailable
 from shared.domain.records import DocumentState
-from shared.ledger.database import _unavailable
+from shared.ledger.postgres.database import _unavailable
 from tests.support.api import calling, work
 
 

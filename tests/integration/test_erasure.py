@@ -16,11 +16,11 @@ from shared.domain.retry import Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index.stage import index_stage
-from shared.ledger import statements as sql
-from shared.ledger import tables
-from shared.ledger.listing import Wanted
-from shared.ledger.query_log import QueryLogEntry
-from shared.ledger.remains import Remains
+from shared.ledger.documents.listing import Wanted
+from shared.ledger.erasure.leftover_rows import Remains
+from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.postgres import tables
+from shared.ledger.work import settlements as sql
 from shared.maintenance.erasure_check import ErasureCheck, Scope
 from shared.settings import ApiKey
 from tests.conftest import Library
@@ -213,7 +213,7 @@ async def test_a_collection_that_is_made_meanwhile_is_erased_or_refused(services
 
 
 async def test_every_table_that_names_a_tenant_is_erased(services):
-    from shared.ledger.erasures import _NOT_BY_TENANT, _OF_TENANT
+    from shared.ledger.erasure.erasures import _NOT_BY_TENANT, _OF_TENANT
 
     naming = {table.name for table in tables.metadata.sorted_tables if "tenant" in table.c}
     assert naming == _OF_TENANT.keys() | {table.name for table in _NOT_BY_TENANT}
@@ -505,7 +505,7 @@ async def test_questions_of_a_deleted_document_go_after_a_while(services, provid
 
 
 async def test_a_look_at_completions_takes_slices(services, provider, library, monkeypatch):
-    monkeypatch.setattr("shared.ledger.completions._SLICE", 2)
+    monkeypatch.setattr("shared.ledger.documents.completions._SLICE", 2)
     for number in range(5):
         await library.add(f"Text number {number}.")
     await work(services)

@@ -17,7 +17,7 @@ from cli.evaluation import EvaluationRequest, run_served
 from embedded.stack import Stack
 from evaluation import EvaluationCache, EvaluationServices, evaluate, markdown, read_set, select_strategies
 from evaluation.vectors import embed_all
-from shared.domain.places import vector_space
+from shared.domain.index_location import vector_space
 from shared.services.providers import embedder_of
 from shared.settings import TenantLimits
 from shared.vectors.index import Index

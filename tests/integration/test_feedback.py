@@ -507,7 +507,7 @@ async def test_verification_knows_users_questions(client, indexed, services, pro
 
 
 async def test_the_newest_accepted_questions_are_labelled_ones(client, indexed, services, monkeypatch):
-    monkeypatch.setattr("shared.ledger.feedback._MOST_PAIRS", 2)
+    monkeypatch.setattr("shared.ledger.feedback.feedback._MOST_PAIRS", 2)
     for question in ("How long may I be away?", "What was that?", "Who is it?"):
         await accept(client, question)
     collection = await services.ledger.collections.get("default", "default")

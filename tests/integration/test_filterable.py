@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.domain.records import CollectionOptions, DocumentState
-from shared.ledger.documents import _write
+from shared.ledger.documents.documents import _write
 from shared.vectors.fields import KEYS
 from shared.vectors.filters import caller_conditions, visible_points
 from shared.vectors.points import PointContext, points_of

@@ -134,7 +134,7 @@ async def test_weights_that_people_chose_are_tried_and_stay_after_a_switch(servi
 
 @pytest.mark.parametrize("slice_", [7, 1_000])
 async def test_a_build_that_lacks_documents_or_has_older_ones_is_stopped(services, fill, gate, monkeypatch, slice_):
-    monkeypatch.setattr("shared.ledger.comparison._SLICE", slice_)
+    monkeypatch.setattr("shared.ledger.builds.comparison._SLICE", slice_)
     build = await fill()
     live = await services.ledger.collections.get(*NAME)
     delete = "DELETE FROM documents WHERE collection_id = :c AND external_id = :e"

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from embedded.ports import free_port
-from shared.ledger import heartbeats
+from shared.ledger.work import heartbeats
 
 
 async def seen(services):

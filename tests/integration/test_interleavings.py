@@ -17,8 +17,8 @@ from shared.domain.records import DocumentState
 from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
 from shared.ingest.index.stage import _settle, index_batch
-from shared.ledger.dead_letters import Choice
-from shared.ledger.query_log import QueryLogEntry
+from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.feedback.query_log import QueryLogEntry
 from shared.maintenance.verification import Finding, Verification
 from shared.vectors.index import _INDEXED, Index
 from tests.integration.test_stages import TWO_SECTIONS, points, texts_found

@@ -14,8 +14,9 @@ from shared.domain.records import ChunkState, DocumentState, NewChunk
 from shared.domain.retry import Dead, Retry
 from shared.domain.usage import Usage
 from shared.ingest.generate import GenerationOptions, content_key
-from shared.ledger import Work, documents
-from shared.ledger.listing import ListPlace
+from shared.ledger import Work
+from shared.ledger.documents import documents
+from shared.ledger.documents.listing import ListPlace
 
 NOW = timedelta()
 
@@ -517,7 +518,7 @@ async def test_due_names_the_queues_that_have_work(services, library):
 
 
 async def test_migrating_twice_changes_nothing(services):
-    from shared.ledger.schema import migrate
+    from shared.ledger.postgres.schema import migrate
 
     await migrate(services.database.engine)
 

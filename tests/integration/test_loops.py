@@ -11,7 +11,7 @@ import pytest
 from api.progress_feeds import ProgressFeeds
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
-from shared.ledger.documents import Documents
+from shared.ledger.documents.documents import Documents
 from shared.providers.embedding import Embedders
 from shared.query.calibrate.calibrator import Calibrator
 from shared.query.retrieve import ChannelHits

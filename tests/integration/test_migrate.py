@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 from sqlalchemy import text
 
 from api.collection_cache import CollectionCache
-from shared.ledger.calibrations import Calibrations
-from shared.ledger.collections import Collections
-from shared.ledger.query_log import QueryLog
+from shared.ledger.builds.calibrations import Calibrations
+from shared.ledger.feedback.query_log import QueryLog
+from shared.ledger.model.collections import Collections
 from shared.providers.batching import BatchingEmbedder
 from shared.services import build
 from shared.settings import Embedding

@@ -13,8 +13,8 @@ from sqlalchemy.engine import make_url
 from structlog.testing import capture_logs
 
 from shared.domain.errors import Unavailable
-from shared.ledger.database import Database
-from shared.ledger.schema import migrate
+from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.schema import migrate
 from shared.maintenance.verification import Finding, Verification
 from shared.services import build, parts
 from tests.conftest import Library

@@ -113,7 +113,7 @@ async def test_a_ledger_that_is_away_costs_a_query_its_name_alone(services, sett
 
 
 async def test_what_is_old_is_removed(client, indexed, services, monkeypatch):
-    monkeypatch.setattr("shared.ledger.query_log._BATCH_SIZE", 2)
+    monkeypatch.setattr("shared.ledger.feedback.query_log._BATCH_SIZE", 2)
     for _ in range(6):
         await client.post("/v1/retrieve", json=QUESTION)
     async with services.database.begin() as connection:

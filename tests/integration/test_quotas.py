@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 from api.http import large_body
 from shared.broker import tenant_use
 from shared.broker.tenant_use import TenantUse
-from shared.estimates.budgets import Budgets
-from shared.ledger.work import Work
+from shared.costs.budgets import Budgets
+from shared.ledger.work.work import Work
 from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, left_behind, serving, with_keys, work

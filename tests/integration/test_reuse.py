@@ -6,7 +6,7 @@ from qdrant_client import models
 from sqlalchemy import event, text
 from structlog.testing import capture_logs
 
-from shared.domain.places import place_of
+from shared.domain.index_location import place_of
 from shared.domain.records import CollectionOptions
 from shared.ingest.generate.quality import is_of_similarity
 from shared.ingest.index import reuse

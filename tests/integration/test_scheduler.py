@@ -11,8 +11,8 @@ import pytest
 from shared.domain.errors import Unavailable
 from shared.domain.outcomes import IndexOutcome
 from shared.domain.records import DocumentState
-from shared.ledger import election
-from shared.ledger.election import Election
+from shared.ledger.postgres import election
+from shared.ledger.postgres.election import Election
 from shared.vectors.index import Index
 from tests.conftest import Library
 from tests.integration.test_interleavings import differences, run

@@ -15,10 +15,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from shared.domain.errors import InvalidInput, Unavailable
-from shared.ledger import revision, schema
-from shared.ledger.database import Database
-from shared.ledger.schema import _MIGRATIONS
-from shared.ledger.tables import metadata
+from shared.ledger.postgres import revision, schema
+from shared.ledger.postgres.database import Database
+from shared.ledger.postgres.schema import _MIGRATIONS
+from shared.ledger.postgres.tables import metadata
 
 # Everything that PostgreSQL says of a schema: defaults and the predicates of partial indexes too, which Alembic's own
 # comparison leaves out.

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from shared.domain.records import ChunkState, CollectionOptions, DocumentState, Weights
 from shared.ingest.index.stage import _settle as settle_indexed
 from shared.ingest.index.stage import index_batch
-from shared.ledger.rows import QUESTIONS
+from shared.ledger.model.rows import QUESTIONS
 from shared.query.retrieve import Query
 from shared.vectors.filters import collection_points, visible_points
 from shared.vectors.points import Point

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.ledger.tables import metadata
+from shared.ledger.postgres.tables import metadata
 from shared.settings import TenantLimits
 from tests.conftest import Library
 from tests.support.api import calling, events_of, serving, work

@@ -22,12 +22,12 @@ from sqlalchemy import text
 
 from shared.domain.errors import InvalidInput
 from shared.domain.records import CollectionOptions
-from shared.ledger.webhooks import PAUSES
-from shared.webhooks import addresses
-from shared.webhooks.addresses import ForbiddenAddress, parse, resolve
-from shared.webhooks.delivery import Deliverer
-from shared.webhooks.sender import Sender
-from shared.webhooks.signature import draw_secret
+from shared.ledger.tenants.webhooks import PAUSES
+from shared.maintenance.webhooks import addresses
+from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
+from shared.maintenance.webhooks.delivery import Deliverer
+from shared.maintenance.webhooks.sender import Sender
+from shared.maintenance.webhooks.signature import draw_secret
 from tests.conftest import Library
 from tests.support.api import as_tenant, calling, with_keys, work
 
@@ -314,7 +314,7 @@ async def test_the_connection_goes_to_the_address_that_was_looked_at(
         looked.append(parts.hostname)
         return "127.0.0.1"
 
-    monkeypatch.setattr("shared.webhooks.sender.resolve", resolved)
+    monkeypatch.setattr("shared.maintenance.webhooks.sender.resolve", resolved)
     trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=certificate), trust_env=False)
     monkeypatch.setattr(deliverer.sender, "_client", trusting)
     library = Library(services)

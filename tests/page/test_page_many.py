@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from sqlalchemy import text
 
 from bench.page import fill
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 
 DOCUMENTS = 100_000
 ROW = 5_000

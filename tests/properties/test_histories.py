@@ -28,7 +28,7 @@ from embedded.stack import Stack
 from shared.domain.chunks import ChunkContent
 from shared.domain.errors import Conflict, ForeaskError, NotFound, Transient
 from shared.domain.ids import accepted_point_id, chunk_point_id, question_point_id
-from shared.domain.places import vector_space
+from shared.domain.index_location import vector_space
 from shared.domain.records import CollectionOptions, NewDocument
 from shared.ingest.drain import Stage
 from shared.ingest.generate import content_key
@@ -37,12 +37,12 @@ from shared.ingest.generate.stage import generate_stage
 from shared.ingest.index import writer
 from shared.ingest.index.stage import index_stage
 from shared.ingest.parse.stage import parse_stage
-from shared.ledger.collections import Collections
-from shared.ledger.dead_letters import Choice
-from shared.ledger.documents import Submission
-from shared.ledger.query_log import QueryLogEntry
-from shared.ledger.rows import QUESTIONS
-from shared.ledger.schema import migrate
+from shared.ledger.documents.dead_letters import Choice
+from shared.ledger.documents.documents import Submission
+from shared.ledger.feedback.query_log import QueryLogEntry
+from shared.ledger.model.collections import Collections
+from shared.ledger.model.rows import QUESTIONS
+from shared.ledger.postgres.schema import migrate
 from shared.providers.embedding import OpenAIEmbedder
 from shared.services import build
 from shared.services.all import AllServices
@@ -175,7 +175,7 @@ def world(
     )
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         patch.setattr(writer, "_HOLD", timedelta(0))  # a step comes to its end also where Qdrant is away
-        patch.setattr("shared.ledger.builds._SLICE", 1)
+        patch.setattr("shared.ledger.builds.builds._SLICE", 1)
         patch.setattr(Collections, "index_name", lambda *_: INDEX_NAME)
         building = build("all", settings)
         services = runner.run(building.__aenter__())

@@ -23,7 +23,7 @@ import psutil
 
 from embedded.ports import free_port
 from embedded.stack import Stack
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.settings import Settings
 from shared.vectors.filters import collection_points
 from tests.support.provider import Script

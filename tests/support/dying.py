@@ -15,9 +15,9 @@ from itertools import count
 from typing import Any
 
 import shared.ingest.generate.stage
-import shared.ledger.rows
+import shared.ledger.model.rows
 from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ledger.work import Work
+from shared.ledger.work.work import Work
 from shared.vectors.index import Index
 from workers.__main__ import main
 
@@ -36,7 +36,7 @@ POINTS = {
     "after the file was read": Point("parse", ParsingSandbox, "parse"),
     "after the claim": Point("generate", Work, "claim_to_generate"),
     "after the answer": Point("generate", shared.ingest.generate.stage, "generate_questions"),
-    "within its transaction": Point("generate", shared.ledger.rows, "generated_rows"),
+    "within its transaction": Point("generate", shared.ledger.model.rows, "generated_rows"),
     "after its commit": Point("generate", Work, "settle_generated"),
     "before the upsert": Point("index", Index, "upsert", before=True),
     "after the upsert": Point("index", Index, "upsert"),

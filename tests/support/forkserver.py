@@ -248,7 +248,7 @@ def _import_the_product() -> None:
 
     from api.app import create  # noqa: F401
     from shared.broker.transport import Transport  # noqa: F401
-    from shared.ledger.schema import migrate  # noqa: F401
+    from shared.ledger.postgres.schema import migrate  # noqa: F401
     from shared.services import all as every_role  # noqa: F401
     from workers import scheduler, tasks  # noqa: F401
 

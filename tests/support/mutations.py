@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         "a chunk whose lease ended is never claimed again",
         WORKERS + "test_killed_at_a_point[after the claim]",
-        "shared/ledger/claims.py",
+        "shared/ledger/work/claims.py",
         (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
     ),
     Bug(
@@ -81,13 +81,13 @@ BUGS = (
     Bug(
         "what was paid for is not kept when it is committed",
         WORKERS + "test_killed_at_a_point[after its commit]",
-        "shared/ledger/work.py",
+        "shared/ledger/work/work.py",
         (("await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))", "pass"),),
     ),
     Bug(
         "a chunk whose indexer died is never indexed again",
         WORKERS + "test_killed_at_a_point[after the upsert]",
-        "shared/ledger/claims.py",
+        "shared/ledger/work/claims.py",
         (('"w.embedding_model = m.name"', '"w.embedding_model = m.name AND w.leased_by IS NULL"'),),
     ),
     Bug(
@@ -105,13 +105,13 @@ BUGS = (
     Bug(
         "a worker that stands still keeps its claims for ever",
         WORKERS + "test_an_asking_worker_stands_still_past_its_lease",
-        "shared/ledger/claims.py",
+        "shared/ledger/work/claims.py",
         (('f"""NOT EXISTS (', 'f"""w.leased_by IS NULL AND NOT EXISTS ('),),
     ),
     Bug(
         "a process that stands still keeps its locks",
         WORKERS + "test_a_worker_stands_still_within_a_transaction",
-        "shared/ledger/database.py",
+        "shared/ledger/postgres/database.py",
         (
             ("'idle_in_transaction_session_timeout', '15s'", "'idle_in_transaction_session_timeout', '0'"),
             ('return f"{seconds:g}s"', 'return "0"'),
@@ -120,7 +120,7 @@ BUGS = (
     Bug(
         "the points that a late writer adds to an old version stay",
         WORKERS + "test_an_indexing_worker_wakes_with_points_of_an_old_version",
-        "shared/ledger/work.py",
+        "shared/ledger/work/work.py",
         (
             ("            if late:", "            if late and not stale:"),
             ("[s.id for s in sweeps if not s.again]", "[s.id for s in sweeps]"),
@@ -135,7 +135,7 @@ BUGS = (
     Bug(
         "a parse is recorded without its fencing token",
         WORKERS + "test_a_parsing_worker_wakes_with_the_chunks_of_an_old_version",
-        "shared/ledger/statements.py",
+        "shared/ledger/work/settlements.py",
         (("WHERE d.id = v.id AND d.lease_token = v.token AND", "WHERE d.id = v.id AND"),),
     ),
     Bug(
@@ -147,7 +147,7 @@ BUGS = (
     Bug(
         "the free slots go to whoever came first",
         "tests/faults/test_fairness.py::test_a_tenants_few_chunks_overtake_anothers_many",
-        "shared/ledger/claims.py",
+        "shared/ledger/work/claims.py",
         (("ORDER BY turn, c.lane, c.due_at", "ORDER BY c.lane, c.due_at"),),
     ),
     Bug(
@@ -205,13 +205,13 @@ BUGS = (
     Bug(
         "what is handed in is not written to the builds that follow",
         BUILDS,
-        "shared/ledger/documents.py",
+        "shared/ledger/documents/documents.py",
         (("for build in others if accepted else ():", "for build in ():"),),
     ),
     Bug(
         "a deletion leaves what other builds have of the document",
         BUILDS,
-        "shared/ledger/documents.py",
+        "shared/ledger/documents/documents.py",
         (('d.tenant = :tenant AND {states.exists("d")} AND l.id =', 'd.id = :id AND {states.exists("d")} AND l.id ='),),
     ),
     Bug(
@@ -223,7 +223,7 @@ BUGS = (
     Bug(
         "a switch waits neither for an upload nor for another switch",
         "tests/integration/test_builds.py::test_a_build_counts_as_seen_until_its_switch_has_waited_for_all_locks",
-        "shared/ledger/following.py",
+        "shared/ledger/documents/build_sync.py",
         (
             ("AND {states.is_live()} FOR UPDATE", "AND {states.is_live()}"),
             ("ORDER BY build FOR UPDATE", "ORDER BY build"),
@@ -232,7 +232,7 @@ BUGS = (
     Bug(
         "a switch leaves an edit in the build before",
         "tests/integration/test_builds.py::test_a_switch_to_a_build_that_is_behind_loses_no_edit[True]",
-        "shared/ledger/builds.py",
+        "shared/ledger/builds/builds.py",
         (("await following.come_to_newest(connection, ", "(lambda *_: None)(connection, "),),
     ),
     Bug(
@@ -260,7 +260,7 @@ BUGS = (
     Bug(
         "a build that comes to an edit over what is seen stays behind it",
         HISTORIES,
-        "shared/ledger/work.py",
+        "shared/ledger/work/work.py",
         (("                await following.catch_up(connection, followers)", "                pass"),),
     ),
     Bug(
@@ -272,7 +272,7 @@ BUGS = (
     Bug(
         "a connection that PostgreSQL refuses is taken for a bug",
         LEDGER + "test_it_is_restarted_and_killed",
-        "shared/ledger/database.py",
+        "shared/ledger/postgres/database.py",
         (
             ("    ConnectionError,", ""),
             ("    OSError,", ""),
@@ -343,7 +343,7 @@ BUGS = (
     Bug(
         "a worker claims chunks of another embedding model",
         "tests/integration/test_embeddings.py::test_a_worker_of_one_embedding_takes_its_own_alone",
-        "shared/ledger/claims.py",
+        "shared/ledger/work/claims.py",
         (('"w.embedding_model = m.name"', '"TRUE"'),),
     ),
     Bug(
@@ -355,31 +355,31 @@ BUGS = (
     Bug(
         "a version waits for its questions",
         PROVIDER + "test_every_text_is_found_while_the_language_model_is_dead",
-        "shared/ledger/statements.py",
+        "shared/ledger/work/settlements.py",
         (("states.is_in(states.TO_INDEX_TEXT, ", "states.is_in(states.OPEN_CHUNKS, "),),
     ),
     Bug(
         "an edit is searchable before Qdrant shows it",
         "tests/integration/test_interleavings.py::test_an_edit_is_searchable_only_when_qdrant_shows_it",
-        "shared/ledger/statements.py",
+        "shared/ledger/work/settlements.py",
         (("d.live_version = d.version AND {_NO_FIRST_SWEEP}", "d.live_version = d.version"),),
     ),
     Bug(
         "what was written hidden stays so though its version became live",
         HIDDEN,
-        "shared/ledger/work.py",
+        "shared/ledger/work/work.py",
         (("await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])", "pass"),),
     ),
     Bug(
         "the calls of a version that is given up are forgotten",
         HISTORIES,
-        "shared/ledger/versions.py",
+        "shared/ledger/documents/versions.py",
         (("AND leased_by IS NOT NULL AND due_at > now()", "AND false"),),
     ),
     Bug(
         "the points of a version that is given up stay",
         HISTORIES,
-        "shared/ledger/versions.py",
+        "shared/ledger/documents/versions.py",
         (("if written else {}", "if not written else {}"),),
     ),
     Bug(
@@ -391,13 +391,13 @@ BUGS = (
     Bug(
         "users' questions of a live version wait for an edit that failed",
         HISTORIES,
-        "shared/ledger/work.py",
+        "shared/ledger/work/work.py",
         (("            await feedback.index_waiting(connection, failed)", "            pass"),),
     ),
     Bug(
         "what a tenant has paid for outlives its erasure",
         ERASURE,
-        "shared/ledger/erasures.py",
+        "shared/ledger/erasure/erasures.py",
         (
             ("count = await completions.delete_unused(connection, tenant)", "count = 0"),
             ("table not in _NOT_BY_TENANT", "table not in (*_NOT_BY_TENANT, tables.completions)"),
@@ -412,7 +412,7 @@ BUGS = (
     Bug(
         "the bytes of an erased tenant stay",
         ERASURE,
-        "shared/ledger/versions.py",
+        "shared/ledger/documents/versions.py",
         (
             ("    if outdated:", "    if not outdated:"),
             ("return sorted({row.stored for row in outdated} - in_use)", "return []"),
@@ -421,7 +421,7 @@ BUGS = (
     Bug(
         "what a worker was answered comes back when its tenant is erased",
         LATE,
-        "shared/ledger/erasures.py",
+        "shared/ledger/erasure/erasures.py",
         (("nextval('fencing')", "NULL"),),
     ),
 )

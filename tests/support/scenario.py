@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from shared.domain.ids import question_point_id
-from shared.domain.places import place_of
+from shared.domain.index_location import place_of
 from tests.support.deployment import ScriptedProvider
 from tests.support.fleet import Fleet
 

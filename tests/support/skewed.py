@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 import time_machine
 
-from shared.ledger.work import Work
+from shared.ledger.work.work import Work
 from workers.__main__ import main
 
 

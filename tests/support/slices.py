@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-import shared.ledger.builds
+import shared.ledger.builds.builds
 from workers.__main__ import main
 
 if __name__ == "__main__":
-    shared.ledger.builds._SLICE = int(sys.argv[1])
+    shared.ledger.builds.builds._SLICE = int(sys.argv[1])
     main("scheduler")

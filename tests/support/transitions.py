@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shared.ledger import states
-from shared.ledger.database import Database
-from shared.ledger.states import Transition
+from shared.ledger.model import states
+from shared.ledger.model.states import Transition
+from shared.ledger.postgres.database import Database
 
 TRANSITIONS: Mapping[str, Transition] = {
     name: value for name, value in vars(states).items() if isinstance(value, Transition)

@@ -9,7 +9,7 @@ import pytest
 from shared.domain.errors import LeaseLost, Permanent, Unavailable
 from shared.domain.records import Lease
 from shared.ingest.drain import Drain, DrainLimits, Stage, SuspectLooks
-from shared.ledger.database import Collided
+from shared.ledger.postgres.database import Collided
 
 LIMITS = DrainLimits(lease=timedelta(seconds=60), budget=timedelta(seconds=5), grace=timedelta(seconds=0.05))
 

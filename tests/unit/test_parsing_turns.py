@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from shared.ingest.parse.turns import FairPlaces
+from shared.ingest.parse.fair_semaphore import FairPlaces
 
 
 async def parsed_in_turn(places, tenants, order):

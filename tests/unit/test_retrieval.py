@@ -8,8 +8,8 @@ from shared.domain.errors import InvalidInput
 from shared.domain.ids import chunk_point_id, question_point_id
 from shared.query.retrieve import ChannelRank, Match, Weights, fuse
 from shared.query.retrieve.channels import fold, full_bm25
+from shared.query.retrieve.default_fusion import crowds
 from shared.query.retrieve.diversity import diversified
-from shared.query.retrieve.evidence import crowds
 from shared.text.bm25 import query_vector
 from shared.vectors.filters import metadata_conditions
 from shared.vectors.index import Hit

@@ -1,9 +1,9 @@
 import pytest
 
 from shared.query.retrieve.channels import ChannelHits, merge
-from shared.query.retrieve.expected import ExpectedChunk, settled
 from shared.query.retrieve.fusion import Match
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
+from shared.query.retrieve.rank_probe import ExpectedChunk, settled
 
 
 def match(chunk_id, score):

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from shared.domain.errors import InvalidInput
-from shared.ledger.database import Database
+from shared.ledger.postgres.database import Database
 from shared.settings import OPENAI_URL, Settings, Tuning, load
 from shared.settings_sources import secrets
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from shared.domain.errors import Unavailable
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.vectors.sizes import Sizes
 
 HERE, THERE = Place("index", "acme", "here"), Place("index", "acme", "there")

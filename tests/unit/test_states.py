@@ -8,7 +8,7 @@ import pytest
 import shared
 from shared.domain.builds import BuildState
 from shared.domain.records import AcceptedState, ChunkState, DocumentState
-from shared.ledger import states
+from shared.ledger.model import states
 from tests.support.transitions import TRANSITIONS
 
 ROOT = Path(shared.__file__).parents[1]

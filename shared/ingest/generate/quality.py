@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from shared.domain.chunks import ChunkContent
 from shared.domain.vectors import Vectors
-from shared.ingest.generate.asking import asks, question_mark, requests
+from shared.ingest.generate.question_detection import asks, question_mark, requests
 from shared.text.words import WORD, is_unspaced
 
 MIN_CHARS, MAX_CHARS = 8, 300

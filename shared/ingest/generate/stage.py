@@ -18,7 +18,7 @@ from shared.ingest.drain import Stage
 from shared.ingest.generate import GenerationOptions, content_key, generate_questions
 from shared.ingest.generate.options import generation_options
 from shared.ingest.generate.paid_replies import PaidReplies
-from shared.ledger.work import Work
+from shared.ledger.work.work import Work
 from shared.providers.chat import ChatModel
 from shared.providers.limiter.limiter import Limiter
 from shared.providers.limiter.models import LimitedChat

@@ -12,7 +12,7 @@ import structlog
 
 from shared.domain.errors import ForeaskError
 from shared.domain.records import ChunkToIndex, Sweep
-from shared.ledger.work import Work
+from shared.ledger.work.work import Work
 from shared.vectors.index import Index
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from shared.domain.errors import ForeaskError
 from shared.domain.ids import accepted_id, accepted_point_id, chunk_point_id, question_point_id
 from shared.domain.records import ChunkToIndex, EmbeddedChunk, Lease
 from shared.domain.vectors import Vectors
-from shared.ledger.work import Work
+from shared.ledger.work.work import Work
 from shared.vectors.index import Index, StoredVector
 
 _READ_SECONDS = 5.0  # a Qdrant that is slower costs less where texts are embedded again

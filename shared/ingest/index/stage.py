@@ -27,8 +27,8 @@ import structlog
 from shared.broker.wakeups import Wakeups
 from shared.domain import poison
 from shared.domain.errors import ForeaskError, Misconfigured, Permanent, Transient
+from shared.domain.index_location import is_in_space
 from shared.domain.outcomes import FailedAttempt, IndexOutcome
-from shared.domain.places import is_in_space
 from shared.domain.records import AcceptedQuestion, AcceptedState, ChunkToIndex, Lease
 from shared.domain.retry import Dead, RetryPolicy, decide
 from shared.domain.vectors import Vectors
@@ -38,7 +38,7 @@ from shared.ingest.index.embedding_costs import EmbeddingCosts
 from shared.ingest.index.finish import Finisher
 from shared.ingest.index.reuse import stored_vectors
 from shared.ingest.index.writer import PointWriter
-from shared.ledger.work import Work
+from shared.ledger.work.work import Work
 from shared.providers.embedding import Embedder, Input, Prefixes, embed_each, pack
 from shared.providers.limiter.limiter import Limiter
 from shared.settings import Settings

@@ -27,8 +27,8 @@ from shared.domain.errors import Transient, Unreadable
 from shared.domain.records import ReadyQuestion
 from shared.ingest.parse import kinds
 from shared.ingest.parse.document import ChunkingOptions, ParsedDocument
+from shared.ingest.parse.fair_semaphore import FairPlaces
 from shared.ingest.parse.protocol import LENGTH, READY, ParseReply, ParseRequest, restore
-from shared.ingest.parse.turns import FairPlaces
 
 START_TIMEOUT = timedelta(seconds=60)
 MAX_NATIVE_FILES = 200

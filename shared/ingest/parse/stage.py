@@ -26,7 +26,7 @@ from shared.ingest.generate.options import generation_options
 from shared.ingest.parse.document import ParsedDocument
 from shared.ingest.parse.options import chunking_options
 from shared.ingest.parse.sandbox import ParsingSandbox
-from shared.ledger.work import Work
+from shared.ledger.work.work import Work
 from shared.process.metrics import PARSE_SECONDS, timed
 from shared.settings import Settings
 from shared.storage.uploads import Uploads

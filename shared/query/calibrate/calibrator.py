@@ -25,8 +25,8 @@ from shared.domain.errors import ForeaskError, InvalidInput
 from shared.domain.ids import question_point_id
 from shared.domain.records import Baseline, Collection
 from shared.domain.vectors import Vectors
-from shared.ledger.calibrations import Calibrations, PassedQuestion
-from shared.ledger.feedback import Feedback
+from shared.ledger.builds.calibrations import Calibrations, PassedQuestion
+from shared.ledger.feedback.feedback import Feedback
 from shared.providers.embedding import Embedders
 from shared.query.calibrate.baseline import MAX_PAIRS, MIN_PAIRS, measure_baseline
 from shared.query.calibrate.weights import EQUAL, WeightChoice, choose_weights, measure_equal_weights

@@ -23,7 +23,7 @@ import numpy as np
 from shared.domain.records import Weights
 from shared.query.calibrate.significance import Interval, Values, interval
 from shared.query.retrieve.channels import ChannelHits
-from shared.query.retrieve.evidence import Channels, evidence_scores
+from shared.query.retrieve.default_fusion import Channels, evidence_scores
 from shared.query.retrieve.query import CHANNELS, Channel
 
 EQUAL = Weights()

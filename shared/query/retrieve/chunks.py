@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.domain.chunks import ChunkContent
-from shared.query.retrieve.evidence import Evidence
+from shared.query.retrieve.default_fusion import Evidence
 from shared.query.retrieve.fusion import ChannelRank, Match
 from shared.query.retrieve.query import Channel, QuestionOrigin
 

@@ -1,7 +1,7 @@
 """Fusion: the scores that channels give a chunk become one.
 
 - `scores`, the default: what stands out of a channel counts more, and one near hit is enough; see
-  `shared.query.retrieve.evidence`.
+  `shared.query.retrieve.default_fusion`.
 - `mean`: the weighted mean of the channels' scores.
 - `rrf`: weighted reciprocal ranks (Cormack, Clarke and Buettcher 2009, k = 60).
 - `max`: the best weighted score of any channel.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shared.domain.records import Weights
-from shared.query.retrieve.evidence import Channels, Evidence, evidence, scores_in
+from shared.query.retrieve.default_fusion import Channels, Evidence, evidence, scores_in
 from shared.query.retrieve.query import Channel, FusionName
 
 _RRF_K = 60

@@ -17,12 +17,12 @@ from shared.providers.tokens import Estimate, TokenCounter
 from shared.query.retrieve.assembly import DistinctChunks, ordered, within_budget, without_overlaps
 from shared.query.retrieve.channels import ChannelHits, ChannelQuery, merge
 from shared.query.retrieve.chunks import RetrievedChunk, chunk_of
+from shared.query.retrieve.default_fusion import crowd, crowds
 from shared.query.retrieve.diversity import CANDIDATES, diversified
-from shared.query.retrieve.evidence import crowd, crowds
-from shared.query.retrieve.expected import ExpectedChunk, Scopes, places_of, settled
 from shared.query.retrieve.fusion import Match, fuse
 from shared.query.retrieve.ordering import favoured, on_one_scale, passage_of, reranked
 from shared.query.retrieve.query import Channel, Query
+from shared.query.retrieve.rank_probe import ExpectedChunk, Scopes, places_of, settled
 from shared.query.retrieve.scale import rescale
 from shared.query.retrieve.searching import Searcher
 from shared.query.retrieve.trace import (

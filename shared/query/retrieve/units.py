@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared.domain.places import Place
+from shared.domain.index_location import Place
 from shared.domain.vectors import Vectors
 from shared.providers.embedding import Embedder, pack
 from shared.query.retrieve.chunks import RetrievedChunk

@@ -1,0 +1,85 @@
+"""Evidence about a build beside the live one: what it lacks, and the questions by which both are compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, fields
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared.ledger.builds import comparison
+from shared.ledger.model import states
+from shared.ledger.postgres.database import Database
+
+_LOGGED = 10_000  # entries of the log in which questions of a collection are looked for
+
+# List users' accepted questions with the documents that answer them, the newest first.
+_ACCEPTED = text(f"""
+    SELECT a.question, array_agg(DISTINCT d.external_id) AS answers
+    FROM accepted_questions a JOIN documents d ON d.id = a.document_id
+    WHERE a.collection_id = :collection AND {states.TAKE_BACK.applies("a")} AND {states.exists("d")}
+    GROUP BY a.question ORDER BY max(a.created_at) DESC, a.question LIMIT :limit
+""")
+
+# List questions that users have put to a collection lately, each once.
+_ASKED = text("""
+    SELECT DISTINCT question FROM (
+        SELECT collection_id, question FROM queries ORDER BY created_at DESC LIMIT :logged) q
+    WHERE collection_id = :collection ORDER BY question LIMIT :limit
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentComparison:
+    """What a build has otherwise than the live one, in documents.
+
+    Args:
+        documents: of both together.
+        missing: those that the build lacks.
+        stale: those whose newest content is another there.
+        orphaned: those that the live build has not.
+        unindexed: those that queries find in the live build alone: the other one has not indexed them yet.
+        failed: those that failed in the build alone.
+        degraded: those that have dead chunks in the build alone.
+    """
+
+    documents: int
+    missing: int
+    stale: int
+    orphaned: int
+    unindexed: int
+    failed: int
+    degraded: int
+
+
+class Evidence:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def compare(self, live: UUID, build: UUID) -> DocumentComparison:
+        """Compare the documents of two builds, in slices: each document at one moment."""
+        counts: Counter[str] = Counter()
+        async for part in comparison.slices(self._database, live, build):
+            counts.update(
+                documents=part.documents,
+                missing=len(part.missing),
+                stale=len(part.stale),
+                orphaned=len(part.orphaned),
+                unindexed=part.unindexed,
+                failed=part.failed,
+                degraded=part.degraded,
+            )
+        return DocumentComparison(**{each.name: counts[each.name] for each in fields(DocumentComparison)})
+
+    async def accepted(self, collection_id: UUID, limit: int) -> list[tuple[str, list[str]]]:
+        """Return accepted questions, the newest first, with the external ids of the documents that answer them."""
+        async with self._database.begin() as connection:
+            rows = await connection.execute(_ACCEPTED, {"collection": collection_id, "limit": limit})
+            return [(row.question, list(row.answers)) for row in rows]
+
+    async def asked(self, collection_id: UUID, limit: int) -> list[str]:
+        """Return questions that users have put to a collection lately."""
+        parameters = {"collection": collection_id, "limit": limit, "logged": _LOGGED}
+        async with self._database.begin() as connection:
+            return list((await connection.execute(_ASKED, parameters)).scalars())

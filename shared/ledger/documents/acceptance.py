@@ -1,0 +1,180 @@
+"""Acceptance: a chunk accepts a user's question, and so do the chunks that stand for it in the other builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, TextClause, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.accepted import plain
+from shared.domain.ids import accepted_id
+from shared.domain.records import AcceptedState
+from shared.ledger.documents.chunk_matching import Divided, counterpart, divided
+from shared.ledger.model import states
+from shared.ledger.postgres.database import Collided
+
+# Nobody is removing the points of a question.
+_UNCLAIMED = f"(a.state <> '{AcceptedState.REMOVING}' OR a.due_at <= now())"
+
+# Accept a question, anew where it was taken back or refused; return no row where it is accepted already, or where its
+# points are being removed: the removal would take the new ones along.
+_ACCEPT = text(f"""
+    INSERT INTO accepted_questions AS a
+        (id, tenant, collection_id, document_id, chunk_id, question, query_id, state)
+    VALUES (:id, :tenant, :collection, :document, :chunk, :question, :query, {states.ACCEPT.target()})
+    ON CONFLICT (id) DO UPDATE
+    SET {states.ACCEPT.sets()}, question = excluded.question, query_id = excluded.query_id, created_at = now()
+    WHERE {states.ACCEPT.applies("a")} AND {_UNCLAIMED}
+    RETURNING id
+""")
+
+# Say whether a question's points are being removed.
+_IN_REMOVAL = text(f"SELECT NOT ({_UNCLAIMED}) FROM accepted_questions a WHERE id = :id")
+
+# Lock a document in the builds that follow its live one.
+_LOCK_FOLLOWERS = text(f"""
+    SELECT o.id FROM documents d JOIN documents o ON o.public_id = d.public_id AND o.id <> d.id
+    JOIN collections b ON b.id = o.collection_id
+    WHERE d.id = :document AND {states.exists("o")} AND {states.build_is_in(states.FOLLOWERS, "b")}
+    ORDER BY b.build FOR UPDATE OF o
+""")
+
+# Find the live documents of those among these that follow one, where either has accepted questions.
+_SOURCES = text(f"""
+    SELECT o.id, o.version, o.collection_id, o.tenant, d.id AS source, d.live_version AS shown
+    FROM documents o JOIN collections b ON b.id = o.collection_id
+    JOIN collections l ON l.tenant = b.tenant AND l.name = b.name
+    JOIN documents d ON d.collection_id = l.id AND d.external_id = o.external_id
+    WHERE o.id = ANY(CAST(:ids AS uuid[])) AND {states.exists("o")} AND {states.build_is_in(states.FOLLOWERS, "b")}
+      AND {states.is_live("l")} AND {states.exists("d")} AND d.live_version IS NOT NULL
+      AND EXISTS (SELECT 1 FROM accepted_questions a WHERE a.document_id IN (o.id, d.id))
+""")
+
+# Find the documents of other builds that follow these of live ones, and have accepted questions.
+_FOLLOWING = text(f"""
+    SELECT d.id, d.version, d.collection_id, d.tenant, o.id AS source, coalesce(o.live_version, o.version) AS shown
+    FROM documents d JOIN collections l ON l.id = d.collection_id
+    JOIN collections b ON b.tenant = l.tenant AND b.name = l.name
+    JOIN documents o ON o.collection_id = b.id AND o.external_id = d.external_id
+    WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {states.is_live("l")} AND {states.exists("d")}
+      AND {states.build_is_in(states.FOLLOWERS, "b")} AND {states.exists("o")}
+      AND EXISTS (SELECT 1 FROM accepted_questions a WHERE a.document_id = o.id)
+""")
+
+# List the accepted questions of documents, the oldest first.
+_ACCEPTED = text(f"""
+    SELECT id, document_id, chunk_id, question, query_id FROM accepted_questions
+    WHERE document_id = ANY(CAST(:ids AS uuid[])) AND {states.TAKE_BACK.applies()} ORDER BY created_at, id
+""")
+
+# Delete questions of documents whose chunk is in no version any more.
+_DELETE_WITHOUT_CHUNK = text("""
+    DELETE FROM accepted_questions a
+    WHERE a.document_id = ANY(CAST(:ids AS uuid[]))
+      AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id)
+""")
+
+# Take questions back.
+_TAKE_BACK = text(f"""
+    UPDATE accepted_questions SET {states.TAKE_BACK.sets()}
+    WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.TAKE_BACK.applies()}
+""")
+
+
+async def accept(connection: AsyncConnection, question: Mapping[str, Any]) -> bool:
+    """Accept a question; return false where it is accepted already.
+
+    Raises:
+        Collided: it was taken back, and its points are being removed, which usually takes milliseconds.
+    """
+    if (await connection.execute(_ACCEPT, question)).one_or_none() is not None:
+        return True
+    if (await connection.execute(_IN_REMOVAL, {"id": question["id"]})).scalar_one_or_none():
+        raise Collided(
+            "the question was taken back, and is being removed at this moment",
+            component="ledger",
+            retry_after=timedelta(seconds=2),
+        )
+    return False
+
+
+async def delete_without_chunk(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Delete the questions of chunks that no version of these documents has any more; their points are gone."""
+    await connection.execute(_DELETE_WITHOUT_CHUNK, {"ids": list(documents)})
+
+
+async def lock_followers(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
+    """Lock the rows that a locked document of the live build has in the others; return their ids."""
+    return (await connection.execute(_LOCK_FOLLOWERS, {"document": document})).scalars().all()
+
+
+async def mirror(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Make the accepted questions of locked documents those of the live build, where another build has them.
+
+    A document whose chunks are not there yet gets them when it is finished.
+
+    Raises:
+        Collided: a question was taken back, and is being removed at this moment.
+    """
+    for of_source, of_target in await _copy(connection, _SOURCES, documents):
+        known = {plain(question.question) for question in of_source}
+        gone = [question.id for question in of_target if plain(question.question) not in known]
+        if gone:
+            await connection.execute(_TAKE_BACK, {"ids": gone})
+
+
+async def adopt(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Have locked documents of live builds accept what was accepted before the switch, while they had no chunks yet.
+
+    What is taken back is taken back in every build at once, so whatever another build has counts.
+
+    Raises:
+        Collided: a question was taken back, and is being removed at this moment.
+    """
+    await _copy(connection, _FOLLOWING, documents)
+
+
+async def _copy(
+    connection: AsyncConnection, pairs: TextClause, documents: Sequence[UUID]
+) -> list[tuple[list[Row[Any]], list[Row[Any]]]]:
+    """Have documents accept what their sources accept; return what each source and each document had accepted."""
+    targets = (await connection.execute(pairs, {"ids": list(documents)})).all()
+    if not targets:
+        return []
+    rows = [id_ for target in targets for id_ in (target.id, target.source)]
+    accepted = (await connection.execute(_ACCEPTED, {"ids": rows})).all()
+    versions = [(t.id, t.version) for t in targets] + [(t.source, t.shown) for t in targets]
+    divisions = await divided(connection, versions)
+    copied = []
+    for target in targets:
+        of_source = [question for question in accepted if question.document_id == target.source]
+        of_target = [question for question in accepted if question.document_id == target.id]
+        there = {question.id for question in of_target}
+        if target.source in divisions and target.id in divisions:
+            for question in _counterparts(target, of_source, divisions):
+                if question["id"] not in there:
+                    await accept(connection, question)
+        copied.append((of_source, of_target))
+    return copied
+
+
+def _counterparts(
+    target: Row[Any], of_source: Sequence[Row[Any]], divisions: Mapping[UUID, Divided]
+) -> Iterator[dict[str, Any]]:
+    """Yield the questions of a document's source for the chunks that stand for the source's."""
+    for question in of_source:
+        chunk = counterpart(question.chunk_id, divisions[target.source], divisions[target.id])
+        if chunk is not None:
+            yield {
+                "id": accepted_id(chunk, question.question),
+                "tenant": target.tenant,
+                "collection": target.collection_id,
+                "document": target.id,
+                "chunk": chunk,
+                "question": question.question,
+                "query": question.query_id,
+            }

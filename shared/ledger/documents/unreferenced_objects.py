@@ -1,0 +1,89 @@
+"""Outdated objects of the store of uploads: those to be removed, and packs to be written anew without some bytes.
+
+A row stands here from the transaction on that makes an object outdated, until the object is gone: a process that dies
+in between leaves the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from sqlalchemy import text
+
+from shared.ledger.documents.versions import STORED_IN
+from shared.ledger.model import states
+from shared.ledger.postgres.database import Database
+
+# No transaction lasts longer than 20 s: what copied a part's old name before it was changed is seen then.
+_COPIES_ARE_SEEN_AFTER = timedelta(seconds=30)
+_AGAIN_AFTER = timedelta(minutes=1)
+
+# List objects whose time has come, those first that are due for longest.
+_DUE = text("SELECT name FROM outdated_objects WHERE due_at <= now() ORDER BY due_at LIMIT :limit")
+
+# List the parts of an object that versions name.
+_PARTS = text(f"SELECT DISTINCT upload FROM document_versions WHERE {STORED_IN} = :name ORDER BY upload")
+
+# Lock the documents that have their bytes in an object, in the order in which others lock them. Nobody begins another
+# version of them meanwhile, with a copy of the name.
+_LOCK_DOCUMENTS = text(f"""
+    SELECT d.id, {states.is_in(states.TO_PARSE, "d")} AS to_parse FROM documents d
+    WHERE d.id IN (SELECT v.document_id FROM document_versions v WHERE {STORED_IN} = :name)
+    ORDER BY d.id FOR NO KEY UPDATE
+""")
+
+# Have versions name the same bytes where they stand now.
+_RENAME = text(f"""
+    UPDATE document_versions v SET upload = n.now
+    FROM unnest(CAST(:before AS text[]), CAST(:now AS text[])) AS n(before, now)
+    WHERE {STORED_IN} = :name AND v.upload = n.before
+    RETURNING v.document_id
+""")
+
+# Look at an object again later.
+_PUT_OFF = text("UPDATE outdated_objects SET due_at = now() + CAST(:after AS interval) WHERE name = :name")
+
+# Forget objects that are gone.
+_FORGET = text("DELETE FROM outdated_objects WHERE name = ANY(CAST(:names AS text[]))")
+
+
+class OutdatedObjects:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def due(self, limit: int) -> Sequence[str]:
+        """Return the names of objects whose time has come."""
+        async with self._database.begin() as connection:
+            return (await connection.execute(_DUE, {"limit": limit})).scalars().all()
+
+    async def parts(self, name: str) -> Sequence[str]:
+        """Return the uploads of an object that versions name; none: it can be removed."""
+        async with self._database.begin() as connection:
+            return (await connection.execute(_PARTS, {"name": name})).scalars().all()
+
+    async def rename(self, name: str, renamed: Mapping[str, str]) -> bool:
+        """Have versions name their bytes in a new pack; return whether any does.
+
+        None does while a document of the pack waits to be parsed: a worker may be about to read the bytes by the old
+        name. The old pack is due again when nobody can name it any more.
+        """
+        async with self._database.begin() as connection:
+            locked = (await connection.execute(_LOCK_DOCUMENTS, {"name": name})).all()
+            if any(row.to_parse for row in locked):
+                await connection.execute(_PUT_OFF, {"name": name, "after": _AGAIN_AFTER})
+                return False
+            parameters = {"name": name, "before": list(renamed), "now": list(renamed.values())}
+            changed = (await connection.execute(_RENAME, parameters)).all()
+            await connection.execute(_PUT_OFF, {"name": name, "after": _COPIES_ARE_SEEN_AFTER})
+            return bool(changed)
+
+    async def put_off(self, name: str) -> None:
+        """Look at an object again in a minute."""
+        async with self._database.begin() as connection:
+            await connection.execute(_PUT_OFF, {"name": name, "after": _AGAIN_AFTER})
+
+    async def forget(self, names: Sequence[str]) -> None:
+        """Forget objects that are gone."""
+        async with self._database.begin() as connection:
+            await connection.execute(_FORGET, {"names": list(names)})

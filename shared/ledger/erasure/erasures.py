@@ -1,0 +1,278 @@
+"""Erasures: a tenant, a collection or a document goes with everything that was derived from it.
+
+An erasure begins in one transaction, from which on nobody finds what is erased. The documents then go as those of
+dropped builds and deleted documents do, in slices: their chunks, versions and bytes, their points, their rows. When
+they are gone, and no worker can write for them any more, the erasure deletes what they leave, in slices too. All that
+it needs to go on stands in its row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import RowMapping, TextClause, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.erasures import Erasure
+from shared.domain.errors import NotFound
+from shared.ledger.documents import completions
+from shared.ledger.documents.documents import delete_rows
+from shared.ledger.model import states
+from shared.ledger.model.collections import HOLD_COLLECTIONS
+from shared.ledger.postgres import tables
+from shared.ledger.postgres.database import Database, again_after_collision
+
+_SLICE = 1_000  # rows of one transaction
+
+# What goes by itself before an erasure deletes the rest, and the record of erasures, which stays.
+_NOT_BY_TENANT = (tables.collections, tables.documents, tables.chunks, tables.sweeps, tables.erasures)
+
+_TO_ERASE = "tenant = :tenant AND (CAST(:collection AS text) IS NULL OR name = :collection)"
+
+# Find an erasure under way of the same.
+_FIND_OPEN = text("""
+    SELECT * FROM erasures
+    WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
+      AND collection IS NOT DISTINCT FROM CAST(:collection AS text)
+""")
+
+# Lock the builds of a collection, or of all of a tenant, in the order in which others lock those of one.
+_LOCK_BUILDS = text(f"""
+    SELECT id FROM collections WHERE {_TO_ERASE} ORDER BY name, {states.is_live()} DESC, build FOR UPDATE
+""")
+
+# Let all builds go, at once also the one that queries see.
+_ERASE_BUILDS = text(f"""
+    UPDATE collections
+    SET {states.ERASE_BUILD.sets()}, followed = false, filled_until = NULL, reindexed_until = NULL, live_until = NULL
+    WHERE id = ANY(CAST(:ids AS uuid[])) AND {states.ERASE_BUILD.applies()}
+""")
+
+# Builds that were being dropped wait for nobody any more.
+_HASTEN = text("UPDATE collections SET live_until = NULL WHERE id = ANY(CAST(:ids AS uuid[]))")
+
+# Say whether a tenant has a live collection.
+_HAS_LIVE = text(f"SELECT EXISTS (SELECT 1 FROM collections WHERE {_TO_ERASE} AND {states.is_live()})")
+
+# Begin an erasure.
+_BEGIN = text("""
+    INSERT INTO erasures (id, tenant, collection, document_id, collection_ids, document_ids, deleted)
+    VALUES (:id, :tenant, :collection, :document_id, CAST(:collection_ids AS uuid[]), CAST(:document_ids AS uuid[]),
+            CAST(:deleted AS jsonb))
+    RETURNING *
+""")
+
+# Count the rows of documents in builds.
+_COUNT_DOCUMENTS = text("SELECT count(*) FROM documents WHERE collection_id = ANY(CAST(:ids AS uuid[]))")
+
+# Find whose a document is.
+_FIND_OWNER = text(f"""
+    SELECT d.tenant FROM documents d JOIN collections l ON l.id = d.collection_id
+    WHERE d.public_id = :id AND {states.exists("d")} AND {states.is_live("l")}
+      AND (CAST(:tenant AS text) IS NULL OR d.tenant = :tenant)
+""")
+
+# Let logged queries no longer name a document's chunks: their texts are the users'.
+_UNNAME_CHUNKS = text(f"""
+    WITH gone AS (
+        SELECT array_agg(DISTINCT c.id) AS ids
+        FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.public_id = :id AND d.tenant = :tenant
+    )
+    UPDATE queries q SET chunk_ids = ARRAY(SELECT s.id FROM unnest(q.chunk_ids) s(id) WHERE s.id <> ALL (gone.ids))
+    FROM gone
+    WHERE q.collection_id IN (SELECT collection_id FROM documents WHERE public_id = :id AND {states.exists()})
+      AND q.chunk_ids && gone.ids
+""")
+
+# Read an erasure, and how many rows of its documents are left.
+_GET = text("""
+    SELECT e.*, (SELECT count(*) FROM documents d
+                 WHERE d.collection_id = ANY(e.collection_ids) OR d.id = ANY(e.document_ids)) AS documents_left
+    FROM erasures e WHERE e.id = :id AND (CAST(:tenant AS text) IS NULL OR e.tenant = :tenant)
+""")
+
+# Lock an erasure whose documents are gone, with their points and bytes, and for which no worker has a call under way.
+_LOCK_DUE = text("""
+    SELECT e.* FROM erasures e
+    WHERE e.finished_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM collections l WHERE l.id = ANY(e.collection_ids))
+      AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = ANY(e.document_ids))
+      AND NOT EXISTS (SELECT 1 FROM sweeps s
+                      WHERE s.collection_id = ANY(e.collection_ids) OR s.document_id = ANY(e.document_ids))
+      AND NOT EXISTS (SELECT 1 FROM outdated_objects o WHERE o.tenant = e.tenant)
+      AND NOT EXISTS (SELECT 1 FROM abandoned_calls a WHERE a.tenant = e.tenant)
+    ORDER BY random() LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+""")
+
+# Who was claimed by now brings nothing back, however late its worker settles.
+_CLAIMED_BY_NOW = "last_token = nextval('fencing')"
+
+# Count what went.
+_ADD = text(f"""
+    UPDATE erasures SET deleted = CAST(:deleted AS jsonb), {_CLAIMED_BY_NOW} WHERE id = :id RETURNING *
+""")
+
+# End an erasure.
+_FINISH = text(f"UPDATE erasures SET finished_at = now(), {_CLAIMED_BY_NOW} WHERE id = :id RETURNING *")
+
+# List erasures by what they erase, the newest first. That of a tenant erased its collections and documents too.
+_LIST = text("""
+    SELECT * FROM erasures
+    WHERE (CAST(:tenant AS text) IS NULL OR tenant = :tenant)
+      AND (CAST(:collection AS text) IS NULL OR collection = :collection)
+      AND (CAST(:document_id AS uuid) IS NULL OR document_id = :document_id)
+    ORDER BY started_at DESC
+""")
+
+
+def _delete_where(table: str, condition: str) -> TextClause:
+    """Return the statement that deletes some rows of a table."""
+    return text(f"""
+        DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE {condition} LIMIT :limit)) RETURNING 1
+    """)
+
+
+# Rows under a collection's name: until the erasure has ended there is no other collection of that name.
+_OF_NAME = "tenant = :tenant AND collection = CAST(:collection AS text) AND CAST(:document_id AS uuid) IS NULL"
+
+# What is left of collections and documents. Changes go before the sums that they are added to.
+_OF_PARTS = {
+    "queries": _delete_where("queries", "collection_id = ANY(CAST(:ids AS uuid[]))"),
+    "webhook_deliveries": _delete_where(
+        "webhook_deliveries", "collection_id = ANY(CAST(:ids AS uuid[])) OR document_id = CAST(:document_id AS uuid)"
+    ),
+    "labelled_sets": _delete_where("labelled_sets", _OF_NAME),
+    "evaluations": _delete_where("evaluations", _OF_NAME),
+    "tally_changes": _delete_where("tally_changes", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
+    "tallies": _delete_where("tallies", "part = ANY(CAST(CAST(:ids AS uuid[]) AS text[]))"),
+}
+
+# What is left of a tenant: rows of every table that names one, so that none of later times is forgotten. Changes are
+# added to sums meanwhile, so sums go last.
+_SUMS = (tables.tallies, tables.spent_by_day, tables.ended_by_minute)
+_OF_TENANT = {
+    table.name: _delete_where(table.name, "tenant = :tenant")
+    for table in sorted(tables.metadata.sorted_tables, key=lambda table: table in _SUMS)
+    if "tenant" in table.c and table not in _NOT_BY_TENANT
+}
+
+
+class Erasures:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @again_after_collision
+    async def begin(self, tenant: str, collection: str | None = None) -> Erasure:
+        """Begin to erase a collection, or all that a tenant has; nobody finds it from now on.
+
+        Returns:
+            The erasure; that which is under way, where there is one.
+
+        Raises:
+            NotFound: the tenant has no collection of that name.
+        """
+        scope = {"tenant": tenant, "collection": collection}
+        async with self._database.begin() as connection:
+            await connection.execute(HOLD_COLLECTIONS, {"tenant": tenant})
+            under_way = (await connection.execute(_FIND_OPEN, scope)).mappings().first()
+            if under_way is not None:
+                return _erasure(under_way)
+            ids = (await connection.execute(_LOCK_BUILDS, scope)).scalars().all()
+            if collection is not None and not (await connection.execute(_HAS_LIVE, scope)).scalar_one():
+                raise NotFound(f"There is no collection '{collection}'. GET /v1/collections lists those that exist.")
+            await connection.execute(_ERASE_BUILDS, {"ids": ids})
+            await connection.execute(_HASTEN, {"ids": ids})
+            documents = (await connection.execute(_COUNT_DOCUMENTS, {"ids": ids})).scalar_one()
+            return await _begin(connection, scope, documents, collection_ids=ids)
+
+    @again_after_collision
+    async def begin_document(self, document_id: UUID, tenant: str | None = None) -> Erasure:
+        """Begin to erase a document, of this tenant or of any.
+
+        Raises:
+            NotFound: there is no such document.
+        """
+        parameters = {"id": document_id, "tenant": tenant}
+        async with self._database.begin() as connection:
+            owner = (await connection.execute(_FIND_OWNER, parameters)).scalar_one_or_none()
+            if owner is None:
+                raise NotFound(f"There is no document {document_id}. GET /v1/documents lists those that exist.")
+            await connection.execute(_UNNAME_CHUNKS, {"id": document_id, "tenant": owner})
+            rows = await delete_rows(connection, owner, document_id)
+            scope = {"tenant": owner, "collection": None}
+            ids = [row["id"] for row in rows]
+            return await _begin(connection, scope, len(ids), document_id=document_id, document_ids=ids)
+
+    async def get(self, erasure_id: UUID, tenant: str | None = None) -> Erasure:
+        """Return an erasure, of this tenant or of any.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        async with self._database.begin() as connection:
+            found = await connection.execute(_GET, {"id": erasure_id, "tenant": tenant})
+            row = found.mappings().one_or_none()
+        if row is None:
+            raise NotFound(f"There is no erasure {erasure_id}.")
+        return _erasure(row)
+
+    async def of(
+        self, *, tenant: str | None = None, collection: str | None = None, document_id: UUID | None = None
+    ) -> Sequence[Erasure]:
+        """Return the erasures, finished ones too, whose names are these; None stands for any."""
+        parameters = {"tenant": tenant, "collection": collection, "document_id": document_id}
+        async with self._database.begin() as connection:
+            return [_erasure(row) for row in (await connection.execute(_LIST, parameters)).mappings()]
+
+    @again_after_collision
+    async def proceed(self, delete_keys: Callable[[str], Awaitable[None]]) -> Erasure | None:
+        """Delete some of what an erasure has left whose documents are gone, or end it; None: there is none.
+
+        Args:
+            delete_keys: deletes what the broker keeps of a tenant, before the erasure of one ends.
+        """
+        async with self._database.begin() as connection:
+            row = (await connection.execute(_LOCK_DUE)).mappings().first()
+            if row is None:
+                return None
+            name, count = await _delete_slice(connection, row)
+            if count:
+                deleted = row["deleted"] | {name: row["deleted"].get(name, 0) + count}
+                parameters = {"id": row["id"], "deleted": json.dumps(deleted)}
+                return _erasure((await connection.execute(_ADD, parameters)).mappings().one())
+            if _erasure(row).is_tenant:
+                await delete_keys(row["tenant"])
+            return _erasure((await connection.execute(_FINISH, {"id": row["id"]})).mappings().one())
+
+
+async def _begin(connection: AsyncConnection, scope: Mapping[str, Any], documents: int, **of: Any) -> Erasure:
+    parameters = {"id": uuid4(), "document_id": None, "collection_ids": [], "document_ids": [], **scope, **of}
+    row = (await connection.execute(_BEGIN, parameters | {"deleted": json.dumps({"documents": documents})})).mappings()
+    return _erasure(row.one(), documents)
+
+
+async def _delete_slice(connection: AsyncConnection, erasure: RowMapping) -> tuple[str, int]:
+    """Delete some rows that an erasure has left; return of what and how many, none where nothing is left."""
+    tenant, limit = erasure["tenant"], {"limit": _SLICE}
+    count = await completions.delete_unused(connection, tenant)
+    if count:
+        return "completions", count
+    is_tenant = _erasure(erasure).is_tenant
+    statements = _OF_TENANT if is_tenant else _OF_PARTS
+    named = {name: erasure[name] for name in ("collection", "document_id")}
+    parts = {} if is_tenant else named | {"ids": erasure["collection_ids"]}
+    parameters = limit | {"tenant": tenant} | parts
+    for name, statement in statements.items():
+        count = len((await connection.execute(statement, parameters)).all())
+        if count:
+            return name, count
+    return "", 0
+
+
+def _erasure(row: RowMapping, documents_left: int | None = None) -> Erasure:
+    names = Erasure.__dataclass_fields__.keys() - {"documents_left"}
+    left = row.get("documents_left", 0) if documents_left is None else documents_left
+    return Erasure(**{name: row[name] for name in names}, documents_left=left)

@@ -1,0 +1,492 @@
+"""Feedback: users' questions become questions of the chunks that answered them, and are taken back.
+
+An accepted question is written to Qdrant with its chunk, which is indexed again for it, and again in every version
+that has its text: it has a point in each. It is `indexed` when the live version has its point and no version that is
+being written can lack it. A question that was taken back is `removing` until its points are deleted and nobody can be
+writing one any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.accepted import plain
+from shared.domain.errors import InvalidInput, NotFound
+from shared.domain.ids import accepted_id
+from shared.domain.index_location import Place, place_of
+from shared.domain.outcomes import IndexOutcome
+from shared.domain.records import AcceptedState, ChunkState, ChunkToIndex, Collection, DocumentState
+from shared.ledger.documents import acceptance, build_sync, chunk_matching
+from shared.ledger.documents.audit import index_again
+from shared.ledger.model import states
+from shared.ledger.model.rows import QUESTIONS, passed_questions
+from shared.ledger.postgres.database import Database, again_after_collision
+
+_MOST_PAIRS = 10_000
+_REMOVAL_CLAIM = timedelta(seconds=90)  # longer than any request to Qdrant takes
+
+# Read a logged query.
+_QUERY = text("SELECT collection_id, question, chunk_ids FROM queries WHERE id = :id AND tenant = :tenant")
+
+# Write down whether a chunk that a query returned answered it.
+_NOTE_HELPFUL = text("UPDATE queries SET helpful = :helpful WHERE id = :id")
+
+# Read the name of a build's collection.
+_NAME = text("SELECT tenant, name FROM collections WHERE id = :collection")
+
+# Read a chunk as queries see it, and lock its document.
+_LIVE_CHUNK = text(f"""
+    SELECT c.document_id, {QUESTIONS} AS questions, q.reasons
+    FROM chunks c JOIN documents d ON d.id = c.document_id AND d.live_version = c.version
+    LEFT JOIN chunk_questions q ON q.chunk_id = c.id AND q.version = c.version
+    WHERE c.id = :chunk AND d.collection_id = :collection AND {states.exists("d")}
+    FOR UPDATE OF d
+""")
+
+# Take back the oldest questions of a chunk that has more than so many.
+_CAP = text(f"""
+    UPDATE accepted_questions SET {states.TAKE_BACK.sets()}
+    WHERE id = ANY(ARRAY(
+        SELECT id FROM accepted_questions WHERE chunk_id = :chunk AND {states.TAKE_BACK.applies()}
+        ORDER BY created_at DESC, id OFFSET :most))
+""")
+
+# Mark documents as changed: a verification that is under way compares their rows with older snapshots.
+_TOUCH = text("UPDATE documents SET updated_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))")
+
+# Find the document of an accepted question.
+_DOCUMENT = text(f"""
+    SELECT document_id FROM accepted_questions
+    WHERE id = :id AND collection_id = :collection AND {states.TAKE_BACK.applies()}
+""")
+
+# Take a question back; return no row where somebody else has.
+_TAKE_BACK = text(f"""
+    UPDATE accepted_questions SET {states.TAKE_BACK.sets()} WHERE id = :id AND {states.TAKE_BACK.applies()} RETURNING id
+""")
+
+# List a collection's accepted questions, the newest first.
+_PAGE = text(f"""
+    SELECT a.id, d.public_id AS document_id, d.external_id, a.chunk_id, a.question, a.query_id, a.state, a.created_at
+    FROM accepted_questions a JOIN documents d ON d.id = a.document_id
+    WHERE a.collection_id = :collection AND {states.TAKE_BACK.applies("a")}
+      AND (CAST(:at AS timestamptz) IS NULL OR (a.created_at, a.id) < (:at, CAST(:after AS uuid)))
+    ORDER BY a.created_at DESC, a.id DESC LIMIT :limit
+""")
+
+# List a collection's newest accepted questions with their chunks, the oldest first.
+_ACCEPTED = text(f"""
+    SELECT question, chunk_id FROM (
+        SELECT id, question, chunk_id, created_at FROM accepted_questions
+        WHERE collection_id = :collection AND {states.TAKE_BACK.applies()}
+        ORDER BY created_at DESC, id DESC LIMIT :limit) newest
+    ORDER BY created_at, id
+""")
+
+# Find indexed chunks of live versions that have a question whose point is not written yet.
+_CHUNKS_WITH_WAITING = text(f"""
+    SELECT DISTINCT c.id
+    FROM accepted_questions a
+    JOIN documents d ON d.id = a.document_id
+    JOIN chunks c ON c.id = a.chunk_id AND c.version = d.live_version
+    WHERE a.document_id = ANY(CAST(:ids AS uuid[])) AND a.state = '{AcceptedState.WAITING}'
+      AND c.state = '{ChunkState.INDEXED}'
+""")
+
+# Let nobody begin, fail or finish a version of documents until the transaction ends.
+_HOLD = text("SELECT 1 FROM documents WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR SHARE")
+
+# Record the questions whose points are written, and the questions that the embedding model refuses. A question that was
+# taken back meanwhile stays so. A question waits on while the next version of its document is being made: that version
+# may have been written without it, and may be given up with it.
+_SETTLE = text(f"""
+    UPDATE accepted_questions a SET {states.SETTLE_ACCEPTED.sets("v.refused")}
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:versions AS int[]), CAST(:refused AS boolean[])) AS v(id, version, refused)
+    JOIN accepted_questions w ON w.id = v.id JOIN documents d ON d.id = w.document_id
+    WHERE a.id = v.id AND {states.SETTLE_ACCEPTED.applies("a")}
+      AND (v.refused
+           OR d.live_version = v.version AND (d.version = v.version OR d.state = '{DocumentState.FAILED}'))
+""")
+
+# Have the questions of dead chunks written once more, when the chunks are retried.
+_WAIT_AGAIN = text(f"""
+    UPDATE accepted_questions a SET {states.WAIT_AGAIN.sets()}
+    FROM chunks c
+    WHERE c.id = ANY(CAST(:chunks AS uuid[])) AND c.state = '{ChunkState.DEAD}' AND a.chunk_id = c.id
+      AND {states.WAIT_AGAIN.applies("a")}
+""")
+
+# Have points removed that a late writer may have written after their questions were taken back and deleted, or while
+# these are removed: that claim ends.
+_TAKE_BACK_LATE = text(f"""
+    INSERT INTO accepted_questions AS a (id, tenant, collection_id, document_id, chunk_id, question, state)
+    SELECT v.id, d.tenant, d.collection_id, d.id, c.id, v.question, {states.TAKE_BACK_LATE.target()}
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:questions AS text[]), CAST(:chunks AS uuid[]), CAST(:versions AS int[]))
+         AS v(id, question, chunk_id, version)
+    JOIN chunks c ON c.id = v.chunk_id AND c.version = v.version
+    JOIN documents d ON d.id = c.document_id
+    ON CONFLICT (id) DO UPDATE SET due_at = now() WHERE a.state = '{AcceptedState.REMOVING}'
+""")
+
+# Somebody is writing the chunk of a question, or is about to: the writer may write the question's point.
+_HAS_WRITER = f"""
+    EXISTS (SELECT 1 FROM chunks c WHERE c.id = a.chunk_id AND {states.is_in(states.TO_INDEX, "c")})"""
+
+# Claim questions that were taken back, those first that are due for longest. The points of versions that are gone are
+# swept.
+_CLAIM_REMOVALS = text(f"""
+    UPDATE accepted_questions a SET due_at = now() + :claim
+    FROM (
+        SELECT id FROM accepted_questions WHERE state = '{AcceptedState.REMOVING}' AND due_at <= now()
+        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ) due, collections l
+    WHERE a.id = due.id AND l.id = a.collection_id
+    RETURNING a.id, l.tenant, a.collection_id, l.index_name, a.due_at AS claimed_until, {_HAS_WRITER} AS has_writer,
+              ARRAY(SELECT c.version FROM chunks c WHERE c.id = a.chunk_id) AS versions
+""")
+
+# The claims of removals, as long as they hold.
+_CLAIMS = f"""
+    unnest(CAST(:ids AS uuid[]), CAST(:until AS timestamptz[])) AS v(id, until)
+    WHERE a.id = v.id AND a.due_at = v.until AND a.state = '{AcceptedState.REMOVING}'"""
+
+# Delete questions whose points are gone.
+_DELETE_REMOVED = text(f"DELETE FROM accepted_questions a USING {_CLAIMS} AND NOT {_HAS_WRITER} RETURNING a.id")
+
+# End claims: these questions are due again, behind all others.
+_GIVE_BACK_REMOVALS = text(f"UPDATE accepted_questions a SET due_at = now() FROM {_CLAIMS}")
+
+FeedbackOutcome = Literal["accepted", "already_accepted", "already_asked", "taken_back", "not_accepted"]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackResult:
+    """The result of feedback.
+
+    Args:
+        outcome: `already_asked`: the chunk has the question word for word; `not_accepted`: there was nothing to take
+            back.
+        question: the question of the query.
+        accepted_id: the id of the accepted question, where there is or was one.
+        due: whether its chunk is to be indexed again now.
+    """
+
+    outcome: FeedbackOutcome
+    question: str
+    accepted_id: UUID | None
+    due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedQuestionRecord:
+    """An accepted question as its owner sees it."""
+
+    id: UUID
+    document_id: UUID
+    external_id: str
+    chunk_id: UUID
+    question: str
+    query_id: UUID | None
+    state: AcceptedState
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRemoval:
+    """A question that was taken back, whose points are to be deleted.
+
+    Args:
+        claimed_until: the end of the claim, which tells it from others.
+        has_writer: whether a point of it may be written once more after it is deleted.
+        versions: those of its document that have its chunk, and may have a point of it.
+    """
+
+    id: UUID
+    tenant: str
+    collection_id: UUID
+    index_name: str
+    claimed_until: datetime
+    has_writer: bool
+    versions: Sequence[int]
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.index_name, self.tenant, self.collection_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedQuestion:
+    collection_id: UUID
+    question: str
+    query_id: UUID | None = None
+
+
+class Feedback:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @again_after_collision
+    async def accept(self, tenant: str, query_id: UUID, chunk_id: UUID, *, most: int) -> FeedbackResult:
+        """Accept the question of a query for a chunk that the query returned.
+
+        Args:
+            tenant: the owner of the query.
+            query_id: the query, which the log still has.
+            chunk_id: the chunk that answers it.
+            most: how many accepted questions a chunk may have; the oldest is taken back for one more.
+
+        Raises:
+            NotFound: the tenant has no such query, or the chunk is not there any more.
+            InvalidInput: the query did not return the chunk.
+            Unavailable: the question was taken back, and its points are being removed at this moment.
+        """
+        async with self._database.begin() as connection:
+            query = await _returned(connection, tenant, query_id, chunk_id)
+            await connection.execute(_NOTE_HELPFUL, {"id": query_id, "helpful": True})
+            return await _accept(connection, tenant, query, chunk_id, most)
+
+    @again_after_collision
+    async def accept_any(self, collection: Collection, question: str, chunk_id: UUID, *, most: int) -> FeedbackResult:
+        """Accept a question for a chunk of a collection, whether or not a query has returned it.
+
+        Raises:
+            NotFound: the collection has no such chunk that queries see.
+            Unavailable: as `accept`.
+        """
+        async with self._database.begin() as connection:
+            asked = _AskedQuestion(collection.id, question)
+            return await _accept(connection, collection.tenant, asked, chunk_id, most)
+
+    @again_after_collision
+    async def take_back(self, tenant: str, query_id: UUID, chunk_id: UUID) -> FeedbackResult:
+        """Take the question of a query back from a chunk, if it was accepted.
+
+        Raises:
+            NotFound: the tenant has no such query, or the chunk is not there any more.
+            InvalidInput: the query did not return the chunk.
+        """
+        async with self._database.begin() as connection:
+            query = await _returned(connection, tenant, query_id, chunk_id)
+            await connection.execute(_NOTE_HELPFUL, {"id": query_id, "helpful": False})
+            live, chunk_id = await _in_live_build(connection, query.collection_id, chunk_id)
+            identity = accepted_id(chunk_id, query.question)
+            if not await _take_back(connection, live, identity):
+                return FeedbackResult("not_accepted", query.question, None)
+            return FeedbackResult("taken_back", query.question, identity)
+
+    @again_after_collision
+    async def remove(self, collection: Collection, accepted: UUID) -> None:
+        """Take an accepted question back.
+
+        Raises:
+            NotFound: the collection has no accepted question of that id.
+        """
+        async with self._database.begin() as connection:
+            if not await _take_back(connection, collection.id, accepted):
+                raise NotFound(
+                    f"There is no accepted question {accepted}. GET /v1/collections/{collection.name}/accepted lists"
+                    " those that exist."
+                )
+
+    async def page(
+        self, collection: Collection, *, after: tuple[datetime, UUID] | None = None, limit: int = 50
+    ) -> list[AcceptedQuestionRecord]:
+        """Return a collection's accepted questions, the newest first, from behind `after` on."""
+        at, identity = after or (None, None)
+        parameters = {"collection": collection.id, "at": at, "after": identity, "limit": limit}
+        async with self._database.begin() as connection:
+            rows = (await connection.execute(_PAGE, parameters)).mappings()
+            return [AcceptedQuestionRecord(**(dict(row) | {"state": AcceptedState(row["state"])})) for row in rows]
+
+    async def accepted(self, collection_id: UUID) -> list[tuple[str, list[str]]]:
+        """Return accepted questions once, with the ids of the chunks that answer them, the oldest first.
+
+        They are those of the newest 10,000 pairs of question and chunk.
+        """
+        async with self._database.begin() as connection:
+            rows = (await connection.execute(_ACCEPTED, {"collection": collection_id, "limit": _MOST_PAIRS})).all()
+        questions: dict[str, tuple[str, list[str]]] = {}
+        for row in rows:
+            questions.setdefault(plain(row.question), (row.question, []))[1].append(str(row.chunk_id))
+        return list(questions.values())
+
+    async def claim_removals(self, limit: int) -> list[PendingRemoval]:
+        """Claim questions that were taken back, so that none is accepted again while its points are deleted."""
+        async with self._database.begin() as connection:
+            rows = await connection.execute(_CLAIM_REMOVALS, {"limit": limit, "claim": _REMOVAL_CLAIM})
+            return [PendingRemoval(**row) for row in rows.mappings()]
+
+    async def settle_removals(self, claimed: Sequence[PendingRemoval], deleted: AbstractSet[UUID]) -> int:
+        """Delete questions whose points are gone, and let the others be claimed again; return how many were deleted.
+
+        A question stays if its chunk had a writer before its points were deleted: the writer may have written one after
+        that. So does a question whose claim has ended.
+
+        Args:
+            claimed: the questions.
+            deleted: those whose points are deleted.
+        """
+        gone = [question for question in claimed if question.id in deleted and not question.has_writer]
+        async with self._database.begin() as connection:
+            removed = (await connection.execute(_DELETE_REMOVED, _claims(gone))).all()
+            await connection.execute(_GIVE_BACK_REMOVALS, _claims(claimed))
+        return len(removed)
+
+
+async def index_waiting(connection: AsyncConnection, documents: Sequence[UUID]) -> set[UUID]:
+    """Have the chunks of locked documents indexed again that have a waiting question; return the chunks that are due.
+
+    A document in work is left alone: the same happens when it is finished. So is a dead chunk: its questions are
+    written when it is retried.
+    """
+    chunks = (await connection.execute(_CHUNKS_WITH_WAITING, {"ids": list(documents)})).scalars().all()
+    return await index_again(connection, documents, chunks) if chunks else set()
+
+
+async def hold_documents(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+    """Lock the documents of chunks with accepted questions until these are settled.
+
+    Whoever ends a version has its chunks indexed again that have a waiting question: it must see these outcomes.
+    """
+    if ids := sorted({o.chunk.document_id for o in outcomes if o.accepted}):
+        await connection.execute(_HOLD, {"ids": ids})
+
+
+async def settle_accepted(connection: AsyncConnection, outcomes: Sequence[IndexOutcome]) -> None:
+    """Record the questions of chunks that were indexed: as indexed, where the live version has them now, or refused."""
+    settled = [(question.id, o.chunk.lease.version, state) for o in outcomes for question, state in o.accepted]
+    parameters = {
+        "ids": [identity for identity, _, _ in settled],
+        "versions": [version for _, version, _ in settled],
+        "refused": [state == AcceptedState.REFUSED for _, _, state in settled],
+    }
+    if settled:
+        await connection.execute(_SETTLE, parameters)
+
+
+async def wait_again(connection: AsyncConnection, chunks: Sequence[UUID]) -> None:
+    """Have the questions of dead chunks wait until the chunks are retried."""
+    await connection.execute(_WAIT_AGAIN, {"chunks": list(chunks)})
+
+
+async def take_back_late(connection: AsyncConnection, chunks: Sequence[ChunkToIndex]) -> None:
+    """Have the points of questions deleted that were taken back while a worker wrote them under a lost lease."""
+    late = [(chunk, question) for chunk in chunks for question in chunk.accepted]
+    parameters = {
+        "ids": [question.id for _, question in late],
+        "questions": [question.question for _, question in late],
+        "chunks": [chunk.lease.id for chunk, _ in late],
+        "versions": [chunk.lease.version for chunk, _ in late],
+    }
+    if late:
+        await connection.execute(_TAKE_BACK_LATE, parameters)
+
+
+def _claims(questions: Sequence[PendingRemoval]) -> dict[str, list[object]]:
+    return {"ids": [q.id for q in questions], "until": [q.claimed_until for q in questions]}
+
+
+async def _accept(
+    connection: AsyncConnection, tenant: str, asked: _AskedQuestion, chunk_id: UUID, most: int
+) -> FeedbackResult:
+    live, chunk_id = await _in_live_build(connection, asked.collection_id, chunk_id)
+    chunk = await _live_chunk(connection, live, chunk_id)
+    if plain(asked.question) in _passed_questions(chunk):
+        return FeedbackResult("already_asked", asked.question, None)
+    parameters = {
+        "id": accepted_id(chunk_id, asked.question),
+        "tenant": tenant,
+        "collection": live,
+        "document": chunk["document_id"],
+        "chunk": chunk_id,
+        "question": asked.question,
+        "query": asked.query_id,
+    }
+    if not await acceptance.accept(connection, parameters):
+        return FeedbackResult("already_accepted", asked.question, parameters["id"])
+    await connection.execute(_CAP, {"chunk": chunk_id, "most": most})
+    await connection.execute(_TOUCH, {"ids": [chunk["document_id"]]})
+    followers = await _mirror(connection, chunk["document_id"])
+    due = await index_waiting(connection, [chunk["document_id"], *followers])
+    return FeedbackResult("accepted", asked.question, parameters["id"], due=bool(due))
+
+
+async def _returned(connection: AsyncConnection, tenant: str, query_id: UUID, chunk_id: UUID) -> _AskedQuestion:
+    """Read a query that returned the chunk."""
+    row = (await connection.execute(_QUERY, {"id": query_id, "tenant": tenant})).one_or_none()
+    if row is None:
+        raise NotFound(
+            f"There is no query {query_id}: take metadata.query_id of a reply, within FOREASK_QUERY_RETENTION_DAYS.",
+            field="query_id",
+        )
+    if chunk_id not in row.chunk_ids:
+        raise InvalidInput(f"The query did not return the chunk {chunk_id}.", field="chunk_id")
+    return _AskedQuestion(row.collection_id, row.question, query_id)
+
+
+async def _in_live_build(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> tuple[UUID, UUID]:
+    """Return the live build, and the chunk of it that stands for one that a query saw; the build stays live.
+
+    Raises:
+        NotFound: the live build has no such chunk.
+    """
+    collection = (await connection.execute(_NAME, {"collection": collection_id})).one_or_none()
+    if collection is None:
+        raise _no_chunk(chunk_id)
+    await build_sync.hold(connection, collection.tenant, collection.name)
+    builds = await build_sync.builds_of(connection, collection.tenant, collection.name)
+    if not builds:  # the collection is being erased
+        raise _no_chunk(chunk_id)
+    live, *_ = builds
+    if live["id"] == collection_id:
+        return collection_id, chunk_id
+    found = await chunk_matching.in_live_build(connection, collection_id, live["id"], chunk_id)
+    if found is None:
+        raise _no_chunk(chunk_id)
+    return live["id"], found
+
+
+async def _live_chunk(connection: AsyncConnection, collection_id: UUID, chunk_id: UUID) -> RowMapping:
+    """Read a chunk as queries see it, and lock its document."""
+    parameters = {"chunk": chunk_id, "collection": collection_id}
+    row: RowMapping | None = (await connection.execute(_LIVE_CHUNK, parameters)).mappings().one_or_none()
+    if row is None:
+        raise _no_chunk(chunk_id)
+    return row
+
+
+def _no_chunk(chunk_id: UUID) -> NotFound:
+    return NotFound(f"The chunk {chunk_id} is not there any more.", field="chunk_id")
+
+
+def _passed_questions(chunk: RowMapping) -> set[str]:
+    """Return the chunk's questions that users did not ask, in plain form."""
+    return set() if chunk["questions"] is None else set(map(plain, passed_questions(chunk)))
+
+
+async def _take_back(connection: AsyncConnection, collection_id: UUID, accepted: UUID) -> bool:
+    parameters = {"id": accepted, "collection": collection_id}
+    document = (await connection.execute(_DOCUMENT, parameters)).scalar_one_or_none()
+    if document is None:
+        return False
+    await connection.execute(_TOUCH, {"ids": [document]})
+    if (await connection.execute(_TAKE_BACK, parameters)).one_or_none() is None:
+        return False
+    await _mirror(connection, document)
+    return True
+
+
+async def _mirror(connection: AsyncConnection, document: UUID) -> Sequence[UUID]:
+    """Have the other builds accept what a locked live document accepts; return its rows there, which are locked too."""
+    followers = await acceptance.lock_followers(connection, document)
+    await connection.execute(_TOUCH, {"ids": followers})
+    await acceptance.mirror(connection, followers)
+    return followers

@@ -1,0 +1,148 @@
+"""The query log: users' questions and the chunks that were returned, stored for as long as feedback may come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared.domain.accepted import plain
+from shared.ledger.postgres.database import Database
+
+_MOST_GROUPED = 10_000
+_BATCH_SIZE = 1000  # rows of one transaction
+
+# Write queries without a wait for the disk: somebody waits for this commit, and a crash costs no more than the feedback
+# on the last queries.
+_INSERT = text("""
+    WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
+    INSERT INTO queries (id, tenant, collection_id, question, chunk_ids, best_score, found)
+    SELECT v.id, v.tenant, v.collection_id, v.question, CAST(v.chunks AS uuid[]), v.best_score, v.chunks <> '{}'
+    FROM soon, unnest(CAST(:ids AS uuid[]), CAST(:tenants AS text[]), CAST(:collections AS uuid[]),
+                      CAST(:questions AS text[]), CAST(:chunks AS text[]), CAST(:best_scores AS real[]))
+               AS v(id, tenant, collection_id, question, chunks, best_score)
+    ON CONFLICT DO NOTHING
+""")
+
+# Write down that the documents did not answer a query.
+_NOT_FOUND = text("""
+    WITH soon AS (SELECT set_config('synchronous_commit', 'off', true))
+    UPDATE queries SET found = false FROM soon WHERE id = :id
+""")
+
+# Read the newest queries of a collection, with all its builds.
+_NEWEST = text("""
+    SELECT id, question, chunk_ids, best_score, found, helpful, created_at FROM queries
+    WHERE collection_id IN (SELECT id FROM collections WHERE tenant = :tenant AND name = :name)
+      AND tenant = :tenant AND created_at >= CAST(:since AS timestamptz)
+    ORDER BY created_at DESC, id DESC LIMIT :limit
+""")
+
+# Delete the oldest queries that are older than an age.
+_PURGE = text("""
+    DELETE FROM queries WHERE id = ANY(ARRAY(
+        SELECT id FROM queries WHERE created_at <= now() - CAST(:age AS interval) ORDER BY created_at LIMIT :limit))
+    RETURNING id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLogEntry:
+    """A question as a user put it, and the chunks that were returned."""
+
+    id: UUID
+    tenant: str
+    collection_id: UUID
+    question: str
+    chunk_ids: Sequence[str]
+    best_score: float | None = None
+
+
+@dataclass(slots=True)
+class AskedQuestion:
+    """A question that users have put, once or more often, as the log has it.
+
+    Args:
+        id: the last query.
+        question: as it was put last.
+        chunk_ids: what was returned last.
+        best_score: the highest score of these; None where nothing was returned.
+        found: whether the documents answered it last: an answer was written, or chunks were returned.
+        helpful: what the newest feedback on any of its queries says; None where there was none.
+        times: how often it was put.
+        last_at: when it was put last.
+    """
+
+    id: UUID
+    question: str
+    chunk_ids: Sequence[UUID]
+    best_score: float | None
+    found: bool
+    helpful: bool | None
+    times: int
+    first_at: datetime
+    last_at: datetime
+
+    @property
+    def answered(self) -> bool:
+        return self.found and self.helpful is not False
+
+
+class QueryLog:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def append(self, entries: Sequence[QueryLogEntry]) -> None:
+        """Write queries down; a crash of PostgreSQL within the next second may still lose them."""
+        parameters = {
+            "ids": [entry.id for entry in entries],
+            "tenants": [entry.tenant for entry in entries],
+            "collections": [entry.collection_id for entry in entries],
+            "questions": [entry.question for entry in entries],
+            "chunks": ["{" + ",".join(entry.chunk_ids) + "}" for entry in entries],
+            "best_scores": [entry.best_score for entry in entries],
+        }
+        async with self._database.begin() as connection:
+            await connection.execute(_INSERT, parameters)
+
+    async def not_found(self, query_id: UUID) -> None:
+        """Write down that the documents did not answer a query, though chunks were returned."""
+        async with self._database.begin() as connection:
+            await connection.execute(_NOT_FOUND, {"id": query_id})
+
+    async def asked(self, tenant: str, name: str, since: datetime) -> list[AskedQuestion]:
+        """Return what was asked of a collection, each question once, the last asked first.
+
+        Questions that differ in case, spacing or the mark at their end are one. It looks at the newest 10,000 queries.
+        """
+        parameters = {"tenant": tenant, "name": name, "since": since, "limit": _MOST_GROUPED}
+        async with self._database.begin() as connection:
+            rows = (await connection.execute(_NEWEST, parameters)).all()
+        asked: dict[str, AskedQuestion] = {}
+        for row in rows:
+            if (last := asked.get(form := plain(row.question))) is None:
+                asked[form] = AskedQuestion(
+                    row.id,
+                    row.question,
+                    row.chunk_ids,
+                    row.best_score,
+                    row.found,
+                    row.helpful,
+                    times=1,
+                    first_at=row.created_at,
+                    last_at=row.created_at,
+                )
+            else:
+                last.times += 1
+                last.first_at = row.created_at
+                last.helpful = row.helpful if last.helpful is None else last.helpful
+        return list(asked.values())
+
+    async def purge(self, age: timedelta) -> bool:
+        """Delete some queries that are older; return whether more may wait."""
+        async with self._database.begin() as connection:
+            deleted = (await connection.execute(_PURGE, {"age": age, "limit": _BATCH_SIZE})).all()
+        return len(deleted) == _BATCH_SIZE

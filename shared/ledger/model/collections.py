@@ -1,0 +1,273 @@
+"""Collections: a tenant's named indexes. A collection is its live build; `builds` has the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.errors import Conflict, NotFound
+from shared.domain.filterable import with_more
+from shared.domain.index_location import IndexNames
+from shared.domain.records import Collection, CollectionOptions
+from shared.ledger.model import counters, states
+from shared.ledger.postgres.database import Database
+
+# Write a collection, unless somebody has, or the tenant has as many as it may have.
+_MAKE = text(f"""
+    INSERT INTO collections (id, tenant, name, build_state, options, embedding_model, index_name)
+    SELECT :id, :tenant, :name, {states.MAKE_COLLECTION.target()}, '{{}}', :embedding_model, :index_name
+    WHERE CAST(:most AS int) IS NULL
+          OR (SELECT count(*) FROM collections WHERE tenant = :tenant AND {states.is_live()}) < :most
+    ON CONFLICT DO NOTHING
+""")
+
+# Keep erasures of a tenant from beginning until the transaction ends; many may hold this at once.
+_HOLD_ERASURES = text("SELECT pg_advisory_xact_lock_shared(hashtextextended(:tenant, 7065013))")
+
+# Wait until nobody makes a collection of a tenant, and let nobody do so until the transaction ends.
+HOLD_COLLECTIONS = text("SELECT pg_advisory_xact_lock(hashtextextended(:tenant, 7065013))")
+
+# Find an erasure under way of a tenant or of one of its collections.
+_FIND_ERASURE = text("""
+    SELECT id, collection FROM erasures
+    WHERE tenant = :tenant AND finished_at IS NULL AND document_id IS NULL
+      AND (collection IS NULL OR collection = :name)
+""")
+
+# Lock a build of a collection while it is live. Documents that come meanwhile wait: each refers to the row.
+_LOCK = text(f"SELECT * FROM collections WHERE id = :id AND {states.is_live()} FOR UPDATE")
+
+# Look whether a collection has documents, those that are being deleted too.
+_HAS_DOCUMENTS = text("SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)")
+
+# Look whether a collection has anything in Qdrant, or may still have.
+_HAS_POINTS = text("""
+    SELECT EXISTS (SELECT 1 FROM documents WHERE collection_id = :id)
+           OR EXISTS (SELECT 1 FROM sweeps WHERE collection_id = :id)
+""")
+
+# Give a locked collection another embedding; what was measured with the one before says nothing of it.
+_SET_EMBEDDING = text("""
+    UPDATE collections SET embedding_model = :embedding_model, index_name = :index_name, calibration = NULL
+    WHERE id = :id RETURNING *
+""")
+
+# Replace the options of a locked collection.
+_SET_OPTIONS = text("UPDATE collections SET options = CAST(:options AS jsonb) WHERE id = :id RETURNING *")
+
+# Read a collection by its name: its live build.
+_FIND = text(f"SELECT * FROM collections WHERE tenant = :tenant AND name = :name AND {states.is_live()}")
+
+# List a tenant's collections in order of name.
+_PAGE = text(f"""
+    SELECT * FROM collections WHERE tenant = :tenant AND name > :after AND {states.is_live()} ORDER BY name LIMIT :limit
+""")
+
+# List the collections of Qdrant.
+_INDEX_NAMES = text("SELECT DISTINCT index_name FROM collections ORDER BY index_name")
+
+# Say how many documents of each state some collections of a tenant have.
+_COUNTS = text(f"""
+    SELECT part, state, sum(rows)::bigint FROM {counters.of_tenant("documents")} t
+    WHERE part = ANY(CAST(:ids AS text[])) AND {states.exists()} GROUP BY part, state HAVING sum(rows) <> 0
+""")
+
+
+class Collections:
+    """The collections of all tenants.
+
+    Args:
+        database: has them.
+        index_names: names Qdrant's collections.
+    """
+
+    def __init__(self, database: Database, index_names: IndexNames) -> None:
+        self._database = database
+        self._index_names = index_names
+
+    async def ensure(
+        self,
+        tenant: str,
+        name: str,
+        *,
+        embedding_model: str,
+        options: CollectionOptions | None = None,
+        replace_embedding: bool = False,
+        most: int | None = None,
+    ) -> Collection:
+        """Return the collection, made if there is none; `options` replace those of an older one.
+
+        Filterable fields are added to those that are declared already.
+
+        Args:
+            tenant: whose it is.
+            name: of the collection.
+            embedding_model: the name of the embedding that a new collection has.
+            options: those to set; None leaves them.
+            replace_embedding: an older collection without documents takes the embedding too.
+            most: how many collections the tenant may have; those that are made at the same moment may exceed it. None
+                is no limit.
+
+        Raises:
+            InvalidInput: a field cannot be declared, or there are too many.
+            Conflict: the collection or the tenant is being erased; a field is declared with another type, there are
+                documents without it, or there are documents and the embedding would change; or the tenant may have no
+                more collections.
+        """
+        parameters = {
+            "id": uuid4(),
+            "tenant": tenant,
+            "name": name,
+            "embedding_model": embedding_model,
+            "index_name": self.index_name(embedding_model),
+            "most": most,
+        }
+        async with self._database.begin() as connection:
+            if options is None and not replace_embedding:
+                return collection_of(await _found_or_made(connection, parameters))
+            row = await _locked(connection, parameters)
+            if replace_embedding and row["embedding_model"] != embedding_model:
+                row = await _set_embedding(connection, parameters | {"id": row["id"]})
+            if options is not None:
+                row = await _set_options(connection, row, options)
+        return collection_of(row)
+
+    async def find(self, tenant: str, name: str) -> Collection | None:
+        async with self._database.begin() as connection:
+            row = await _found(connection, tenant, name)
+        return collection_of(row) if row else None
+
+    async def get(self, tenant: str, name: str) -> Collection:
+        """Return the collection.
+
+        Raises:
+            NotFound: the tenant has no collection of that name.
+        """
+        collection = await self.find(tenant, name)
+        if collection is None:
+            raise NotFound(f"There is no collection '{name}'. GET /v1/collections lists those that exist.")
+        return collection
+
+    async def page(self, tenant: str, *, after: str = "", limit: int = 50) -> list[Collection]:
+        """Return a tenant's collections in order of name, from behind `after` on."""
+        parameters = {"tenant": tenant, "after": after, "limit": limit}
+        async with self._database.begin() as connection:
+            return [collection_of(row) for row in (await connection.execute(_PAGE, parameters)).mappings()]
+
+    def index_name(self, embedding_model: str) -> str:
+        """Name the collection of Qdrant for builds of an embedding model."""
+        return self._index_names.of(embedding_model)
+
+    async def index_names(self) -> list[str]:
+        """Return the names of Qdrant's collections in which collections have their points."""
+        async with self._database.begin() as connection:
+            return list((await connection.execute(_INDEX_NAMES)).scalars())
+
+    async def document_counts(self, tenant: str, collection_ids: Sequence[UUID]) -> Mapping[UUID, Mapping[str, int]]:
+        """Return how many documents of each state each of a tenant's collections has."""
+        counts: dict[UUID, dict[str, int]] = {i: {} for i in collection_ids}
+        parameters = {"tenant": tenant, "ids": list(map(str, collection_ids))}
+        async with self._database.begin() as connection:
+            for collection_id, state, count in await connection.execute(_COUNTS, parameters):
+                counts[UUID(collection_id)][state] = count
+        return counts
+
+
+def collection_of(row: RowMapping) -> Collection:
+    return Collection(
+        id=row["id"],
+        tenant=row["tenant"],
+        name=row["name"],
+        options=options_of(row["options"]),
+        embedding_model=row["embedding_model"],
+        index_name=row["index_name"],
+        created_at=row["created_at"],
+        calibration=row["calibration"],
+        languages=tuple(row["languages"]),
+    )
+
+
+async def _found(connection: AsyncConnection, tenant: str, name: str) -> RowMapping | None:
+    return (await connection.execute(_FIND, {"tenant": tenant, "name": name})).mappings().one_or_none()
+
+
+async def _found_or_made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+    row = await _found(connection, parameters["tenant"], parameters["name"])
+    return await _made(connection, parameters) if row is None else row
+
+
+async def _locked(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+    """Find a collection, or make it, and lock its live build.
+
+    A build that a switch replaces while its lock is waited for is let go again: what is set is the new one's.
+    """
+    while True:
+        found = await _found_or_made(connection, parameters)
+        async with connection.begin_nested() as savepoint:
+            row = (await connection.execute(_LOCK, {"id": found["id"]})).mappings().one_or_none()
+            if row is not None:
+                return row
+            await savepoint.rollback()
+
+
+async def _made(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+    await connection.execute(_HOLD_ERASURES, {"tenant": parameters["tenant"]})
+    names = {"tenant": parameters["tenant"], "name": parameters["name"]}
+    erasure = (await connection.execute(_FIND_ERASURE, names)).first()
+    if erasure is not None:
+        what = "all that the tenant had" if erasure.collection is None else f"the collection '{erasure.collection}'"
+        raise being_erased(what, f" GET /v1/erasures/{erasure.id} says how far it is.")
+    await connection.execute(_MAKE, parameters)
+    row = await _found(connection, names["tenant"], names["name"])
+    if row is None:
+        raise Conflict(
+            f"This tenant may have {parameters['most']:,} collections: use one that is there, or ask the operator for"
+            " more.",
+            field="collection",
+        )
+    return row
+
+
+def being_erased(what: str, hint: str = "") -> Conflict:
+    return Conflict(f"This waits for an erasure: {what} is being deleted. Try again when that has ended.{hint}")
+
+
+async def _set_embedding(connection: AsyncConnection, parameters: Mapping[str, Any]) -> RowMapping:
+    if (await connection.execute(_HAS_POINTS, {"id": parameters["id"]})).scalar_one():
+        raise Conflict(
+            "The embedding is chosen before the first document, and this collection has documents, or deletions that"
+            " have not ended: migrate it, or use a new collection.",
+            field="embedding",
+        )
+    row: RowMapping = (await connection.execute(_SET_EMBEDDING, parameters)).mappings().one()
+    return row
+
+
+async def _set_options(connection: AsyncConnection, locked: RowMapping, options: CollectionOptions) -> RowMapping:
+    present = options_of(locked["options"]).filterable
+    fields = with_more(present, options.filterable)
+    if fields != present and (await connection.execute(_HAS_DOCUMENTS, {"id": locked["id"]})).scalar_one():
+        raise Conflict(
+            "Fields are declared before the first document, and this collection has documents: declare them in a new"
+            " collection. Questions that are paid for are not paid for again there.",
+            field="filterable",
+        )
+    stored = json.dumps(options_json(dataclasses.replace(options, filterable=fields)))
+    parameters = {"id": locked["id"], "options": stored}
+    row: RowMapping = (await connection.execute(_SET_OPTIONS, parameters)).mappings().one()
+    return row
+
+
+def options_of(value: Mapping[str, Any]) -> CollectionOptions:
+    fields = tuple((name, kind) for name, kind in value.get("filterable", ()))
+    return CollectionOptions(**{**value, "filterable": fields})
+
+
+def options_json(options: CollectionOptions) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(options).items() if value is not None}

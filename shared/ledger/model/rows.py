@@ -1,0 +1,334 @@
+"""Rows of the ledger as records, and outcomes as the rows that statements take.
+
+A statement takes its rows as one JSON array of objects, `:rows`, whose names are those of its columns.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import RowMapping
+
+from shared.domain.chunks import ChunkContent
+from shared.domain.errors import Permanent
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome
+from shared.domain.records import (
+    AcceptedQuestion,
+    ChunkToGenerate,
+    ChunkToIndex,
+    DocumentToParse,
+    Lease,
+    NewChunk,
+    PaidReply,
+    ReadyQuestion,
+)
+from shared.domain.retry import Dead, Decision
+from shared.domain.usage import Cost, Usage
+from shared.ledger.model.collections import options_of
+
+
+def as_json(value: object) -> str:
+    """Encode a value.
+
+    Raises:
+        Permanent: a text in it is not valid Unicode.
+    """
+    try:
+        return orjson.dumps(value, default=_identity).decode()
+    except orjson.JSONEncodeError as error:
+        raise Permanent("a text is not valid Unicode") from error
+
+
+def _identity(value: object) -> str:
+    if isinstance(value, UUID):  # asyncpg brings a subclass, which orjson does not take
+        return str(value)
+    raise TypeError
+
+
+def lease(row: RowMapping) -> Lease:
+    return Lease(id=row["id"], version=row["version"], token=row["lease_token"])
+
+
+def claimed_document(row: RowMapping, version: int) -> DocumentToParse:
+    """The document of a claim, which may have begun another version than the row's."""
+    given = row["ready_questions"]
+    return DocumentToParse(
+        lease=Lease(id=row["id"], version=version, token=row["lease_token"]),
+        tenant=row["tenant"],
+        collection_id=row["collection_id"],
+        options=options_of(row["options"]),
+        languages=tuple(row["languages"]),
+        upload=row["upload"],
+        filename=row["filename"],
+        title=row["title"],
+        media_type=row["media_type"],
+        metadata=row["metadata"],
+        ready_questions=None if given is None else tuple(ReadyQuestion(**q) for q in given),
+        attempts=row["attempts"],
+        lost_leases=row["lost_leases"],
+        live_version=row["live_version"],
+        traceparent=row["traceparent"],
+    )
+
+
+def new_languages(parsed: Iterable[ParseOutcome]) -> Mapping[UUID, set[str]]:
+    """The languages of parsed texts that their collections did not have when the documents were claimed."""
+    new: dict[UUID, set[str]] = defaultdict(set)
+    for outcome in parsed:
+        known = outcome.document.languages
+        for chunk in outcome.chunks:
+            if chunk.content.language and chunk.content.language not in known:
+                new[outcome.document.collection_id].add(chunk.content.language)
+    return new
+
+
+def chunk_to_generate(row: RowMapping) -> ChunkToGenerate:
+    return ChunkToGenerate(
+        lease=lease(row),
+        document_id=row["document_id"],
+        tenant=row["tenant"],
+        collection_id=row["collection_id"],
+        options=options_of(row["options"]),
+        content=ChunkContent.from_json(row["content"]),
+        content_key=row["content_key"],
+        attempts=row["attempts"],
+        lost_leases=row["lost_leases"],
+        replies=replies(row["replies"]),
+        usage=Usage(row["prompt_tokens"], row["completion_tokens"]),
+        calls=row["calls"],
+        traceparent=row["traceparent"],
+    )
+
+
+def chunk_to_index(row: RowMapping) -> ChunkToIndex:
+    return ChunkToIndex(
+        lease=lease(row),
+        document_id=row["document_id"],
+        tenant=row["tenant"],
+        collection_id=row["collection_id"],
+        embedding_model=row["embedding_model"],
+        index_name=row["index_name"],
+        options=options_of(row["options"]),
+        public_id=row["public_id"],
+        external_id=row["external_id"],
+        filename=row["filename"],
+        metadata=row["metadata"],
+        ordinal=row["ordinal"],
+        content=ChunkContent.from_json(row["content"]),
+        hidden=row["hidden"],
+        questions=tuple(row["questions"]),
+        ready_made=row["ready_made"],
+        error=row["error"],
+        attempts=row["attempts"],
+        lost_leases=row["lost_leases"],
+        created_at=row["created_at"],
+        accepted=tuple(map(AcceptedQuestion, row["accepted_ids"], row["accepted_questions"])),
+        lane=row["lane"],
+        of_several_builds=row["of_several_builds"],
+        text_only=row["text_only"],
+        text_stands=row["text_stands"],
+        may_have_points=row["may_have_points"],
+        traceparent=row["traceparent"],
+    )
+
+
+def parsed_rows(outcomes: Sequence[ParseOutcome]) -> dict[str, str]:
+    return _rows(
+        {
+            "id": outcome.document.lease.id,
+            "token": outcome.document.lease.token,
+            "title": outcome.title,
+            "media_type": outcome.media_type,
+        }
+        for outcome in outcomes
+    )
+
+
+def chunk_rows(chunks: Iterable[tuple[UUID, NewChunk]]) -> dict[str, str]:
+    """Chunks, each with the id of its document."""
+    return _rows(
+        {
+            "document_id": document_id,
+            "id": chunk.id,
+            "ordinal": chunk.ordinal,
+            "content": chunk.content.as_json(),
+            "content_key": _bytes(chunk.content_key),
+            "ready_questions": chunk.ready_questions,
+        }
+        for document_id, chunk in chunks
+    )
+
+
+def generated_rows(outcomes: Sequence[GenerateOutcome]) -> dict[str, str]:
+    return _rows(
+        _lease(outcome.chunk.lease)
+        | _usage(outcome.usage, outcome.calls)
+        | {
+            "content_key": _bytes(outcome.chunk.content_key),
+            "tenant": outcome.chunk.tenant,
+            "model": outcome.model,
+            "questions": outcome.questions,
+        }
+        for outcome in outcomes
+    )
+
+
+def key_rows(chunks: Sequence[tuple[ChunkToGenerate, bytes]]) -> dict[str, str]:
+    """Chunks, each with its new key; `again` marks a key that an earlier one has."""
+    keys = [key for _, key in chunks]
+    return _rows(
+        _lease(chunk.lease) | {"content_key": _bytes(key), "again": key in keys[:place]}
+        for place, (chunk, key) in enumerate(chunks)
+    )
+
+
+def reply_rows(chunk: ChunkToGenerate, replies: Sequence[PaidReply], usage: Usage, calls: int) -> dict[str, str]:
+    kept = {"content_key": _bytes(chunk.content_key), "tenant": chunk.tenant, "replies": _replies(replies)}
+    return _rows([_lease(chunk.lease) | _usage(usage, calls) | kept])
+
+
+def indexed_rows(outcomes: Sequence[IndexOutcome]) -> dict[str, str]:
+    return _rows(
+        _lease(outcome.chunk.lease) | {"error": outcome.error, "passed": outcome.passed} | _verdicts(outcome)
+        for outcome in outcomes
+    )
+
+
+def _verdicts(outcome: IndexOutcome) -> dict[str, Any]:
+    """The questions of a chunk with the reason of each; no questions where those of its completion are the same."""
+    generated = () if outcome.chunk.ready_made else outcome.chunk.questions
+    judged = {question["text"]: question for question in outcome.questions}
+    written = len(outcome.questions) == len(judged) == len(generated) and judged.keys() == set(generated)
+    ordered = [judged[question] for question in generated] if generated and written else outcome.questions
+    return {
+        "questions": None if generated and written else [question["text"] for question in ordered],
+        "reasons": [question["reason"] for question in ordered],
+        "similarities": [question["similarity"] for question in ordered],
+    }
+
+
+# The questions that `reasons` of `chunk_questions q` are of.
+QUESTIONS = "coalesce(q.questions, (SELECT k.questions FROM completions k WHERE k.content_key = q.content_key))"
+
+
+def judged_questions(row: RowMapping) -> list[dict[str, Any]]:
+    """The questions of a chunk as `{"text", "passed", "reason"}`, those that were dropped included."""
+    judged = zip(row["questions"], row["reasons"], strict=True)
+    return [{"text": question, "passed": reason is None, "reason": reason} for question, reason in judged]
+
+
+def passed_questions(row: RowMapping) -> list[str]:
+    return [question["text"] for question in judged_questions(row) if question["passed"]]
+
+
+def written_rows(chunks: Iterable[ChunkToIndex]) -> dict[str, str]:
+    """Chunks by their leases, each with its document."""
+    return _rows(_lease(chunk.lease) | {"document_id": chunk.document_id} for chunk in chunks)
+
+
+def failure_rows(failures: Sequence[FailedAttempt]) -> dict[str, str]:
+    return _rows(
+        _lease(failure.lease)
+        | _usage(failure.usage, failure.calls)
+        | _decision(failure.decision)
+        | {
+            "content_key": None if failure.content_key is None else _bytes(failure.content_key),
+            "tenant": failure.tenant,
+            "replies": _replies(failure.replies) or None,
+        }
+        for failure in failures
+    )
+
+
+def lease_rows(leases: Sequence[Lease]) -> dict[str, str]:
+    return _rows(map(_lease, leases))
+
+
+def version_rows(versions: Iterable[tuple[UUID, int]]) -> dict[str, str]:
+    """Documents by their ids, each with a version."""
+    return _rows({"id": document_id, "version": version} for document_id, version in versions)
+
+
+def late_rows(leases: Iterable[tuple[ChunkToIndex, bool]]) -> dict[str, str]:
+    """Chunks, each with whether another worker may still write it."""
+    return _rows(
+        _lease(chunk.lease)
+        | {
+            "document_id": chunk.document_id,
+            "collection_id": chunk.collection_id,
+            "tenant": chunk.tenant,
+            "index_name": chunk.index_name,
+            "later": later,
+        }
+        for chunk, later in leases
+    )
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    return {"id": lease.id, "version": lease.version, "token": lease.token}
+
+
+def cost_rows(costs: Sequence[Cost]) -> dict[str, str]:
+    return _rows(
+        {
+            "token": cost.token,
+            "tenant": cost.tenant,
+            "collection_id": cost.collection_id,
+            "document_id": cost.document_id,
+            "kind": cost.kind,
+            "model": cost.model,
+        }
+        | _usage(cost.usage, cost.calls)
+        for cost in costs
+    )
+
+
+def replies(values: Sequence[Mapping[str, Any]] | None) -> tuple[PaidReply, ...]:
+    """The replies of a row; None: there are none."""
+    return tuple(map(_reply, values or ()))
+
+
+def _reply(value: Mapping[str, Any]) -> PaidReply:
+    usage = Usage(value["prompt_tokens"], value["completion_tokens"])
+    return PaidReply(value["request"], value["text"], value["finish_reason"], usage)
+
+
+def _replies(replies: Sequence[PaidReply]) -> list[dict[str, Any]]:
+    return [
+        {
+            "request": reply.request,
+            "text": reply.text,
+            "finish_reason": reply.finish_reason,
+            "prompt_tokens": reply.usage.prompt_tokens,
+            "completion_tokens": reply.usage.completion_tokens,
+        }
+        for reply in replies
+    ]
+
+
+def _usage(usage: Usage, calls: int) -> dict[str, Any]:
+    return {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "calls": calls}
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    if isinstance(decision, Dead):
+        return {"error": decision.reason, "dead": True, "after_seconds": 0, "burned": 1}
+    after_seconds = decision.after.total_seconds()
+    return {
+        "error": decision.reason,
+        "dead": False,
+        "after_seconds": after_seconds,
+        "burned": int(decision.burns_attempt),
+    }
+
+
+def _bytes(value: bytes) -> str:
+    return f"\\x{value.hex()}"
+
+
+def _rows(values: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    return {"rows": as_json(list(values))}

@@ -1,0 +1,51 @@
+"""The election: of all schedulers one works, under a lease that it extends; if it dies, the next one takes over."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from uuid import uuid4
+
+from sqlalchemy import text
+
+from shared.ledger.postgres.database import Database
+
+LEASE = timedelta(seconds=5)  # the work stands still for so long at most when a scheduler dies
+
+# Take the lease if it is free, or extend it.
+_TAKE = text("""
+    UPDATE deployment SET scheduler = :candidate, scheduler_until = now() + :lease
+    WHERE scheduler = :candidate OR scheduler_until IS NULL OR scheduler_until <= now()
+    RETURNING 1
+""")
+
+# End the lease.
+_GIVE_UP = text("UPDATE deployment SET scheduler_until = NULL WHERE scheduler = :candidate")
+
+
+class Election:
+    """One candidate. No lock is held: whoever loses the lease while it works shares the work for a moment."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._candidate = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+    async def take(self) -> bool:
+        """Take the lease or extend it; return whether this candidate has it now.
+
+        Raises:
+            Unavailable: the ledger cannot be reached.
+        """
+        async with self._database.begin() as connection:
+            parameters = {"candidate": self._candidate, "lease": LEASE}
+            return (await connection.execute(_TAKE, parameters)).one_or_none() is not None
+
+    async def give_up(self) -> None:
+        """End the lease, if it is this candidate's, for the next one to take over at once.
+
+        Raises:
+            Unavailable: the ledger cannot be reached; the lease ends by itself.
+        """
+        async with self._database.begin() as connection:
+            await connection.execute(_GIVE_UP, {"candidate": self._candidate})

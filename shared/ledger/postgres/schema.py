@@ -1,0 +1,69 @@
+"""The schema: bring a database to the newest one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, event, exc, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from shared.domain.errors import Unavailable
+from shared.ledger.postgres.database import AdvisoryLock, lock
+
+_MIGRATIONS = Path(__file__).with_name("migrations")
+_LOCK_TIMEOUT = "4s"
+_RETRY_AFTER = timedelta(seconds=30)
+
+# Let this transaction stand still for as long as migrations take.
+_STAND_STILL = text("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
+
+
+def _configuration(connection: Connection) -> Config:
+    """Alembic's configuration for an open connection."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+async def migrate(engine: AsyncEngine) -> None:
+    """Apply the migrations that are missing; safe to call from many processes at once, and again.
+
+    Each is applied whole or not at all, except one that builds an index `CONCURRENTLY`, which may be applied again.
+
+    Raises:
+        Unavailable: a migration waited for a lock for too long. Those before it are applied.
+    """
+    # The lock has a transaction of its own: one that builds an index ends that in which the migrations began.
+    async with engine.begin() as turn:
+        await turn.execute(_STAND_STILL)
+        await lock(turn, AdvisoryLock.MIGRATION)
+        async with engine.connect() as connection:
+            try:
+                await connection.run_sync(_upgrade)
+            except exc.DBAPIError as error:
+                if error.orig is None or not isinstance(error.orig.__cause__, asyncpg.LockNotAvailableError):
+                    raise
+                raise Unavailable(
+                    f"a migration waited {_LOCK_TIMEOUT} for a lock that another transaction holds: run it again",
+                    component="ledger",
+                    retry_after=_RETRY_AFTER,
+                ) from error
+
+
+def _upgrade(connection: Connection) -> None:
+    event.listen(connection, "begin", _bound_waits)
+    command.upgrade(_configuration(connection), "head")
+
+
+def _bound_waits(connection: Connection) -> None:
+    """Have the statements of the transaction that begins give up a lock: who comes behind them waits for it, too.
+
+    An index that is built `CONCURRENTLY` is in no transaction: it waits for long, and nobody waits behind it.
+    """
+    connection.exec_driver_sql("SELECT set_config('lock_timeout', $1, true)", (_LOCK_TIMEOUT,))

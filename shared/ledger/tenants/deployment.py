@@ -1,0 +1,61 @@
+"""The deployment: who this ledger belongs to, so that no store of another one is taken for its own."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from shared.ledger.postgres.database import Database
+
+# Return the one row, which the migration made.
+_ID = text("SELECT id FROM deployment")
+
+# Return the time of the ledger's clock.
+_NOW = text("SELECT now()")
+
+# List the uploads of the documents that came last.
+_NEWEST_UPLOADS = text("""
+    SELECT v.upload
+    FROM (SELECT id, version FROM documents ORDER BY created_at DESC LIMIT :limit) d
+    JOIN document_versions v ON v.document_id = d.id AND v.version = d.version
+""")
+
+
+class DeploymentIdentity:
+    """The identity of the ledger, and what it says of the store of uploads as a whole."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._id: UUID | None = None
+
+    async def id(self) -> UUID:
+        """Return the deployment's id; the ledger is asked once.
+
+        Raises:
+            Unavailable: the ledger cannot be reached.
+        """
+        if self._id is None:
+            async with self._database.begin() as connection:
+                self._id = UUID(str((await connection.execute(_ID)).scalar_one()))
+        return self._id
+
+    async def newest_uploads(self, limit: int) -> list[str]:
+        """Return the names of uploads that documents need, as many as asked for.
+
+        Raises:
+            Unavailable: the ledger cannot be reached.
+        """
+        async with self._database.begin() as connection:
+            return list((await connection.execute(_NEWEST_UPLOADS, {"limit": limit})).scalars())
+
+    async def now(self) -> datetime:
+        """Return the time of the ledger's clock.
+
+        Raises:
+            Unavailable: the ledger cannot be reached.
+        """
+        async with self._database.begin() as connection:
+            now: datetime = (await connection.execute(_NOW)).scalar_one()
+        return now

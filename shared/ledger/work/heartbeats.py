@@ -1,0 +1,119 @@
+"""Heartbeats: each worker and scheduler says in the ledger that its event loop turns, and what it has in work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+from sqlalchemy import TextClause, text
+
+from shared.domain.errors import Unavailable
+from shared.ledger.postgres.database import Database
+
+BEAT_EVERY = timedelta(seconds=10)
+ALIVE_FOR = 3 * BEAT_EVERY  # one beat may come late, and one may meet a ledger that is away
+_LEAVE_SECONDS = 2
+_FORGET_AFTER = timedelta(hours=1)
+log = structlog.get_logger()
+
+# Say that a process lives.
+_BEAT = text("""
+    INSERT INTO workers (id, role, host, pid, in_work) VALUES (:id, :role, :host, :pid, :in_work)
+    ON CONFLICT (id) DO UPDATE SET seen_at = now(), in_work = excluded.in_work
+""")
+
+# Say that a process has ended.
+_LEAVE = text("DELETE FROM workers WHERE id = :id")
+
+# Forget processes that died long ago.
+_FORGET = text("DELETE FROM workers WHERE seen_at < now() - CAST(:after AS interval)")
+
+# List the processes that beat, or died within the last hour.
+_LIST = text("""
+    SELECT role, host, pid, in_work, now() - started_at AS up, now() - seen_at AS silent,
+           seen_at > now() - CAST(:alive_for AS interval) AS alive
+    FROM workers ORDER BY role, host, pid, started_at
+""")
+
+# See whether a process of a role beats on a host.
+_BEATS = text("""
+    SELECT EXISTS (SELECT FROM workers
+                   WHERE role = :role AND host = :host AND seen_at > now() - CAST(:alive_for AS interval)) AS alive
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenProcess:
+    """A worker or scheduler.
+
+    Args:
+        role: a queue, or `scheduler`.
+        host: the machine or container.
+        pid: its number there.
+        in_work: items that it had in work at its last beat.
+        up: since when it runs.
+        silent: since when it has not beaten.
+        alive: whether it has beaten lately.
+    """
+
+    role: str
+    host: str
+    pid: int
+    in_work: int
+    up: timedelta
+    silent: timedelta
+    alive: bool
+
+
+class Heartbeats:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @asynccontextmanager
+    async def beating(self, role: str, in_work: Callable[[], int]) -> AsyncIterator[None]:
+        """Beat while the block runs. A ledger that is away is no reason to end."""
+        me = uuid4()
+        task = asyncio.create_task(self._beat_again_and_again(me, role, in_work), name="heartbeat")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            with suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(_LEAVE_SECONDS):
+                    await self._execute(_LEAVE, {"id": me})
+
+    async def seen(self) -> Sequence[SeenProcess]:
+        """Return the processes that beat, and those that died within the last hour, by role and host."""
+        found = await self._database.rows(_LIST, {"alive_for": ALIVE_FOR})
+        return [SeenProcess(**row) for row in found]
+
+    async def beats(self, role: str, host: str) -> bool:
+        """Return whether a process of this role beats on this host."""
+        (row,) = await self._database.rows(_BEATS, {"role": role, "host": host, "alive_for": ALIVE_FOR})
+        return bool(row["alive"])
+
+    async def forget(self) -> None:
+        """Delete the rows of processes that died long ago."""
+        await self._execute(_FORGET, {"after": _FORGET_AFTER})
+
+    async def _beat_again_and_again(self, me: UUID, role: str, in_work: Callable[[], int]) -> None:
+        place = {"id": me, "role": role, "host": socket.gethostname(), "pid": os.getpid()}
+        while True:
+            try:
+                await self._execute(_BEAT, place | {"in_work": in_work()})
+            except Unavailable as error:
+                log.warning("heartbeat.missed", role=role, reason=error.message)
+            await asyncio.sleep(BEAT_EVERY.total_seconds())
+
+    async def _execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> None:
+        async with self._database.begin() as connection:
+            await connection.execute(statement, parameters)

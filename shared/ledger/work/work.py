@@ -1,0 +1,544 @@
+"""The flow of work: claims under a lease, and settlements that a stale claim cannot make.
+
+PostgreSQL's clock decides every time: a worker's clock decides nothing. Every settlement names the fencing token of its
+claim, and may be applied twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Row, RowMapping, exc
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from shared.domain.errors import LeaseLost
+from shared.domain.outcomes import FailedAttempt, GenerateOutcome, IndexOutcome, ParseOutcome, generate_cost
+from shared.domain.queues import WORK_QUEUES, WorkQueue
+from shared.domain.rates import Rates
+from shared.domain.records import (
+    ChunkToGenerate,
+    ChunkToIndex,
+    DeletableDocument,
+    DocumentState,
+    DocumentToParse,
+    EmbeddedChunk,
+    Lease,
+    NewChunk,
+    PaidReply,
+    Sweep,
+)
+from shared.domain.retry import Dead
+from shared.domain.usage import Cost, Usage
+from shared.ledger.documents import acceptance, build_sync, versions
+from shared.ledger.feedback import feedback
+from shared.ledger.model import rows
+from shared.ledger.postgres.database import Collided, Database, again_after_collision
+from shared.ledger.work import claims, costs, reusable_vectors
+from shared.ledger.work import settlements as sql
+from shared.process import metrics
+
+T = TypeVar("T")
+NO_LIMITS = Rates()
+log = structlog.get_logger()
+_SLICE_CHUNKS = 500  # written in one transaction; the loop stands while their rows are encoded
+_MOST_TWINS = 5_000  # of one settlement
+_UNLIMITED = 2**62  # a tenant that is named without limits has none, whatever others have
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedChunks:
+    """Chunks whose questions are to be generated.
+
+    `paid_already` counts the claimed chunks that needed no call, `left` those whose content another worker pays for.
+    """
+
+    chunks: list[ChunkToGenerate]
+    paid_already: int
+    left: int
+
+
+class Work:
+    """Claims and settlements of one worker.
+
+    Args:
+        database: the ledger.
+        worker: a name by which a person can find the process.
+        lease: how long a claim holds without being extended.
+        weights: how much of the free slots tenants get; 1 is an equal share, and the default.
+        limits: how much tenants may call the language model; none holds more chunks than these let begin soon.
+        other_limits: the limits of all other tenants.
+        used_up: the tenants whose budget is used up now: none of their chunks is claimed to generate.
+        embeddings: the names of those that the worker serves; chunks of others are never claimed to be indexed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        worker: str,
+        lease: timedelta,
+        weights: Mapping[str, float] | None = None,
+        limits: Mapping[str, Rates] | None = None,
+        other_limits: Rates = NO_LIMITS,
+        used_up: Callable[[], Awaitable[Collection[str]]] | None = None,
+        embeddings: Sequence[str] = (),
+    ) -> None:
+        self._database = database
+        self._worker = worker
+        self._weights = weights or {}
+        self._limits = limits or {}
+        self._other_limits = other_limits
+        self._used_up = used_up
+        self._embeddings = list(embeddings)
+        self.lease = lease
+
+    # Parsing
+
+    @again_after_collision
+    async def claim_documents(self, limit: int, *, suspects: bool = False) -> list[DocumentToParse]:
+        """Claim documents to be parsed; with `suspects` suspects alone, for a worker that holds nothing else."""
+        statement = claims.CLAIM_DOCUMENTS[suspects]
+        await self._database.settlements_first()
+        async with self._database.begin() as connection:
+            claimed = (await connection.execute(statement, self._claim(limit, suspects=suspects))).mappings().all()
+            begun = await versions.begin_anew(connection, [row["id"] for row in claimed]) if claimed else {}
+        _count_lost("parse", claimed)
+        return [rows.claimed_document(row, begun.get(row["id"], row["version"])) for row in claimed]
+
+    async def settle_parsed(self, parsed: Sequence[ParseOutcome]) -> set[UUID]:
+        """Write the chunks of documents, which are due at once; return the documents whose claims still held.
+
+        The chunks of a large document are written in slices, each in a transaction of its own. It is `parsing` until
+        the last slice; if its worker dies before that, the next one begins with another version.
+        """
+        await self._add_languages(parsed)
+        held: set[UUID] = set()
+        for group in _groups(parsed):
+            chunks = [(outcome.document.lease.id, chunk) for outcome in group for chunk in outcome.chunks]
+            ahead, last = _slices(chunks)
+            if all([await self._write_ahead(group[0].document.lease, some) for some in ahead]):
+                held |= await self._settle_parsed(group, last)
+        return held
+
+    async def _add_languages(self, parsed: Sequence[ParseOutcome]) -> None:
+        """Remember the languages that are new to a collection, before its first text in them is found.
+
+        Each collection has a transaction of its own, for uploads hold its row, too.
+        """
+        for collection_id, languages in rows.new_languages(parsed).items():
+            async with self._database.begin() as connection:
+                await connection.execute(sql.ADD_LANGUAGES, {"id": collection_id, "languages": sorted(languages)})
+
+    async def _write_ahead(self, lease: Lease, chunks: Sequence[tuple[UUID, NewChunk]]) -> bool:
+        """Write some chunks of a document that is being parsed; return whether its claim still held."""
+        async with self._database.begin() as connection:
+            parameters = {"id": lease.id, "token": lease.token}
+            if (await connection.execute(sql.HOLD_PARSING, parameters)).one_or_none() is None:
+                return False
+            await _insert_chunks(connection, chunks)
+        return True
+
+    async def _settle_parsed(self, group: Sequence[ParseOutcome], chunks: Sequence[tuple[UUID, NewChunk]]) -> set[UUID]:
+        async with self._database.begin() as connection:
+            held = set((await connection.execute(sql.SETTLE_PARSED, rows.parsed_rows(group))).scalars())
+            chunks = [(document_id, chunk) for document_id, chunk in chunks if document_id in held]
+            if chunks:
+                await _insert_chunks(connection, chunks)
+        return held
+
+    async def settle_failed_documents(self, failures: Sequence[FailedAttempt]) -> None:
+        """Record failed attempts to parse: another attempt later, or the state `failed` with its reason."""
+        async with self._database.begin() as connection:
+            changed = (await connection.execute(sql.FAIL_DOCUMENTS, rows.failure_rows(failures))).all()
+            failed = [row.id for row in changed]
+            # The questions that users asked of the live version waited for the next one, which does not come.
+            await feedback.index_waiting(connection, failed)
+            await build_sync.catch_up(connection, failed, failed=True)
+        _tell_ended(row for row in changed if row.state == DocumentState.FAILED)
+
+    # Generating
+
+    @again_after_collision
+    async def claim_to_generate(
+        self, limit: int, *, key_of: Callable[[ChunkToGenerate], bytes] | None = None, suspects: bool = False
+    ) -> ClaimedChunks:
+        """Claim chunks whose questions are to be generated; a chunk whose content is paid for goes on at once.
+
+        Args:
+            limit: the most chunks.
+            key_of: the key of the request that would be sent for a chunk now; None takes the key that was written when
+                the document was parsed.
+            suspects: claim suspects alone, for a worker that holds nothing else.
+
+        Raises:
+            Collided: other workers leased the same content meanwhile, time after time.
+        """
+        used_up = await self._used_up() if self._used_up is not None and not suspects else ()
+        parameters = self._claim(limit, suspects=suspects) | self._most_chunks(used_up, suspects=suspects)
+        await self._database.settlements_first()
+        try:
+            async with self._database.begin() as connection:
+                claimed = (await connection.execute(claims.CLAIM_TO_GENERATE[suspects], parameters)).mappings().all()
+                chunks = [rows.chunk_to_generate(row) for row in claimed]
+                taken = await _set_keys(connection, chunks, key_of) if key_of else []
+                paid = await self._settle_paid_before(connection, [chunk.content_key for chunk in [*chunks, *taken]])
+        except exc.IntegrityError as error:
+            raise Collided("another worker leased the same content", component="ledger") from error
+        _count_lost("generate", claimed)
+        left = [chunk for chunk in taken if chunk.content_key not in paid]
+        chunks = [chunk for chunk in chunks if chunk.content_key not in paid]
+        return ClaimedChunks(chunks, paid_already=len(paid), left=len(left))
+
+    async def _settle_paid_before(self, connection: AsyncConnection, keys: Sequence[bytes]) -> set[bytes]:
+        if not keys:
+            return set()
+        parameters = {"keys": list(keys), "worker": self._worker, "limit": _MOST_TWINS}
+        return set((await connection.execute(sql.SETTLE_PAID_BEFORE, parameters)).scalars())
+
+    async def keep_replies(
+        self, chunk: ChunkToGenerate, model: str, replies: Sequence[PaidReply], usage: Usage, calls: int
+    ) -> None:
+        """Commit the replies of a chunk that needs more calls, and what it has cost until now.
+
+        Raises:
+            LeaseLost: the chunk is another worker's, or has gone. The replies and their cost are committed even so.
+        """
+        async with self._database.begin() as connection:
+            kept = await connection.execute(sql.KEEP_REPLIES, rows.reply_rows(chunk, replies, usage, calls))
+            held = kept.scalars().all()
+            await costs.record(connection, [generate_cost(chunk, model, usage, calls)])
+        if not held:
+            raise LeaseLost("the lease on the chunk has ended")
+
+    async def forget_replies(self, age: timedelta) -> bool:
+        """Delete some replies that are older, and whose questions never became whole; return whether more may wait."""
+        parameters = {"age": age, "limit": _SLICE_CHUNKS}
+        async with self._database.begin() as connection:
+            return len((await connection.execute(sql.FORGET_REPLIES, parameters)).all()) == _SLICE_CHUNKS
+
+    async def settle_generated(self, outcomes: Sequence[GenerateOutcome | FailedAttempt]) -> None:
+        """Commit the questions that were paid for, before anything is done with them, and record the failures.
+
+        What they have cost is recorded also where a claim no longer holds.
+        """
+        paid = [o for o in outcomes if isinstance(o, GenerateOutcome)]
+        failed = [o for o in outcomes if isinstance(o, FailedAttempt)]
+        async with self._database.begin() as connection:
+            if paid:
+                await connection.execute(sql.INSERT_COMPLETIONS, rows.generated_rows(paid))
+                await connection.execute(sql.SETTLE_PAID, rows.generated_rows(paid))
+                keys = [p.chunk.content_key for p in paid]
+                await connection.execute(sql.SETTLE_TWINS, {"keys": keys, "limit": _MOST_TWINS})
+            if failed:
+                await connection.execute(sql.FAIL_GENERATING, rows.failure_rows(failed))
+            await costs.record(connection, [o.cost for o in outcomes])
+            ended = [o.chunk.lease.token for o in paid] + [o.lease.token for o in failed]
+            await connection.execute(sql.END_CALLS, {"tokens": ended})
+            await _touch(connection, [o.chunk.document_id for o in paid])
+
+    # Indexing
+
+    @again_after_collision
+    async def claim_to_index(
+        self, limit: int, *, embeddings: Sequence[str] | None = None, suspects: bool = False
+    ) -> list[ChunkToIndex]:
+        """Claim chunks to be indexed whose collection has an embedding that this worker serves; others wait for theirs.
+
+        Texts that nobody finds yet go first, but a quarter is for chunks whose questions are there: a corpus that is
+        being uploaded must not hold these up.
+
+        Args:
+            limit: the most chunks.
+            embeddings: names of those that are wanted now; None: all that the worker serves.
+            suspects: claim suspects alone, for a worker that holds nothing else.
+        """
+        served = self._embeddings if embeddings is None else list(embeddings)
+        parameters = self._claim(limit, suspects=suspects) | {"embeddings": served}
+        await self._database.settlements_first()
+        claimed = await self._database.rows(claims.CLAIM_TO_INDEX[suspects], parameters)
+        _count_lost("index", claimed)
+        return list(map(rows.chunk_to_index, claimed))
+
+    async def find_embedded(self, chunks: Sequence[ChunkToIndex]) -> dict[Lease, list[EmbeddedChunk]]:
+        """Find chunks with the same texts whose points stand, in other builds and versions of the same documents.
+
+        Only builds of the same embedding and the same collection in Qdrant count.
+
+        Returns:
+            By the chunks' leases; those that have none are missing.
+        """
+        return await reusable_vectors.find(self._database, chunks)
+
+    async def settle_indexed(self, outcomes: Sequence[IndexOutcome]) -> set[Lease]:
+        """Record chunks as indexed; return the leases that still held.
+
+        The points of all others are stale: they are swept. So are chunks that another worker had before and may still
+        write.
+        """
+        async with self._database.begin() as connection:
+            await feedback.hold_documents(connection, outcomes)
+            await costs.record(connection, [o.cost for o in outcomes])
+            texts = [o.chunk for o in outcomes if o.chunk.text_only]
+            whole = [o for o in outcomes if not o.chunk.text_only]
+            changed = list((await connection.execute(sql.SETTLE_TEXT, rows.written_rows(texts))).all()) if texts else []
+            changed += (await connection.execute(sql.SETTLE_INDEXED, rows.indexed_rows(whole))).all() if whole else []
+            held = {(row.id, row.version) for row in changed}
+            settled = [o for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) in held]
+            stale = [o.chunk for o in outcomes if (o.chunk.lease.id, o.chunk.lease.version) not in held]
+            await feedback.settle_accepted(connection, settled)
+            await feedback.take_back_late(connection, stale)
+            await _show_again(connection, [o.chunk for o in settled if o.chunk.hidden])
+            taken_over = [o.chunk for o in settled if o.chunk.lost_leases]
+            late = [(chunk, False) for chunk in stale] + [(chunk, True) for chunk in taken_over]
+            if late:
+                await connection.execute(sql.INSERT_LATE_SWEEPS, rows.late_rows(late) | {"after": self._no_lease_holds})
+            await _touch(connection, [o.chunk.document_id for o in settled])
+        return {o.chunk.lease for o in settled}
+
+    async def settle_failed_indexing(self, failures: Sequence[FailedAttempt]) -> set[UUID]:
+        """Record failed attempts to index; return the documents of these chunks."""
+        async with self._database.begin() as connection:
+            documents = set((await connection.execute(sql.FAIL_INDEXING, rows.failure_rows(failures))).scalars())
+            await costs.record(connection, [f.cost for f in failures])
+            await feedback.wait_again(connection, [f.lease.id for f in failures if isinstance(f.decision, Dead)])
+            await _touch(connection, list(documents))
+        return documents
+
+    # Documents whose chunks have all ended
+
+    async def find_ended(self, limit: int = 200) -> list[UUID]:
+        """Return documents that nobody has finished though their texts all stand, or their chunks have all ended.
+
+        A call looks at `limit` documents at most, the longest due first, and at those that are open for longer less
+        often: where documents wait for a model, their number must not make the call long.
+        """
+        async with self._database.begin() as connection:
+            return list((await connection.execute(sql.LOOK_AT_OPEN, {"limit": limit})).scalars())
+
+    @again_after_collision
+    async def finish(self, document_ids: Sequence[UUID]) -> list[Sweep]:
+        """Make versions live whose texts all stand, and end documents whose chunks have all ended, among these.
+
+        A document that has nothing to show or to delete in Qdrant goes on at once. For every other one this writes
+        down a sweep, which outlives a kill and an edit; it is searchable by the next call after its sweep.
+
+        Returns:
+            The sweeps that are to be done now.
+        """
+        async with self._database.begin() as connection:
+            ended = (await connection.execute(sql.LOCK_ENDED, {"ids": list(document_ids)})).scalars().all()
+            if not ended:
+                return []
+            live = (await connection.execute(sql.MAKE_LIVE, {"ids": ended})).all()
+            replacing = [(row.id, row.version) for row in live if row.version > 1]
+            sweeps = await _replace_older(connection, replacing) if replacing else []
+            moved = [*await connection.execute(sql.SHOW, {"ids": ended})]
+            finished = (await connection.execute(sql.FINISH, {"ids": ended})).all()
+            moved += finished
+            leading = sorted({row.id for row in moved if row.leads})
+            if leading:
+                await acceptance.adopt(connection, leading)
+            followers = sorted({row.id for row in moved if row.follows})
+            if followers:
+                await acceptance.mirror(connection, followers)
+            await feedback.index_waiting(connection, sorted({row.id for row in moved}))
+            if followers:
+                await build_sync.catch_up(connection, followers)
+        _tell_ended(finished)
+        return sweeps
+
+    # Documents to delete, and points that are not what the ledger says
+
+    async def deletable(self, limit: int = 100) -> list[DeletableDocument]:
+        """Return documents that their owners have deleted and whose versions are gone; points may still be there."""
+        async with self._database.begin() as connection:
+            documents = (await connection.execute(sql.DELETABLE, {"limit": limit})).mappings().all()
+        return [DeletableDocument(**row) for row in documents]
+
+    async def finish_deletion(self, documents: Sequence[DeletableDocument]) -> None:
+        """Delete the rows of documents whose points are gone."""
+        async with self._database.begin() as connection:
+            inserted = await versions.insert_sweeps(connection, [(d.id, d.version) for d in documents])
+            again = {"ids": list(inserted.values()), "after": self._no_lease_holds}
+            await connection.execute(sql.REPEAT_SWEEPS, again)
+            await connection.execute(sql.DELETE_DOCUMENTS, {"ids": [d.id for d in documents]})
+
+    async def put_off_deletion(self, documents: Sequence[DeletableDocument]) -> None:
+        """Have these documents deleted after all others that are due."""
+        async with self._database.begin() as connection:
+            await connection.execute(sql.PUT_OFF_DELETION, {"ids": [d.id for d in documents]})
+
+    async def purge_versions(self) -> list[str]:
+        """Delete versions that are neither live nor newest, some at a time; return uploads that nobody needs."""
+        return await versions.purge(self._database)
+
+    async def due_sweeps(self, limit: int = 100) -> list[Sweep]:
+        """Return sweeps whose time has come, those first that are due for longest."""
+        async with self._database.begin() as connection:
+            return await _due_sweeps(connection, None, limit)
+
+    async def put_off_sweeps(self, sweeps: Sequence[Sweep]) -> None:
+        """Have these sweeps done after all others that are due."""
+        async with self._database.begin() as connection:
+            await connection.execute(sql.PUT_OFF_SWEEPS, {"ids": [s.id for s in sweeps]})
+
+    async def settle_sweeps(self, sweeps: Sequence[Sweep]) -> None:
+        """Record sweeps as done; some are due once more, when no lease can hold that a late writer had."""
+        again = [sweep.id for sweep in sweeps if sweep.again]
+        async with self._database.begin() as connection:
+            await connection.execute(sql.DELETE_SWEEPS, {"ids": [s.id for s in sweeps if not s.again]})
+            await connection.execute(sql.REPEAT_SWEEPS, {"ids": again, "after": self._no_lease_holds})
+
+    # Leases
+
+    async def extend(self, table: str, leases: Sequence[Lease]) -> set[int]:
+        """Hold claims for another lease from now on; return the tokens of those that held: a lost lease stays lost."""
+        async with self._database.begin() as connection:
+            held = await connection.execute(sql.EXTEND[table], rows.lease_rows(leases) | {"lease": self.lease})
+            if table == "chunks":
+                tokens = [lease.token for lease in leases]
+                await connection.execute(sql.EXTEND_CALLS, {"tokens": tokens, "lease": self.lease})
+            return set(held.scalars())
+
+    async def give_back(self, table: str, leases: Sequence[Lease], spent: Sequence[Cost] = ()) -> None:
+        """End claims without an attempt: the rows are due at once. `spent` is what was paid for them all the same."""
+        async with self._database.begin() as connection:
+            await costs.record(connection, spent)
+            await connection.execute(sql.GIVE_BACK[table], rows.lease_rows(leases))
+            if table == "chunks":
+                await connection.execute(sql.END_CALLS, {"tokens": [lease.token for lease in leases]})
+
+    async def due(self) -> list[WorkQueue]:
+        """Return the queues whose stages have work that is due."""
+        (row,) = await self._database.rows(claims.DUE)
+        return [queue for queue in WORK_QUEUES if row[queue]]
+
+    def _claim(self, limit: int, *, suspects: bool) -> dict[str, Any]:
+        common = {"limit": limit, "worker": self._worker, "lease": self.lease}
+        if suspects:
+            return common
+        tenants = sorted({*self._weights, *self._limits})
+        return common | {
+            "tenants": tenants,
+            "weights": [self._weights.get(tenant, 1) for tenant in tenants],
+            "most": [None for _ in tenants],
+            "most_of_others": None,
+        }
+
+    def _most_chunks(self, used_up: Collection[str], *, suspects: bool) -> dict[str, Any]:
+        """Return the tenants of a claim to generate, and the bounds on the chunks that they may hold."""
+        if suspects:
+            return {}
+        tenants = sorted({*self._weights, *self._limits, *used_up})
+        return {
+            "tenants": tenants,
+            "weights": [self._weights.get(tenant, 1) for tenant in tenants],
+            "most": [0 if tenant in used_up else self._most(tenant) for tenant in tenants],
+            "most_of_others": self._other_limits.calls_at_once,
+        }
+
+    def _most(self, tenant: str) -> int:
+        """Return how many chunks to generate a tenant may hold in the whole pool."""
+        calls = self._limits.get(tenant, self._other_limits).calls_at_once
+        return _UNLIMITED if calls is None else calls
+
+    @property
+    def _no_lease_holds(self) -> timedelta:
+        """After how long no lease can hold that holds now, however late its worker is."""
+        return self.lease * 2
+
+
+async def _insert_chunks(connection: AsyncConnection, chunks: Sequence[tuple[UUID, NewChunk]]) -> None:
+    await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [chunk.content_key for _, chunk in chunks]})
+    await connection.execute(sql.INSERT_CHUNKS, rows.chunk_rows(chunks))
+
+
+async def _touch(connection: AsyncConnection, documents: Sequence[UUID]) -> None:
+    """Mark documents whose chunks have changed; it locks nothing that another transaction waits for in turn."""
+    if documents:
+        await connection.execute(sql.TOUCH, {"ids": sorted(set(documents))})
+
+
+async def _replace_older(connection: AsyncConnection, replacing: Sequence[tuple[UUID, int]]) -> list[Sweep]:
+    """Give older versions up, and have the points of documents swept."""
+    inserted = await versions.supersede(connection, [document_id for document_id, _ in replacing])
+    others = [(document_id, version) for document_id, version in replacing if document_id not in inserted]
+    if others:
+        inserted |= await versions.insert_sweeps(connection, others)
+    return await _due_sweeps(connection, list(inserted.values()), len(inserted))
+
+
+async def _show_again(connection: AsyncConnection, hidden: Sequence[ChunkToIndex]) -> None:
+    """Have documents swept whose versions became live while these chunks of them were written hidden."""
+    if not hidden:
+        return
+    live = (await connection.execute(sql.HIDDEN_OF_LIVE, rows.written_rows(hidden))).all()
+    if live:
+        await connection.execute(sql.INSERT_SWEEPS, rows.version_rows((row.id, row.version) for row in live))
+
+
+async def _due_sweeps(connection: AsyncConnection, ids: Sequence[int] | None, limit: int) -> list[Sweep]:
+    sweeps = (await connection.execute(sql.DUE_SWEEPS, {"ids": ids, "limit": limit})).mappings().all()
+    return [Sweep(**row) for row in sweeps]
+
+
+def _groups(parsed: Sequence[ParseOutcome]) -> list[list[ParseOutcome]]:
+    """Divide outcomes into groups of at most one slice of chunks; a larger one is alone.
+
+    Large ones go last: their slices take seconds, and the documents beside them may be another tenant's.
+    """
+    groups: list[list[ParseOutcome]] = []
+    room = 0
+    for outcome in sorted(parsed, key=lambda outcome: len(outcome.chunks)):
+        room -= len(outcome.chunks)
+        if not groups or room < 0:
+            groups.append([])
+            room = _SLICE_CHUNKS - len(outcome.chunks)
+        groups[-1].append(outcome)
+    return groups
+
+
+def _slices(chunks: Sequence[T]) -> tuple[list[Sequence[T]], Sequence[T]]:
+    """Return the slices but the last, and the last, which may be empty."""
+    slices = [chunks[start : start + _SLICE_CHUNKS] for start in range(0, len(chunks), _SLICE_CHUNKS)]
+    return slices[:-1], slices[-1] if slices else []
+
+
+async def _set_keys(
+    connection: AsyncConnection, chunks: list[ChunkToGenerate], key_of: Callable[[ChunkToGenerate], bytes]
+) -> list[ChunkToGenerate]:
+    """Give claimed chunks the keys of the requests that are sent now.
+
+    Removes from `chunks` and returns those whose new key another worker pays for: their leases have ended.
+    """
+    changed = [(chunk, key) for chunk in chunks if (key := key_of(chunk)) != chunk.content_key]
+    if not changed:
+        return []
+    await connection.execute(sql.HOLD_COMPLETIONS, {"keys": [key for _, key in changed]})
+    found = {row.token: row for row in await connection.execute(sql.SET_KEYS, rows.key_rows(changed))}
+    keys = {chunk.lease.token: key for chunk, key in changed}
+    renewed = [
+        replace(chunk, content_key=keys[token], replies=rows.replies(found[token].replies)) if token in found else chunk
+        for chunk in chunks
+        for token in [chunk.lease.token]
+    ]
+    taken = {token for token, row in found.items() if row.taken}
+    chunks[:] = [chunk for chunk in renewed if chunk.lease.token not in taken]
+    return [chunk for chunk in renewed if chunk.lease.token in taken]
+
+
+def _tell_ended(documents: Iterable[Row[Any]]) -> None:
+    for row in documents:
+        ids = {"document_id": str(row.id), "collection_id": str(row.collection_id), "tenant": row.tenant}
+        log.info("document.ended", **ids, state=row.state)
+
+
+def _count_lost(stage: WorkQueue, claimed: Sequence[RowMapping]) -> None:
+    """Count claims of rows that had lost a lease; such a row stays marked until an attempt at it ends."""
+    if lost := sum(row["lost_leases"] > 0 for row in claimed):
+        metrics.LEASES_LOST.labels(stage).inc(lost)

@@ -1,0 +1,47 @@
+"""Deliveries: what is due is sent, and sent again later where it failed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from shared.domain.webhooks import DueDelivery
+from shared.ledger.tenants.webhooks import Webhooks
+from shared.maintenance.webhooks.sender import Sender
+
+_WEBHOOKS = 20  # at once: those that hang hold the others up for no longer than an attempt takes
+_OF_ONE = 20
+_LEASE = timedelta(minutes=1)  # longer than an attempt: a scheduler that died in one sends it again
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Deliverer:
+    webhooks: Webhooks
+    sender: Sender
+
+    async def deliver(self) -> bool:
+        """Send what is due, a slice of it; return whether more may wait.
+
+        A message whose outcome could not be written down is sent again, under the same id.
+
+        Raises:
+            Unavailable: the ledger is away.
+        """
+        due = await self.webhooks.claim(webhooks=_WEBHOOKS, of_one=_OF_ONE, lease=_LEASE)
+        await asyncio.gather(*map(self._deliver, due))
+        return bool(due)
+
+    async def _deliver(self, due: DueDelivery) -> None:
+        attempt = await self.sender.send(due)
+        delivery = due.delivery
+        disabled = await self.webhooks.settle(delivery, attempt)
+        ids = {"delivery_id": str(delivery.id), "webhook_id": str(delivery.webhook_id)}
+        if not attempt.succeeded:
+            log.info("delivery.failed", **ids, attempt=delivery.attempts, status=attempt.status, reason=attempt.error)
+        if disabled:
+            log.warning("webhook.disabled", webhook_id=str(delivery.webhook_id))

@@ -1,0 +1,88 @@
+"""Sending one message: to the address that was checked, without redirects, and with little of the reply kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, timedelta
+
+import httpx
+import orjson
+
+from shared.domain.webhooks import Attempt, Delivery, DueDelivery
+from shared.maintenance.webhooks.addresses import ForbiddenAddress, parse, resolve
+from shared.maintenance.webhooks.signature import signed_headers
+
+_KEPT_BYTES = 1024
+_SUCCESS = range(200, 300)
+
+
+class Sender:
+    """Sends messages.
+
+    Args:
+        private: whether private addresses are allowed.
+        timeout: of one attempt, from the first byte to the last.
+    """
+
+    def __init__(self, *, private: bool, timeout: timedelta = timedelta(seconds=10)) -> None:
+        self._private = private
+        self._seconds = timeout.total_seconds()
+        limits = httpx.Limits(
+            max_connections=None, max_keepalive_connections=0
+        )  # each to an address that was just checked
+        self._client = httpx.AsyncClient(trust_env=False, follow_redirects=False, limits=limits, timeout=self._seconds)
+
+    async def send(self, due: DueDelivery) -> Attempt:
+        """Make one attempt; whatever goes wrong is told by the attempt."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._send(due)
+        except TimeoutError:
+            return Attempt(error=f"no reply within {self._seconds:g} s")
+        except ForbiddenAddress as error:
+            return Attempt(error=str(error))
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            return Attempt(error=f"no reply: {type(error).__name__}")
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def _send(self, due: DueDelivery) -> Attempt:
+        parts = parse(due.url)
+        address = await resolve(parts, private=self._private)
+        body = body_of(due.delivery)
+        headers = signed_headers(due.secret, message_id(due.delivery), int(time.time()), body)
+        request = self._client.build_request(
+            "POST",
+            httpx.URL(due.url).copy_with(host=address),
+            content=body,
+            headers={"host": parts.netloc, "content-type": "application/json", "user-agent": "foreask", **headers},
+            extensions={"sni_hostname": parts.hostname or ""},  # the certificate is the name's, not the address's
+        )
+        reply = await self._client.send(request, stream=True)
+        try:
+            kept = await _beginning(reply)
+        finally:
+            await reply.aclose()
+        refused = None if reply.status_code in _SUCCESS else f"the reply has status {reply.status_code}"
+        return Attempt(reply.status_code, kept, refused)
+
+
+def message_id(delivery: Delivery) -> str:
+    return f"msg_{delivery.id.hex}"
+
+
+def body_of(delivery: Delivery) -> bytes:
+    """The message: the same bytes at each attempt."""
+    at = delivery.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return orjson.dumps({"type": delivery.type, "timestamp": at, "data": delivery.data}, option=orjson.OPT_SORT_KEYS)
+
+
+async def _beginning(reply: httpx.Response) -> str:
+    kept = b""
+    async for piece in reply.aiter_raw(_KEPT_BYTES):
+        kept += piece
+        if len(kept) >= _KEPT_BYTES:
+            break
+    return kept[:_KEPT_BYTES].decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
