@@ -24,7 +24,7 @@ ROOMS: dict[str, tuple[int, int, int, str]] = {
     "api": (290, 130, NARROW, "routes, schemas, http"),
     "workers": (470, 130, NARROW, "tasks, scheduler"),
     "services": (380, 240, NARROW, "one build for each role"),
-    "estimates": (100, 240, NARROW, "calls, tokens, prices"),
+    "costs": (100, 240, NARROW, "calls, tokens, prices"),
     "ingest": (20, 350, WIDE, "parse ▸ generate ▸ index"),
     "maintenance": (380, 350, NARROW, "cleanup, verification"),
     "query": (650, 350, WIDE, "retrieve ▸ answer, calibrate"),

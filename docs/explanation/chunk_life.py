@@ -1,6 +1,6 @@
 """Draw a chunk's life from the ledger's transitions: `python docs/explanation/chunk_life.py` writes chunk-life.svg.
 
-Boxes and arrows come from `shared/ledger/model/states.py`. Positions and labels are chosen by hand: a transition without
+Boxes and arrows come from `shared/ledger/model/states.py`. Positions and labels are set by hand: a transition without
 a position is an error.
 """
 
